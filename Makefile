@@ -1,0 +1,64 @@
+# Few words, the same on a laptop and in CI. Needs Python 3.11+, pip and make; nothing else.
+PYTHON ?= python3
+ROUNDS ?= 50
+# Two, because some tests start processes of their own; more workers than cores only makes timing noisy.
+JOBS   ?= 2
+
+BIN    := .venv/bin
+CODE    = $(wildcard src tests bench examples)
+# Debian's Python may lack ensurepip, so a venv without pip: then the outer pip installs into it.
+PIP     = $(shell $(BIN)/python -m pip --version >/dev/null 2>&1 && echo $(BIN)/python -m pip || echo $(PYTHON) -m pip --python $(BIN)/python)
+INSTALL = $(PIP) install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test demo bench crash clean
+
+help: ## show these words
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: .venv/.dev ## make .venv with everything a developer needs (quick when up to date)
+
+check: .venv/.dev ## format, lint, types, layers, house rules
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy --strict $(CODE)
+	$(BIN)/lint-imports
+	$(BIN)/pytest tests/unit/test_house_rules.py tests/unit/test_promises.py
+
+format: .venv/.dev ## rewrite the code the way `make check` wants it
+	$(BIN)/ruff check --fix-only --exit-zero $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+# Tests marked `alone` measure time, so they get the machine to themselves; exit code 5 is "no such test", which is no failure.
+test: .venv/.dev ## everything in tests/
+	$(BIN)/pytest -n $(JOBS) -m "not alone"
+	$(BIN)/pytest -m alone || [ $$? -eq 5 ]
+
+demo: .venv/.runtime ## the order workflow on a SQLite file: a flaky step, an approval, a kill -9 and the resume
+	@$(BIN)/python examples/demo.py
+
+bench: .venv/.dev ## W1, W2 and W6 beside the raw limit of this machine
+	$(BIN)/python -m bench
+
+crash: .venv/.dev ## the crash tests, long form (ROUNDS=50)
+	HOLDFAST_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/crash --timeout=0
+
+clean: ## remove .venv, caches and build output
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer: make PYTHON=python3.11 …")'
+	@$(PYTHON) -m venv .venv >/dev/null 2>&1 || { rm -rf .venv; $(PYTHON) -m venv --without-pip .venv; }
+
+# The build backend comes first and from the same constraints: build isolation would fetch an unpinned one.
+.venv/.runtime: .venv/pyvenv.cfg pyproject.toml constraints.txt
+	@echo "installing Holdfast into .venv"
+	@$(INSTALL) hatchling editables
+	@$(INSTALL) -e .
+	@touch $@
+
+.venv/.dev: .venv/.runtime
+	@echo "installing the development tools into .venv"
+	@$(INSTALL) -e '.[dev]'
+	@touch $@

@@ -1,0 +1,54 @@
+"""holdfast: bounded AI workers and durable functions that survive anything.
+
+The front door. Names are loaded when they are asked for, so `import holdfast` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.durable import AsyncDurableContext as AsyncDurableContext
+    from holdfast.durable import DurableContext as DurableContext
+    from holdfast.durable import StepContext as StepContext
+    from holdfast.durable import durable_execution as durable_execution
+    from holdfast.durable import durable_step as durable_step
+    from holdfast.durable import durable_wait_for_callback as durable_wait_for_callback
+    from holdfast.durable import durable_with_child_context as durable_with_child_context
+    from holdfast.durable.config import CallbackConfig as CallbackConfig
+    from holdfast.durable.config import Duration as Duration
+    from holdfast.durable.config import StepConfig as StepConfig
+    from holdfast.model.errors import HoldfastError as HoldfastError
+    from holdfast.service.opening import open as open
+    from holdfast.service.settings import Settings as Settings
+
+_WHERE = {
+    "AsyncDurableContext": "holdfast.durable",
+    "CallbackConfig": "holdfast.durable.config",
+    "Duration": "holdfast.durable.config",
+    "DurableContext": "holdfast.durable",
+    "HoldfastError": "holdfast.model.errors",
+    "Settings": "holdfast.service.settings",
+    "StepConfig": "holdfast.durable.config",
+    "StepContext": "holdfast.durable",
+    "durable_execution": "holdfast.durable",
+    "durable_step": "holdfast.durable",
+    "durable_wait_for_callback": "holdfast.durable",
+    "durable_with_child_context": "holdfast.durable",
+    "open": "holdfast.service.opening",
+}
+
+__all__ = [  # noqa: PLE0604 - the table above is the list
+    *_WHERE,
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_WHERE)

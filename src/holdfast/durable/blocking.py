@@ -1,0 +1,169 @@
+"""The blocking driver: serves the plans of `def` handlers, each on a thread of a bounded pool.
+
+A suspension is raised through user code and frees the thread. Branches run on other threads of the pool if any is free; the thread
+that waits for them runs the rest itself, so that even a pool of one thread gets through nested branches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from holdfast.durable.exceptions import SuspendExecution
+from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend
+from holdfast.durable.state import ExecutionState
+from holdfast.durable.stragglers import Stragglers
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError
+from holdfast.model.operations import Update
+from holdfast.model.ports import Invocation, Port
+
+T = TypeVar("T")
+Lend = Callable[[Callable[[], None]], bool]
+"""Runs a call on a free thread; False when there is none."""
+
+
+class BlockingState(ExecutionState):
+    """An execution's state, shared by the threads of one invocation."""
+
+    def __init__(self, invocation: Invocation, port: Port, clock: Clock, stragglers: Stragglers, *, lend: Lend) -> None:
+        super().__init__(invocation, port, clock, stragglers)
+        self.lend = lend
+        self._taking = threading.Lock()
+        self._flying = threading.Lock()
+
+    def record(self, update: Update) -> None:
+        """Take an update for the next write."""
+        with self._taking:
+            super().record(update)
+
+    def write(self, update: Update) -> None:
+        """Record an update and wait until it is on disk."""
+        self.record(update)
+        self.flush()
+
+    def flush(self) -> None:
+        """Wait until everything recorded so far is on disk; who finds nothing left was taken along by the one before."""
+        with self._flying:
+            with self._taking:
+                updates, self.unwritten = self.unwritten, []
+            if updates:
+                self._fly(updates)
+
+    def _fly(self, updates: list[Update]) -> None:
+        try:
+            self.landed(self.port.checkpoint(self.token, updates))
+        except HoldfastError as error:
+            raise self.failed(error) from error
+
+
+class _Strands:
+    """The branches of one plan."""
+
+    def __init__(self, state: BlockingState) -> None:
+        self._state = state
+        self._todo: deque[Spawn] = deque()
+        self._done: deque[Done] = deque()
+        self._changed = threading.Condition()
+        self._elsewhere = 0
+        self._fatal: BaseException | None = None
+
+    def spawn(self, spawn: Spawn) -> None:
+        self._todo.append(spawn)
+        with self._changed:
+            self._elsewhere += 1
+        context = contextvars.copy_context()
+        if not self._state.lend(lambda: context.run(self._work_elsewhere)):
+            with self._changed:
+                self._elsewhere -= 1
+
+    def _work_elsewhere(self) -> None:
+        try:
+            self._work()
+        finally:
+            with self._changed:
+                self._elsewhere -= 1
+                self._changed.notify_all()
+
+    def _work(self) -> bool:
+        try:
+            spawn = self._todo.popleft()
+        except IndexError:
+            return False
+        try:
+            done = Done(spawn.key, drive(spawn.plan, self._state))
+        except Exception as error:
+            done = Done(spawn.key, None, error)
+        except SuspendExecution:
+            return True  # blocked: it is replayed by the next invocation
+        except BaseException as fatal:
+            self._fatal = fatal
+            return True
+        with self._changed:
+            self._done.append(done)
+            self._changed.notify_all()
+        return True
+
+    def next_done(self) -> Done:
+        """The next branch that ended; a suspension when all that are left are blocked."""
+        while True:
+            if self._fatal is not None:
+                raise self._fatal
+            if self._done:
+                return self._done.popleft()
+            if self._work():
+                continue
+            with self._changed:
+                if self._done or self._fatal is not None:
+                    continue
+                if self._elsewhere == 0:
+                    raise SuspendExecution("All branches wait for something outside.")
+                self._changed.wait()
+
+
+def drive(plan: Plan[T], state: BlockingState) -> T:
+    """Run a plan to its end, or raise a suspension."""
+    answer: Any = None
+    raised: Exception | None = None
+    strands: _Strands | None = None
+    while True:
+        try:
+            effect = plan.send(answer) if raised is None else plan.throw(raised)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        answer = raised = None
+        if isinstance(effect, Look):
+            answer = state.look(effect.identity)
+        elif isinstance(effect, Record):
+            if effect.wait:
+                state.write(effect.update)
+            else:
+                state.record_later(effect.update)
+        elif isinstance(effect, Run):
+            try:
+                answer = _run(effect)
+            except Exception as error:
+                raised = error
+        elif isinstance(effect, Suspend):
+            raise SuspendExecution(f"Waiting for operation {effect.operation_id}.")
+        else:
+            if strands is None:
+                strands = _Strands(state)
+            if isinstance(effect, NextDone):
+                answer = strands.next_done()
+            else:
+                strands.spawn(effect)
+
+
+def _run(run: Run) -> Any:
+    """User code; a coroutine from a `def` handler gets a loop of its own."""
+    value = run.func(*run.arguments)
+    if inspect.iscoroutine(value):
+        return asyncio.run(value)
+    return value

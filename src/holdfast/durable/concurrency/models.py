@@ -1,0 +1,338 @@
+"""What map and parallel return, and when they have seen enough.
+
+`CompletionPolicy` decides (pure), `BatchResult` is what authors get, `CompletionRecord` is what a checkpoint keeps of a result that
+is too large for it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar, cast
+
+from holdfast.durable.config import (
+    BatchItemStatus,
+    CompletionConfig,
+    CompletionDecision,
+    CompletionItemStatus,
+    CompletionOutcome,
+    CompletionStatus,
+)
+from holdfast.durable.exceptions import ChildContextError, DurableOperationError, register_operation_error
+from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.protocols import SummaryGenerator
+from holdfast.durable.types import BatchResult as BatchResultProtocol
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+
+class CompletionReason(Enum):
+    """Why a batch ended."""
+
+    ALL_COMPLETED = "ALL_COMPLETED"
+    MIN_SUCCESSFUL_REACHED = "MIN_SUCCESSFUL_REACHED"
+    FAILURE_TOLERANCE_EXCEEDED = "FAILURE_TOLERANCE_EXCEEDED"
+    CUSTOM_COMPLETION_SUCCEEDED = "CUSTOM_COMPLETION_SUCCEEDED"
+    CUSTOM_COMPLETION_FAILED = "CUSTOM_COMPLETION_FAILED"
+
+
+class BatchCompletionError(DurableOperationError):
+    """A `should_complete` ended the batch as failed."""
+
+    code = "batch_completion_error"
+
+    def __init__(
+        self,
+        completion_reason: CompletionReason = CompletionReason.CUSTOM_COMPLETION_FAILED,
+        message: str | None = None,
+        error_type: str | None = None,
+        data: str | None = None,
+        stack_trace: list[str] | None = None,
+    ) -> None:
+        message = message or f"Batch completed as failed by should_complete ({completion_reason.value})"
+        super().__init__(message, error_type, data, stack_trace)
+        self.completion_reason = completion_reason
+
+
+register_operation_error(BatchCompletionError)
+
+
+@dataclass(frozen=True)
+class CompletionPolicy:
+    """A `CompletionConfig` applied to a batch of `total` branches.
+
+    A `should_complete` decides alone; callers ask `evaluate` once per change and pass the answer on as `decision`. With nothing set at
+    all, one failure is too many.
+    """
+
+    total: int
+    min_successful: int | None = None
+    tolerated_failure_count: int | None = None
+    tolerated_failure_percentage: int | float | None = None
+    should_complete: Callable[[CompletionStatus], CompletionDecision] | None = None
+
+    @classmethod
+    def from_config(cls, total: int, config: CompletionConfig | None) -> CompletionPolicy:
+        """The policy of this configuration; none means fail fast."""
+        c = config or CompletionConfig()
+        return cls(total, c.min_successful, c.tolerated_failure_count, c.tolerated_failure_percentage, c.should_complete)
+
+    @property
+    def has_criteria(self) -> bool:
+        """Whether any of the three numbers is set."""
+        return (self.min_successful, self.tolerated_failure_count, self.tolerated_failure_percentage) != (None, None, None)
+
+    def is_tolerance_exceeded(self, failed: int) -> bool:
+        """Whether more branches failed than may; equality is still within the tolerance."""
+        if self.should_complete is not None:
+            return False
+        if not self.has_criteria:
+            return failed > 0
+        if self.tolerated_failure_count is not None and failed > self.tolerated_failure_count:
+            return True
+        if self.tolerated_failure_percentage is None or self.total == 0:
+            return False
+        return (failed / self.total) * 100 > self.tolerated_failure_percentage
+
+    def should_continue(self, failed: int) -> bool:
+        """Whether more branches may be started."""
+        return not self.is_tolerance_exceeded(failed)
+
+    def evaluate(self, succeeded: int, failed: int, items: tuple[CompletionItemStatus, ...] = ()) -> CompletionDecision | None:
+        """Ask `should_complete`, if there is one."""
+        if self.should_complete is None:
+            return None
+        return self.should_complete(CompletionStatus(succeeded, failed, succeeded + failed, self.total, items))
+
+    def is_complete(
+        self,
+        succeeded: int,
+        failed: int,
+        items: tuple[CompletionItemStatus, ...] = (),
+        decision: CompletionDecision | None = None,
+    ) -> bool:
+        """Whether the batch may end with what it has."""
+        decision = decision or self.evaluate(succeeded, failed, items)
+        if decision is not None and self.should_complete is not None and decision.complete:
+            return True
+        return succeeded + failed >= self.total or self._has_minimum(succeeded)
+
+    def reason(
+        self,
+        succeeded: int,
+        failed: int,
+        items: tuple[CompletionItemStatus, ...] = (),
+        decision: CompletionDecision | None = None,
+    ) -> CompletionReason:
+        """Why the batch ended: tolerance first, then the custom decision, then all done, then enough done."""
+        if self.is_tolerance_exceeded(failed):
+            return CompletionReason.FAILURE_TOLERANCE_EXCEEDED
+        decision = decision or self.evaluate(succeeded, failed, items)
+        if decision is not None and self.should_complete is not None and decision.complete:
+            if decision.outcome is CompletionOutcome.FAILED:
+                return CompletionReason.CUSTOM_COMPLETION_FAILED
+            return CompletionReason.CUSTOM_COMPLETION_SUCCEEDED
+        if succeeded + failed < self.total and self._has_minimum(succeeded):
+            return CompletionReason.MIN_SUCCESSFUL_REACHED
+        return CompletionReason.ALL_COMPLETED
+
+    def _has_minimum(self, succeeded: int) -> bool:
+        return self.min_successful is not None and succeeded >= self.min_successful
+
+
+@dataclass(frozen=True)
+class BatchItem(Generic[R]):
+    """One branch of a batch. A failed branch may lack its `error`, if its record did."""
+
+    index: int
+    status: BatchItemStatus
+    result: R | None = None
+    error: ErrorObject | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form a checkpoint keeps."""
+        error = self.error.to_dict() if self.error else None
+        return {"index": self.index, "status": self.status.value, "result": self.result, "error": error}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> BatchItem[R]:
+        """Read what `to_dict` wrote."""
+        error = ErrorObject.from_dict(data["error"]) if data.get("error") else None
+        return cls(data["index"], BatchItemStatus(data["status"]), data.get("result"), error)
+
+
+@dataclass(frozen=True)
+class BatchResult(Generic[R], BatchResultProtocol[R]):
+    """What map and parallel return: every branch that was started, by index, and why the batch ended."""
+
+    all: list[BatchItem[R]]
+    completion_reason: CompletionReason
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], completion_config: CompletionConfig | None = None) -> BatchResult[R]:
+        """Read what `to_dict` wrote; a missing reason is worked out from the items."""
+        items: list[BatchItem[R]] = [BatchItem.from_dict(item) for item in data["all"]]
+        reason = data.get("completionReason")
+        if reason is not None:
+            return cls(items, CompletionReason(reason))
+        result = cls.from_items(items, completion_config)
+        logger.warning("A batch result lacks its completionReason; its items suggest %s.", result.completion_reason.value)
+        return result
+
+    @classmethod
+    def from_items(cls, items: list[BatchItem[R]], completion_config: CompletionConfig | None = None) -> BatchResult[R]:
+        """Work the reason out; exact only if no branch of the batch is missing from `items`."""
+        statuses = [item.status for item in items]
+        seen = tuple(CompletionItemStatus(item.index, status=item.status) for item in items)
+        policy = CompletionPolicy.from_config(len(items), completion_config)
+        return cls(items, policy.reason(statuses.count(BatchItemStatus.SUCCEEDED), statuses.count(BatchItemStatus.FAILED), seen))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form a checkpoint keeps."""
+        return {"all": [item.to_dict() for item in self.all], "completionReason": self.completion_reason.value}
+
+    def succeeded(self) -> list[BatchItem[R]]:
+        """The branches that succeeded."""
+        return self._having(BatchItemStatus.SUCCEEDED)
+
+    def failed(self) -> list[BatchItem[R]]:
+        """The branches that failed."""
+        return self._having(BatchItemStatus.FAILED)
+
+    def started(self) -> list[BatchItem[R]]:
+        """The branches that were still running when the batch ended."""
+        return self._having(BatchItemStatus.STARTED)
+
+    def _having(self, status: BatchItemStatus) -> list[BatchItem[R]]:
+        return [item for item in self.all if item.status is status]
+
+    @property
+    def status(self) -> BatchItemStatus:
+        """A custom decision settles it; otherwise one failed branch makes the batch FAILED."""
+        if self.completion_reason is CompletionReason.CUSTOM_COMPLETION_SUCCEEDED:
+            return BatchItemStatus.SUCCEEDED
+        if self.completion_reason is CompletionReason.CUSTOM_COMPLETION_FAILED or self.has_failure:
+            return BatchItemStatus.FAILED
+        return BatchItemStatus.SUCCEEDED
+
+    @property
+    def has_failure(self) -> bool:
+        """Whether any branch failed."""
+        return any(item.status is BatchItemStatus.FAILED for item in self.all)
+
+    def throw_if_error(self) -> None:
+        """Raise the first failed branch's error as ChildContextError, or BatchCompletionError if only the batch failed."""
+        for item in self.failed()[:1]:
+            if item.error is None:
+                raise ChildContextError(f"Batch item {item.index} failed without an ErrorObject.")
+            item.error.raise_as_operation_error(ChildContextError)
+        if self.completion_reason is CompletionReason.CUSTOM_COMPLETION_FAILED:
+            raise BatchCompletionError(self.completion_reason)
+
+    def get_results(self) -> list[R]:
+        """The results of the branches that succeeded, in branch order; None where a branch returned nothing."""
+        return [cast(R, item.result) for item in self.succeeded()]
+
+    def get_errors(self) -> list[ErrorObject | None]:
+        """The errors of the branches that failed, in branch order."""
+        return [item.error for item in self.failed()]
+
+    @property
+    def success_count(self) -> int:
+        """How many branches succeeded."""
+        return len(self.succeeded())
+
+    @property
+    def failure_count(self) -> int:
+        """How many branches failed."""
+        return len(self.failed())
+
+    @property
+    def started_count(self) -> int:
+        """How many branches were still running when the batch ended."""
+        return len(self.started())
+
+    @property
+    def total_count(self) -> int:
+        """How many branches were started at all."""
+        return len(self.all)
+
+
+def _indexes(raw: object, below: int) -> frozenset[int] | None:
+    if not isinstance(raw, list) or not all(type(i) is int and 0 <= i < below for i in raw):
+        return None
+    return frozenset(raw)
+
+
+@dataclass(frozen=True)
+class CompletionRecord:
+    """How a large batch ended, so that a replay rebuilds the same result instead of deciding anew.
+
+    Branches start in index order: those ever started are `range(started_total)`. `started_indexes` had not finished when the batch did.
+    """
+
+    completion_reason: CompletionReason
+    started_total: int
+    started_indexes: frozenset[int]
+
+    @classmethod
+    def from_summary_payload(cls, payload: str | None) -> CompletionRecord | None:
+        """Read `summary_envelope`; None for a text that is not one (an older SDK wrote none). Never raises."""
+        try:
+            data = json.loads(payload or "null")
+            reason = CompletionReason(data["completionReason"])
+            total = data["totalCount"]
+        except (ValueError, TypeError, KeyError):
+            return None
+        if type(total) is not int or total < 0:
+            return None
+        # A list that is there decides, even a bad one: falling back to the other would guess.
+        if isinstance(data.get("startedIndexes"), list):
+            started = _indexes(data["startedIndexes"], total)
+        else:
+            completed = _indexes(data.get("completedIndexes"), total)
+            started = None if completed is None else frozenset(range(total)) - completed
+        return None if started is None else cls(reason, total, started)
+
+    @staticmethod
+    def summary_index_fields(items: Iterable[BatchItem[Any]]) -> dict[str, list[int]]:
+        """Whichever list is shorter: the branches that finished, or those that did not."""
+        started: list[int] = []
+        completed: list[int] = []
+        for item in items:
+            (started if item.status is BatchItemStatus.STARTED else completed).append(item.index)
+        return {"startedIndexes": started} if len(started) <= len(completed) else {"completedIndexes": completed}
+
+    @staticmethod
+    def summary_envelope(result: BatchResult[Any], result_type: str, summary: str | None) -> str:
+        """The plain JSON that stands in for a result too large to keep; `summary` is for people and never read back."""
+        fields: dict[str, object] = {
+            "type": result_type,
+            "totalCount": result.total_count,
+            "completionReason": result.completion_reason.value,
+            **CompletionRecord.summary_index_fields(result.all),
+            "startedCount": result.started_count,
+            "successCount": result.success_count,
+            "failureCount": result.failure_count,
+            "status": result.status.value,
+        }
+        if summary is not None:
+            fields["summary"] = str(summary)
+        return json.dumps(fields)
+
+
+def envelope_summary_generator(
+    result_type: str, custom_generator: SummaryGenerator[BatchResult[Any]] | None
+) -> SummaryGenerator[BatchResult[Any]]:
+    """A generator of envelopes that carry the user's summary, if the user gave a generator."""
+
+    def generate(result: BatchResult[Any]) -> str:
+        summary = custom_generator(result) if custom_generator is not None else None
+        return CompletionRecord.summary_envelope(result, result_type, summary)
+
+    return generate

@@ -1,0 +1,296 @@
+"""The contexts that handlers are given: thin doors to the plans, one for each colour.
+
+`DurableContext` is for `def` handlers and has the official SDK's signatures; `AsyncDurableContext` is for `async def` handlers: the
+same names, to be awaited. Every call takes its place in the order at once, before anything is awaited.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+
+from holdfast.durable import awaiting, blocking
+from holdfast.durable.concurrency.models import BatchResult
+from holdfast.durable.config import CallbackConfig, ChildConfig, ParallelBranch, ParallelConfig, StepConfig, WaitForCallbackConfig
+from holdfast.durable.delays import Duration
+from holdfast.durable.exceptions import ValidationError
+from holdfast.durable.identifier import Identity
+from holdfast.durable.logger import Logger, LogInfo
+from holdfast.durable.operation.callback import callback_result, create_callback
+from holdfast.durable.operation.child import child
+from holdfast.durable.operation.parallel import parallel
+from holdfast.durable.operation.step import step
+from holdfast.durable.operation.wait import wait
+from holdfast.durable.operation.wait_for_callback import wait_for_callback
+from holdfast.durable.plan import Plan
+from holdfast.durable.protocols import LoggerInterface, SerDes
+from holdfast.durable.scope import Scope
+from holdfast.durable.types import LambdaContext, StepContext, WaitForCallbackContext
+from holdfast.model.operations import SubType, Type
+
+T = TypeVar("T")
+Params = ParamSpec("Params")
+
+
+@dataclass(frozen=True)
+class ExecutionContext:
+    """What a handler may know of its execution."""
+
+    durable_execution_arn: str
+
+
+class Callback(Generic[T]):
+    """A callback in a `def` handler: its id to hand out, and its answer."""
+
+    def __init__(self, callback_id: str, result: Callable[[], T | None]) -> None:
+        self.callback_id = callback_id
+        self._result = result
+
+    def result(self) -> T | None:
+        """The answer; suspends until it is there."""
+        return self._result()
+
+
+class AsyncCallback(Generic[T]):
+    """A callback in an `async def` handler."""
+
+    def __init__(self, callback_id: str, result: Callable[[], Awaitable[T | None]]) -> None:
+        self.callback_id = callback_id
+        self._result = result
+
+    def result(self) -> Awaitable[T | None]:
+        """The answer; suspends until it is there."""
+        return self._result()
+
+
+class _Context:
+    """What both colours have: names, time and chance that replay the same, and the plans of the operations."""
+
+    def __init__(self, scope: Scope, lambda_context: LambdaContext | None = None) -> None:
+        self._scope = scope
+        self.lambda_context = lambda_context
+        self.execution_context = ExecutionContext(scope.state.durable_execution_arn)
+
+    @property
+    def logger(self) -> Logger:
+        """Logs with the execution's fields; silent while this context replays."""
+        return self._scope.logger
+
+    def set_logger(self, new_logger: LoggerInterface) -> None:
+        """Log through another logger."""
+        scope = self._scope
+        scope.logger = Logger.from_log_info(new_logger, LogInfo(scope.state, scope.parent_id), scope.is_replaying)
+
+    def is_replaying(self) -> bool:
+        """Whether this context still repeats what an earlier invocation did."""
+        return self._scope.replaying
+
+    def now(self) -> datetime:
+        """The service's time at the latest operation this context has come back from: the same on every replay."""
+        return self._scope.now()
+
+    def uuid(self) -> uuid.UUID:
+        """An id that is the same on every replay."""
+        return self._scope.uuid()
+
+    def random(self) -> float:
+        """A number from 0 up to 1 that is the same on every replay."""
+        return self._scope.random()
+
+    def remaining(self) -> timedelta:
+        """How long until the execution times out."""
+        return self._scope.remaining()
+
+    # --- the plans: an identity is taken at the call
+
+    def _step(self, func: Callable[[StepContext], T], name: str | None, config: StepConfig | None) -> tuple[Identity, Plan[T]]:
+        config = config or StepConfig()
+        at = self._scope.next_identity(Type.STEP, config.sub_type or SubType.STEP.value, _named(name, func))
+        return at, step(at, self._scope, func, config)
+
+    def _wait(self, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
+        seconds = duration.to_seconds()
+        if seconds < 1:
+            raise ValidationError("duration must be at least 1 second")
+        at = self._scope.next_identity(Type.WAIT, SubType.WAIT.value, name)
+        return at, wait(at, seconds)
+
+    def _callback(self, name: str | None, config: CallbackConfig) -> tuple[Identity, Plan[str]]:
+        at = self._scope.next_identity(Type.CALLBACK, config.sub_type or SubType.CALLBACK.value, name)
+        return at, create_callback(at, config)
+
+    def _result(self, at: Identity, serdes: SerDes[Any] | None) -> Plan[Any]:
+        return callback_result(at, serdes, self._scope.state.durable_execution_arn)
+
+    def _wait_for_callback(
+        self, submitter: Callable[[str, WaitForCallbackContext], Any], name: str | None, config: WaitForCallbackConfig | None
+    ) -> tuple[Identity, Plan[Any]]:
+        at = self._scope.next_identity(Type.CONTEXT, SubType.WAIT_FOR_CALLBACK.value, _named(name, submitter))
+        return at, wait_for_callback(at, self._scope, submitter, config or WaitForCallbackConfig())
+
+    def _child(self, func: Callable[[Any], T], name: str | None, config: ChildConfig[T] | None) -> tuple[Identity, Plan[T]]:
+        config = config or ChildConfig()
+        at = self._scope.next_identity(Type.CONTEXT, config.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, _named(name, func))
+        return at, child(at, self._scope, func, config)
+
+    def _parallel(
+        self, functions: Sequence[Any], name: str | None, config: ParallelConfig | None
+    ) -> tuple[Identity, Plan[BatchResult[Any]]]:
+        at = self._scope.next_identity(Type.CONTEXT, SubType.PARALLEL.value, name)
+        return at, parallel(at, self._scope, functions, config or ParallelConfig())
+
+
+class DurableContext(_Context):
+    """The context of a `def` handler: every call returns when its result is on disk."""
+
+    def _drive(self, call: tuple[Identity, Plan[T]]) -> T:
+        at, plan = call
+        state = self._scope.state
+        assert isinstance(state, blocking.BlockingState)
+        with self._scope.call(at):
+            return blocking.drive(plan, state)
+
+    def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> T:
+        """Run `func` and remember its result; a replay returns it without running anything."""
+        return self._drive(self._step(func, name, config))
+
+    def wait(self, duration: Duration, name: str | None = None) -> None:
+        """Suspend for a while, without using a thread."""
+        self._drive(self._wait(duration, name))
+
+    def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Callback[Any]:
+        """A callback: hand out its id, then ask for its `result()`."""
+        config = config or CallbackConfig()
+        at, plan = self._callback(name, config)
+        callback_id = self._drive((at, plan))
+        return Callback(callback_id, lambda: self._drive((at, self._result(at, config.serdes))))
+
+    def wait_for_callback(
+        self,
+        submitter: Callable[[str, WaitForCallbackContext], Any],
+        name: str | None = None,
+        config: WaitForCallbackConfig | None = None,
+    ) -> Any:
+        """Hand a callback's id to `submitter`, and wait for the answer."""
+        return self._drive(self._wait_for_callback(submitter, name, config))
+
+    def run_in_child_context(
+        self, func: Callable[[DurableContext], T], name: str | None = None, config: ChildConfig[T] | None = None
+    ) -> T:
+        """Run `func` with a context of its own; its result stands for all that happened in it."""
+        return self._drive(self._child(func, name, config))
+
+    def parallel(
+        self,
+        functions: Sequence[Callable[[DurableContext], T] | ParallelBranch[T]],
+        name: str | None = None,
+        config: ParallelConfig | None = None,
+    ) -> BatchResult[T]:
+        """Run functions side by side, each with a context of its own."""
+        return self._drive(self._parallel(functions, name, config))
+
+
+class AsyncDurableContext(_Context):
+    """The context of an `async def` handler: every call is awaited, and has its result on disk then."""
+
+    def _drive(self, call: tuple[Identity, Plan[T]]) -> Awaitable[T]:
+        return self._driven(*call)
+
+    async def _driven(self, at: Identity, plan: Plan[T]) -> T:
+        state = self._scope.state
+        assert isinstance(state, awaiting.AsyncState)
+        with self._scope.call(at):
+            return await awaiting.drive(plan, state)
+
+    def step(
+        self,
+        func: Callable[[StepContext], Awaitable[T]] | Callable[[StepContext], T],
+        name: str | None = None,
+        config: StepConfig | None = None,
+    ) -> Awaitable[T]:
+        """Run `func` (`async def` on the loop, `def` in a thread) and remember its result."""
+        return self._drive(self._step(cast("Callable[[StepContext], T]", func), name, config))
+
+    def wait(self, duration: Duration, name: str | None = None) -> Awaitable[None]:
+        """Suspend for a while."""
+        return self._drive(self._wait(duration, name))
+
+    def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Awaitable[AsyncCallback[Any]]:
+        """A callback: hand out its id, then await its `result()`."""
+        config = config or CallbackConfig()
+        return self._created(*self._callback(name, config), config)
+
+    async def _created(self, at: Identity, plan: Plan[str], config: CallbackConfig) -> AsyncCallback[Any]:
+        callback_id = await self._driven(at, plan)
+        return AsyncCallback(callback_id, lambda: self._drive((at, self._result(at, config.serdes))))
+
+    def wait_for_callback(
+        self,
+        submitter: Callable[[str, WaitForCallbackContext], Any],
+        name: str | None = None,
+        config: WaitForCallbackConfig | None = None,
+    ) -> Awaitable[Any]:
+        """Hand a callback's id to `submitter`, and wait for the answer."""
+        return self._drive(self._wait_for_callback(submitter, name, config))
+
+    def run_in_child_context(
+        self, func: Callable[[AsyncDurableContext], Awaitable[T]], name: str | None = None, config: ChildConfig[T] | None = None
+    ) -> Awaitable[T]:
+        """Run `func` with a context of its own; its result stands for all that happened in it."""
+        return self._drive(self._child(cast("Callable[[Any], T]", func), name, config))
+
+    def parallel(
+        self,
+        functions: Sequence[Callable[[AsyncDurableContext], Awaitable[T]] | ParallelBranch[T]],
+        name: str | None = None,
+        config: ParallelConfig | None = None,
+    ) -> Awaitable[BatchResult[T]]:
+        """Run functions side by side, each with a context of its own."""
+        return self._drive(self._parallel(functions, name, config))
+
+
+def _named(name: str | None, func: Callable[..., Any]) -> str | None:
+    return name or getattr(func, "_original_name", None)
+
+
+def _bound(func: Callable[..., Any], call: Callable[..., T]) -> Callable[..., T]:
+    """Remember whose arguments were bound: its name names the operation, its colour decides where it runs."""
+    call._original_name = func.__name__  # type: ignore[attr-defined]
+    call._original = func  # type: ignore[attr-defined]
+    return call
+
+
+def durable_step(func: Callable[Concatenate[StepContext, Params], T]) -> Callable[Params, Callable[[StepContext], T]]:
+    """Make `f(step_context, *args)` into `f(*args)`, which `context.step` runs under the name of `f`."""
+
+    @functools.wraps(func)
+    def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[StepContext], T]:
+        return _bound(func, lambda context: func(context, *args, **kwargs))
+
+    return bind
+
+
+def durable_with_child_context(func: Callable[Concatenate[Any, Params], T]) -> Callable[Params, Callable[[Any], T]]:
+    """Make `f(child_context, *args)` into `f(*args)`, which `context.run_in_child_context` runs under the name of `f`."""
+
+    @functools.wraps(func)
+    def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[Any], T]:
+        return _bound(func, lambda context: func(context, *args, **kwargs))
+
+    return bind
+
+
+def durable_wait_for_callback(
+    func: Callable[Concatenate[str, WaitForCallbackContext, Params], T],
+) -> Callable[Params, Callable[[str, WaitForCallbackContext], T]]:
+    """Make `f(callback_id, context, *args)` into `f(*args)`, a submitter for `context.wait_for_callback`."""
+
+    @functools.wraps(func)
+    def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[str, WaitForCallbackContext], T]:
+        return _bound(func, lambda callback_id, context: func(callback_id, context, *args, **kwargs))
+
+    return bind

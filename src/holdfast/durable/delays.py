@@ -1,0 +1,121 @@
+"""How long to wait: durations, backoff and jitter. Pure; chance enters as an argument.
+
+Users import `Duration` and `JitterStrategy` from config.py and `RetryDecision` from retries.py, as in the official SDK. They stand
+here, below both, because configs speak of retry decisions and retry decisions of durations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random, SystemRandom
+from typing import TypeAlias
+
+from holdfast.durable.exceptions import ValidationError
+
+Numeric: TypeAlias = int | float
+
+CHANCE: Random = SystemRandom()
+"""Where jitter comes from unless a caller says otherwise. The kernel's, so that forked processes do not draw the same numbers."""
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A length of time in whole seconds; fractions are cut off."""
+
+    seconds: int = 0
+
+    def __post_init__(self) -> None:
+        if self.seconds < 0:
+            raise ValidationError("Duration seconds must be positive")
+
+    def to_seconds(self) -> int:
+        """The whole length in seconds."""
+        return self.seconds
+
+    @classmethod
+    def from_seconds(cls, value: float) -> Duration:
+        """So many seconds."""
+        return cls(int(value))
+
+    @classmethod
+    def from_minutes(cls, value: float) -> Duration:
+        """So many minutes."""
+        return cls(int(value * 60))
+
+    @classmethod
+    def from_hours(cls, value: float) -> Duration:
+        """So many hours."""
+        return cls(int(value * 3_600))
+
+    @classmethod
+    def from_days(cls, value: float) -> Duration:
+        """So many days."""
+        return cls(int(value * 86_400))
+
+
+class JitterStrategy(StrEnum):
+    """How much chance goes into a delay, so that many retries do not come back at one moment.
+
+    NONE: the delay as computed. FULL: anything between nothing and the delay. HALF: at least half of it.
+    """
+
+    NONE = "NONE"
+    FULL = "FULL"
+    HALF = "HALF"
+
+    def apply_jitter(self, delay: float, *, random: Random = CHANCE) -> float:
+        """The delay with chance in it."""
+        match self:
+            case JitterStrategy.NONE:
+                return delay
+            case JitterStrategy.HALF:
+                return delay / 2 + random.random() * (delay / 2)
+            case JitterStrategy.FULL:
+                return random.random() * delay
+
+    def finalize_delay(self, base_delay: float, *, random: Random = CHANCE) -> int:
+        """The delay as the service takes it: whole seconds, rounded up, at least one."""
+        return max(1, math.ceil(self.apply_jitter(base_delay, random=random)))
+
+
+def exponential_delay(initial: float, rate: float, most: float, attempt: int) -> float:
+    """Seconds before jitter after attempt number `attempt`, when each delay is `rate` times the last, but never above `most`."""
+    try:
+        return min(initial * rate ** (attempt - 1), most)
+    except OverflowError:  # float arithmetic ends near attempt 1024 at rate 2; the delay reached its top long before
+        return most if initial else 0
+
+
+def linear_delay(initial: float, increment: float, most: float, attempt: int) -> float:
+    """Seconds before jitter after attempt number `attempt`, when each delay is `increment` longer, but never above `most`."""
+    return min(initial + increment * (attempt - 1), most)
+
+
+@dataclass
+class RetryDecision:
+    """What a retry strategy answers: try again after `delay`, or not at all."""
+
+    should_retry: bool
+    delay: Duration
+
+    @property
+    def delay_seconds(self) -> int:
+        """The delay in seconds."""
+        return self.delay.seconds
+
+    @classmethod
+    def retry(cls, delay: Duration) -> RetryDecision:
+        """Try again after this long."""
+        return cls(True, delay)
+
+    @classmethod
+    def no_retry(cls) -> RetryDecision:
+        """Give up: the operation fails with this error."""
+        return cls(False, Duration())
+
+
+RetryStrategy: TypeAlias = Callable[[Exception, int], RetryDecision]
+"""Asked with the error and the number of the attempt that just failed, counted from 1."""

@@ -1,0 +1,103 @@
+"""The service's words as the SDK says them: errors as they stand in a checkpoint, and the official names of our enumerations."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NoReturn
+
+from holdfast.durable.exceptions import DurableOperationError, SerDesError, wire_name
+from holdfast.model.operations import Action as OperationAction
+from holdfast.model.operations import Failure
+from holdfast.model.operations import Status as OperationStatus
+from holdfast.model.operations import SubType as OperationSubType
+from holdfast.model.operations import Type as OperationType
+
+__all__ = [
+    "CallbackTimeoutType",
+    "ErrorObject",
+    "InvocationStatus",
+    "OperationAction",
+    "OperationStatus",
+    "OperationSubType",
+    "OperationType",
+]
+
+_SERDES_ERROR = wire_name(SerDesError)
+
+
+class CallbackTimeoutType(Enum):
+    """The error types that tell why a callback timed out."""
+
+    TIMEOUT = "Callback.Timeout"
+    HEARTBEAT = "Callback.Heartbeat"
+
+
+class InvocationStatus(Enum):
+    """How an invocation ended. RETRY never leaves the SDK: it is raised, so that the service invokes again."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    PENDING = "PENDING"
+    RETRY = "RETRY"
+
+
+@dataclass(frozen=True)
+class ErrorObject:
+    """An error as a checkpoint keeps it: four fields, each of which may be missing."""
+
+    message: str | None
+    type: str | None
+    data: str | None
+    stack_trace: list[str] | None
+
+    @classmethod
+    def from_dict(cls, data: MutableMapping[str, Any]) -> ErrorObject:
+        """Read the service's form."""
+        return cls(data.get("ErrorMessage"), data.get("ErrorType"), data.get("ErrorData"), data.get("StackTrace"))
+
+    @classmethod
+    def from_exception(cls, exception: BaseException) -> ErrorObject:
+        """Describe an exception. Only errors of ours carry data and a stack trace on; a user's traceback stays in the logs."""
+        if isinstance(exception, SerDesError):
+            # A user's subclass is recorded as the base: the replay knows no other, and must raise the same.
+            return cls(exception.message, _SERDES_ERROR, exception.data, exception.stack_trace)
+        if isinstance(exception, DurableOperationError):
+            return cls(exception.message, wire_name(exception), exception.data, exception.stack_trace)
+        return cls(str(exception), wire_name(exception), None, None)
+
+    @classmethod
+    def from_message(cls, message: str) -> ErrorObject:
+        """An error of which only the message is known."""
+        return cls(message, None, None, None)
+
+    @classmethod
+    def from_failure(cls, failure: Failure) -> ErrorObject:
+        """The same error as the model keeps it."""
+        return cls(failure.message, failure.type, failure.data, None if failure.stack_trace is None else list(failure.stack_trace))
+
+    def to_failure(self) -> Failure:
+        """The same error as the model keeps it."""
+        return Failure(self.message, self.type, self.data, None if self.stack_trace is None else tuple(self.stack_trace))
+
+    def to_dict(self) -> MutableMapping[str, Any]:
+        """Write the service's form; what is missing is left out."""
+        said = {"ErrorMessage": self.message, "ErrorType": self.type, "ErrorData": self.data, "StackTrace": self.stack_trace}
+        return {name: value for name, value in said.items() if value is not None}
+
+    def to_durable_operation_error(self) -> DurableOperationError:
+        """The exception this describes, as far as it is one of ours; else the plain base class."""
+        return DurableOperationError.from_error_fields(self.type, self.message, self.data, self.stack_trace)
+
+    def raise_as_operation_error(self, operation_error_cls: builtins.type[DurableOperationError]) -> NoReturn:
+        """Raise the operation's own error, from what escaped it.
+
+        The first run and the replay both come through here, so user code sees the same error twice. A value that could not be
+        written or read stays a SerDesError whatever the operation was.
+        """
+        raised = SerDesError if self.type == _SERDES_ERROR else operation_error_cls
+        raise raised(
+            message=self.message, error_type=self.type, data=self.data, stack_trace=self.stack_trace
+        ) from self.to_durable_operation_error()

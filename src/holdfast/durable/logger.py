@@ -1,0 +1,139 @@
+"""A logger that knows where it stands and does not say things twice.
+
+Every line carries the execution and the operation as `extra` fields. While its context replays, the logger is silent: those lines
+were written by the first run. Loggers are made for every operation and most never speak, so making one copies nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
+
+from holdfast.durable.protocols import LoggerInterface
+
+# Our two frames stand between user code and the standard library, which shall report the user's line.
+_STACK_LEVEL = 3
+
+
+class HasExecutionArn(Protocol):
+    """All a logger needs to know of an execution."""
+
+    @property
+    def durable_execution_arn(self) -> str: ...
+
+
+class HasIdentity(Protocol):
+    """All a logger needs to know of an operation."""
+
+    @property
+    def operation_id(self) -> str: ...
+
+    @property
+    def parent_id(self) -> str | None: ...
+
+    @property
+    def name(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class LogInfo:
+    """Where a line comes from."""
+
+    execution_state: HasExecutionArn
+    parent_id: str | None = None
+    operation_id: str | None = None
+    name: str | None = None
+    attempt: int | None = None
+
+    @classmethod
+    def from_operation_identifier(cls, execution_state: HasExecutionArn, op_id: HasIdentity, attempt: int | None = None) -> LogInfo:
+        """Lines of this operation."""
+        return cls(execution_state, op_id.parent_id, op_id.operation_id, op_id.name, attempt)
+
+    def with_parent_id(self, parent_id: str) -> LogInfo:
+        """The same place under another parent."""
+        return replace(self, parent_id=parent_id)
+
+    def to_extra(self) -> dict[str, object]:
+        """The fields of a log record; `operationName`, because the standard library keeps `name` for itself."""
+        extra: dict[str, object] = {"executionArn": self.execution_state.durable_execution_arn}
+        if self.parent_id:
+            extra["parentId"] = self.parent_id
+        if self.name:
+            extra["operationName"] = self.name
+        if self.attempt is not None:
+            extra["attempt"] = self.attempt
+        if self.operation_id:
+            extra["operationId"] = self.operation_id
+        return extra
+
+
+def _never() -> bool:
+    return False
+
+
+class Logger(LoggerInterface):
+    """Wraps any logger: adds `default_extra` to each line, and says nothing while `is_replaying()`."""
+
+    def __init__(self, logger: LoggerInterface, default_extra: Mapping[str, object], is_replaying: Callable[[], bool] = _never) -> None:
+        self._logger = logger
+        self._extra: Mapping[str, object] | LogInfo = default_extra
+        self._is_replaying = is_replaying
+
+    @classmethod
+    def from_log_info(cls, logger: LoggerInterface, info: LogInfo, is_replaying: Callable[[], bool] = _never) -> Logger:
+        """A logger for this place."""
+        made = cls(logger, {}, is_replaying)
+        made._extra = info
+        return made
+
+    def with_log_info(self, info: LogInfo) -> Logger:
+        """The same logger for another place."""
+        return Logger.from_log_info(self._logger, info, self._is_replaying)
+
+    def with_is_replaying(self, is_replaying: Callable[[], bool]) -> Logger:
+        """The same logger under another context's replay."""
+        made = Logger(self._logger, {}, is_replaying)
+        made._extra = self._extra
+        return made
+
+    def get_logger(self) -> LoggerInterface:
+        """The logger underneath."""
+        return self._logger
+
+    def debug(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log at DEBUG."""
+        self._log("debug", logging.DEBUG, msg, args, extra)
+
+    def info(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log at INFO."""
+        self._log("info", logging.INFO, msg, args, extra)
+
+    def warning(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log at WARNING."""
+        self._log("warning", logging.WARNING, msg, args, extra)
+
+    def error(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log at ERROR."""
+        self._log("error", logging.ERROR, msg, args, extra)
+
+    def exception(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log at ERROR, with the exception being handled."""
+        self._log("exception", logging.ERROR, msg, args, extra)
+
+    def _log(self, verb: str, level: int, msg: object, args: tuple[object, ...], extra: Mapping[str, object] | None) -> None:
+        if self._is_replaying():
+            return
+        logger = self._logger
+        # Asked of the type, not the object: a mock pretends to be a Logger but is checked for the protocol's arguments only.
+        if not issubclass(type(logger), logging.Logger):
+            getattr(logger, verb)(msg, *args, extra=self._merged(extra))
+        elif cast(logging.Logger, logger).isEnabledFor(level):
+            getattr(logger, verb)(msg, *args, extra=self._merged(extra), stacklevel=_STACK_LEVEL)
+
+    def _merged(self, extra: Mapping[str, object] | None) -> dict[str, object]:
+        if isinstance(self._extra, LogInfo):
+            self._extra = self._extra.to_extra()
+        return {**self._extra, **(extra or {})}

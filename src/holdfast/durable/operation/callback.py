@@ -1,0 +1,52 @@
+"""create_callback and its result: somebody outside answers, and we wait for it where the result is asked for."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from holdfast.durable.config import CallbackConfig
+from holdfast.durable.exceptions import CallbackError, CallbackExternalError, CallbackTimeoutError
+from holdfast.durable.identifier import Identity
+from holdfast.durable.plan import Look, Plan, Record, Suspend
+from holdfast.durable.serdes import PassThroughSerDes, SerDes, deserialize
+from holdfast.model.operations import Action, Operation, Status
+
+_AS_IT_CAME: SerDes[Any] = PassThroughSerDes()
+
+
+def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
+    """The callback's id. A closed callback is no error here: code before `result()` must run the same on a replay."""
+    seen = yield Look(at)
+    if seen is None:
+        update = at.update(
+            Action.START,
+            timeout_seconds=config.timeout.to_seconds(),
+            heartbeat_seconds=config.heartbeat_timeout.to_seconds(),
+        )
+        yield Record(update)
+        seen = yield Look(at)
+    if seen is None or seen.callback_id is None:
+        raise CallbackError(f"The service gave no callback id for {at.name or at.operation_id}.")
+    callback_id: str = seen.callback_id
+    return callback_id
+
+
+def callback_result(at: Identity, serdes: SerDes[Any] | None, arn: str) -> Plan[Any]:
+    """The answer, once it is there."""
+    seen = yield Look(at)
+    while seen.status is Status.STARTED:
+        yield Suspend(at.operation_id)
+        seen = yield Look(at)
+    if seen.status is not Status.SUCCEEDED:
+        _raise(seen)
+    if seen.result is None:
+        return None
+    return deserialize(serdes if serdes is not None else _AS_IT_CAME, seen.result, at.operation_id, arn)
+
+
+def _raise(seen: Operation) -> NoReturn:
+    late = seen.status is Status.TIMED_OUT
+    error = seen.error
+    message = (error and error.message) or ("Callback timed out" if late else "Callback failed")
+    trace = list(error.stack_trace) if error and error.stack_trace else None
+    raise (CallbackTimeoutError if late else CallbackExternalError)(message=message, data=error.data if error else None, stack_trace=trace)

@@ -1,0 +1,67 @@
+"""run_in_child_context: operations grouped under one of their own, with a result that makes replaying them unnecessary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
+
+from holdfast.durable.config import ChildConfig
+from holdfast.durable.exceptions import ChildContextError, ExecutionError, InvocationError, NonDeterministicExecutionError
+from holdfast.durable.identifier import Identity
+from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.operation.step import raise_recorded, recalled, remembered
+from holdfast.durable.plan import Look, Plan, Record, Run
+from holdfast.durable.scope import Scope
+from holdfast.model.operations import Action, Operation, Status
+
+T = TypeVar("T")
+
+LARGE_RESULT: Final = 256 * 1024
+"""A context's result above this many characters is not stored: a replay runs the body again on its recorded children."""
+
+
+def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildConfig[T]) -> Plan[T]:
+    """Run `func` with a context of its own."""
+
+    def body(inner: Scope) -> Plan[T]:
+        value: T = yield Run(func, (scope.make_context(inner),), inline=True)
+        inner.check_not_swallowed()
+        return value
+
+    return (yield from contained(at, scope, body, config))
+
+
+def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T]) -> Plan[T]:
+    """Run a plan inside a context operation: what `parallel` and `wait_for_callback` share with a child context."""
+    seen: Operation | None = yield Look(at)
+    if seen is not None and config.is_virtual:
+        raise NonDeterministicExecutionError(
+            f"Recorded here is a child context of its own, but the code asks for a virtual one ({at.name or at.operation_id}).",
+            step_id=at.operation_id,
+        )
+    if seen is not None and seen.status is Status.SUCCEEDED and not seen.replay_children:
+        value: T = recalled(seen, config.serdes, scope)
+        return value
+    if seen is not None and seen.status is Status.FAILED:
+        raise_recorded(seen, ChildContextError)
+    if seen is None and not config.is_virtual:
+        yield Record(at.update(Action.START), wait=False)
+    try:
+        raw: T = yield from body(scope.child(at, virtual=config.is_virtual))
+        text, result = remembered(raw, config.serdes, at.operation_id, scope)
+    except ExecutionError:
+        raise
+    except Exception as error:
+        if isinstance(error, InvocationError) and error.is_retryable():
+            raise
+        described = ErrorObject.from_exception(error)
+        if not config.is_virtual:
+            yield Record(at.update(Action.FAIL, error=described.to_failure()))
+        described.raise_as_operation_error(ChildContextError)
+    if config.is_virtual or (seen is not None and seen.replay_children):
+        return cast("T", result)
+    large = text is not None and len(text) > LARGE_RESULT
+    if large:
+        text = config.summary_generator(raw) if config.summary_generator else ""
+    yield Record(at.update(Action.SUCCEED, payload=text, replay_children=large))
+    return cast("T", result)

@@ -1,0 +1,106 @@
+"""step: user code that is run, remembered, and retried by its strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar, cast
+
+from holdfast.durable.config import StepConfig, StepSemantics
+from holdfast.durable.exceptions import (
+    DurableOperationError,
+    ExecutionError,
+    RetryableSerDesError,
+    SerDesError,
+    StepError,
+    StepInterruptedError,
+)
+from holdfast.durable.identifier import Identity
+from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.logger import LogInfo
+from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
+from holdfast.durable.retries import RetryPresets
+from holdfast.durable.scope import Scope
+from holdfast.durable.serdes import SerDes, deserialize, serialize
+from holdfast.durable.types import StepContext
+from holdfast.model.operations import Action, Operation, Status
+
+T = TypeVar("T")
+_default_strategy = RetryPresets.default()
+
+
+def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: StepConfig) -> Plan[T]:
+    """Run `func` once for good, or as often as the strategy allows."""
+    once = config.step_semantics is StepSemantics.AT_MOST_ONCE_PER_RETRY
+    seen: Operation | None = yield Look(at)
+    while True:
+        status = seen.status if seen is not None else None
+        if status is Status.SUCCEEDED or status is Status.FAILED:
+            assert seen is not None
+            return cast("T", _recalled(scope, seen, config.serdes))
+        if status is Status.PENDING:
+            yield Suspend(at.operation_id)
+            seen = yield Look(at)
+            continue
+        attempt = (seen.attempt if seen is not None else 0) + 1
+        if status is Status.STARTED and once:
+            # Its invocation died in the body. Whether the body had its effect is unknown, so it is not run again under this attempt.
+            error: Exception = StepInterruptedError(
+                f"Step operation_id={at.operation_id} name={at.name} was previously interrupted", step_id=at.operation_id
+            )
+        else:
+            if status is not Status.STARTED:
+                yield Record(at.update(Action.START), wait=once)
+            try:
+                value = yield Run(func, (StepContext(_logger(at, scope, attempt), attempt),))
+                text, result = remembered(value, config.serdes, at.operation_id, scope)
+            except (RetryableSerDesError, ExecutionError):
+                raise
+            except Exception as raised:
+                error = raised
+            else:
+                yield Record(at.update(Action.SUCCEED, payload=text))
+                return cast("T", result)
+        yield from _retry_or_fail(at, config, error, attempt)
+        seen = yield Look(at)
+
+
+def remembered(value: T, serdes: SerDes[T] | None, operation_id: str, scope: Scope) -> tuple[str | None, T]:
+    """The text to keep and the value that it gives back: user code gets what a replay would get."""
+    arn = scope.state.durable_execution_arn
+    text: str | None = serialize(serdes, value, operation_id, arn)
+    if text is None:
+        return None, None  # type: ignore[return-value]
+    return text, deserialize(serdes, text, operation_id, arn)
+
+
+def recalled(seen: Operation, serdes: SerDes[Any] | None, scope: Scope) -> Any:
+    """The value a recorded success holds."""
+    if seen.result is None:
+        return None
+    return deserialize(serdes, seen.result, seen.id, scope.state.durable_execution_arn)
+
+
+def _recalled(scope: Scope, seen: Operation, serdes: SerDes[Any] | None) -> Any:
+    if seen.status is Status.FAILED:
+        raise_recorded(seen, StepError)
+    return recalled(seen, serdes, scope)
+
+
+def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoReturn:
+    """Raise the error that a failed operation holds."""
+    recorded = ErrorObject.from_failure(seen.error) if seen.error else ErrorObject(None, None, None, None)
+    recorded.raise_as_operation_error(kind)
+
+
+def _retry_or_fail(at: Identity, config: StepConfig, error: Exception, attempt: int) -> Plan[None]:
+    described = ErrorObject.from_exception(error)
+    # What cannot be written today cannot be written tomorrow: no strategy is asked.
+    decision = None if isinstance(error, SerDesError) else (config.retry_strategy or _default_strategy)(error, attempt)
+    if decision is None or not decision.should_retry:
+        yield Record(at.update(Action.FAIL, error=described.to_failure()))
+        described.raise_as_operation_error(StepError)
+    yield Record(at.update(Action.RETRY, error=described.to_failure(), delay_seconds=max(1, decision.delay_seconds)))
+
+
+def _logger(at: Identity, scope: Scope, attempt: int) -> Any:
+    return scope.logger.with_log_info(LogInfo(scope.state, at.parent_id, at.operation_id, at.name, attempt))

@@ -1,0 +1,54 @@
+"""wait_for_callback: make a callback, hand its id to a submitter step, wait for the answer; all in a context of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.durable.config import ChildConfig, StepConfig, WaitForCallbackConfig
+from holdfast.durable.exceptions import CallbackError, CallbackSubmitterError, ChildContextError, StepError
+from holdfast.durable.identifier import Identity
+from holdfast.durable.operation.callback import callback_result, create_callback
+from holdfast.durable.operation.child import contained
+from holdfast.durable.operation.step import step
+from holdfast.durable.plan import Plan
+from holdfast.durable.scope import Scope
+from holdfast.durable.types import StepContext, WaitForCallbackContext
+from holdfast.model.operations import SubType, Type
+
+Submitter = Callable[[str, WaitForCallbackContext], Any]
+
+
+def wait_for_callback(at: Identity, scope: Scope, submitter: Submitter, config: WaitForCallbackConfig) -> Plan[Any]:
+    """The answer to a callback that the submitter handed out."""
+
+    def body(inner: Scope) -> Plan[Any]:
+        return _submitted(inner, at.name, submitter, config)
+
+    try:
+        return (yield from contained(at, scope, body, ChildConfig()))
+    except ChildContextError as error:
+        inner = error.__cause__
+        if isinstance(inner, CallbackError):
+            raise inner from None
+        if isinstance(inner, StepError):
+            raise CallbackSubmitterError(
+                inner.message or "Callback submitter failed", data=inner.data, stack_trace=inner.stack_trace
+            ) from inner
+        raise
+
+
+def _submitted(scope: Scope, name: str | None, submitter: Submitter, config: WaitForCallbackConfig) -> Plan[Any]:
+    prefix = f"{name} " if name else ""
+    made = scope.next_identity(Type.CALLBACK, config.sub_type or SubType.CALLBACK.value, f"{prefix}create callback id")
+    with scope.call(made):
+        callback_id = yield from create_callback(made, config)
+
+    def submit(context: StepContext) -> Any:
+        return submitter(callback_id, WaitForCallbackContext(logger=context.logger))
+
+    submit._original = submitter  # type: ignore[attr-defined]
+    sent = scope.next_identity(Type.STEP, SubType.STEP.value, f"{prefix}submitter")
+    with scope.call(sent):
+        yield from step(sent, scope, submit, StepConfig(retry_strategy=config.retry_strategy, serdes=config.serdes))
+    return (yield from callback_result(made, config.serdes, scope.state.durable_execution_arn))

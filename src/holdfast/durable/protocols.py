@@ -1,0 +1,66 @@
+"""What authors may bring themselves: a logger, a way to write values, a summary of a large result.
+
+Users import these from types.py and serdes.py, as in the official SDK. They stand here, below config.py, because configs hold them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+C_contra = TypeVar("C_contra", contravariant=True)
+
+_SCALARS = frozenset({type(None), str, bool, int, float})
+
+
+class LoggerInterface(Protocol):
+    """Any logger with the five verbs of the standard library's."""
+
+    def debug(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None: ...
+
+    def info(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None: ...
+
+    def warning(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None: ...
+
+    def error(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None: ...
+
+    def exception(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None: ...
+
+
+@dataclass(frozen=True)
+class SerDesContext:
+    """Whose value is being written or read."""
+
+    operation_id: str = ""
+    durable_execution_arn: str = ""
+
+
+class SerDes(ABC, Generic[T]):
+    """How a value becomes the text of a checkpoint, and text the value again.
+
+    What `deserialize` returns is what user code gets, on the first run as well as on replay.
+    """
+
+    @abstractmethod
+    def serialize(self, value: T, serdes_context: SerDesContext) -> str:
+        """The text to keep."""
+
+    @abstractmethod
+    def deserialize(self, data: str, serdes_context: SerDesContext) -> T:
+        """The value that `serialize` wrote."""
+
+    @staticmethod
+    def is_primitive(obj: Any) -> bool:
+        """Whether plain JSON says it all: a scalar, or a list of nothing else."""
+        if isinstance(obj, list):
+            return _SCALARS.issuperset(map(type, obj)) or all(map(SerDes.is_primitive, obj))
+        return obj is None or isinstance(obj, str | int | float)
+
+
+class SummaryGenerator(Protocol[C_contra]):
+    """Describes a result that is too large for one checkpoint (256 KiB); for people, never read back."""
+
+    def __call__(self, result: C_contra) -> str: ...

@@ -1,0 +1,170 @@
+"""Retry strategies: given an error and how often it was tried, try again or give up. Pure but for the jitter's `random`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Generic, TypeVar
+
+from holdfast.durable.config import ChildConfig
+from holdfast.durable.delays import CHANCE, Duration, JitterStrategy, RetryStrategy, exponential_delay, linear_delay
+from holdfast.durable.delays import Numeric as Numeric
+from holdfast.durable.delays import RetryDecision as RetryDecision
+
+T = TypeVar("T")
+
+
+@dataclass
+class RetryStrategyConfig:
+    """Delays that grow by a factor.
+
+    An error is retried if its message contains one of `retryable_errors` (or matches it, if a compiled pattern), or if it is of one
+    of `retryable_error_types`. With neither given every error is.
+    """
+
+    max_attempts: int = 3
+    initial_delay: Duration = field(default_factory=lambda: Duration.from_seconds(5))
+    max_delay: Duration = field(default_factory=lambda: Duration.from_minutes(5))
+    backoff_rate: Numeric = 2.0
+    jitter_strategy: JitterStrategy = field(default=JitterStrategy.FULL)
+    retryable_errors: list[str | re.Pattern[str]] | None = None
+    retryable_error_types: list[type[Exception]] | None = None
+
+    @property
+    def initial_delay_seconds(self) -> int:
+        """The first delay in seconds."""
+        return self.initial_delay.seconds
+
+    @property
+    def max_delay_seconds(self) -> int:
+        """The longest delay in seconds."""
+        return self.max_delay.seconds
+
+
+@dataclass
+class LinearRetryStrategyConfig:
+    """Delays that grow by a fixed amount; which errors are retried is said as in `RetryStrategyConfig`."""
+
+    max_attempts: int = 6
+    initial_delay: Duration = field(default_factory=lambda: Duration.from_seconds(1))
+    increment: Duration = field(default_factory=lambda: Duration.from_seconds(1))
+    max_delay: Duration = field(default_factory=lambda: Duration.from_minutes(5))
+    jitter_strategy: JitterStrategy = field(default=JitterStrategy.FULL)
+    retryable_errors: list[str | re.Pattern[str]] | None = None
+    retryable_error_types: list[type[Exception]] | None = None
+
+    @property
+    def initial_delay_seconds(self) -> int:
+        """The first delay in seconds."""
+        return self.initial_delay.seconds
+
+    @property
+    def increment_seconds(self) -> int:
+        """By how many seconds each delay is longer than the last."""
+        return self.increment.seconds
+
+    @property
+    def max_delay_seconds(self) -> int:
+        """The longest delay in seconds."""
+        return self.max_delay.seconds
+
+
+def _is_retryable(error: Exception, patterns: Sequence[str | re.Pattern[str]] | None, types: Sequence[type[Exception]] | None) -> bool:
+    if patterns is None and types is None:
+        return True
+    if isinstance(error, tuple(types or ())):
+        return True
+    text = str(error)
+    return any(pattern in text if isinstance(pattern, str) else pattern.search(text) for pattern in patterns or ())
+
+
+def create_retry_strategy(config: RetryStrategyConfig | None = None, *, random: Random = CHANCE) -> RetryStrategy:
+    """A strategy whose delays grow by `backoff_rate`; `random` feeds the jitter."""
+    c = config or RetryStrategyConfig()
+
+    def retry_strategy(error: Exception, attempts_made: int) -> RetryDecision:
+        if attempts_made >= c.max_attempts or not _is_retryable(error, c.retryable_errors, c.retryable_error_types):
+            return RetryDecision.no_retry()
+        delay = exponential_delay(c.initial_delay.seconds, c.backoff_rate, c.max_delay.seconds, attempts_made)
+        return RetryDecision.retry(Duration(c.jitter_strategy.finalize_delay(delay, random=random)))
+
+    return retry_strategy
+
+
+def create_linear_retry_strategy(config: LinearRetryStrategyConfig | None = None, *, random: Random = CHANCE) -> RetryStrategy:
+    """A strategy whose delays grow by `increment`; `random` feeds the jitter."""
+    c = config or LinearRetryStrategyConfig()
+
+    def linear_retry_strategy(error: Exception, attempts_made: int) -> RetryDecision:
+        if attempts_made >= c.max_attempts or not _is_retryable(error, c.retryable_errors, c.retryable_error_types):
+            return RetryDecision.no_retry()
+        delay = linear_delay(c.initial_delay.seconds, c.increment.seconds, c.max_delay.seconds, attempts_made)
+        return RetryDecision.retry(Duration(c.jitter_strategy.finalize_delay(delay, random=random)))
+
+    return linear_retry_strategy
+
+
+class RetryPresets:
+    """Strategies ready to use."""
+
+    @classmethod
+    def none(cls) -> RetryStrategy:
+        """Never retries."""
+        return create_retry_strategy(RetryStrategyConfig(max_attempts=1))
+
+    @classmethod
+    def default(cls) -> RetryStrategy:
+        """What a step uses when it names no strategy: 6 attempts, 5 s doubling to a minute."""
+        return create_retry_strategy(RetryStrategyConfig(max_attempts=6, max_delay=Duration.from_minutes(1), backoff_rate=2))
+
+    @classmethod
+    def transient(cls) -> RetryStrategy:
+        """For trouble that passes quickly: 3 attempts, 5 s doubling, half of it by chance."""
+        return create_retry_strategy(RetryStrategyConfig(max_attempts=3, backoff_rate=2, jitter_strategy=JitterStrategy.HALF))
+
+    @classmethod
+    def resource_availability(cls) -> RetryStrategy:
+        """For something that is not there yet: 5 attempts, 5 s doubling to five minutes."""
+        return create_retry_strategy(RetryStrategyConfig(max_attempts=5, backoff_rate=2))
+
+    @classmethod
+    def critical(cls) -> RetryStrategy:
+        """For what must go through: 10 attempts, 1 s growing by half to a minute, no chance in it."""
+        return create_retry_strategy(
+            RetryStrategyConfig(
+                max_attempts=10,
+                initial_delay=Duration.from_seconds(1),
+                max_delay=Duration.from_minutes(1),
+                backoff_rate=1.5,
+                jitter_strategy=JitterStrategy.NONE,
+            )
+        )
+
+    @classmethod
+    def linear(cls) -> RetryStrategy:
+        """6 attempts after 1, 2, 3, 4 and 5 seconds."""
+        return create_linear_retry_strategy(LinearRetryStrategyConfig(jitter_strategy=JitterStrategy.NONE))
+
+    @classmethod
+    def fixed(cls, interval: Duration | None = None) -> RetryStrategy:
+        """5 attempts with the same pause between them, 5 seconds unless given."""
+        delay = Duration.from_seconds(5) if interval is None else interval
+        return create_retry_strategy(
+            RetryStrategyConfig(max_attempts=5, initial_delay=delay, max_delay=delay, backoff_rate=1, jitter_strategy=JitterStrategy.NONE)
+        )
+
+
+@dataclass(frozen=True)
+class WithRetryConfig(Generic[T]):
+    """How `with_retry` runs a block of durable calls again.
+
+    `retry_strategy` None means `create_retry_strategy()`, three attempts. The block runs in a child context of its own, and its last
+    error arrives as ChildContextError; with `wrap_with_run_in_child_context` False it runs in the caller's context and the error
+    arrives as it is.
+    """
+
+    retry_strategy: RetryStrategy | None = None
+    wrap_with_run_in_child_context: bool = True
+    child_context_config: ChildConfig[T] | None = None

@@ -1,0 +1,179 @@
+"""A scope: one context's place in the execution. Counts its calls, knows whether it replays, and derives what must not change.
+
+Both colours of context stand on it. A scope is used by one strand at a time: two at once would make the order of ids a matter of luck.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Any
+
+from holdfast.durable.exceptions import ExecutionError, SuspendExecution
+from holdfast.durable.identifier import Identity, operation_id
+from holdfast.durable.logger import Logger, LogInfo
+from holdfast.durable.state import ExecutionState
+from holdfast.model.operations import OPEN, Operation, SubType, Type
+
+
+_BUSY = (
+    "This context is already busy with a durable call. A context makes one call at a time, so that its calls have the same order on "
+    "every replay: for work side by side use a child context each (`context.parallel`), and inside a step or a child context use what "
+    "that function was given, not the context around it."
+)
+_SWALLOWED = (
+    "A suspension was swallowed: a durable call raised SuspendExecution to leave the function until it is invoked again, and an "
+    "`except:` or `except BaseException:` around the call caught it. Around durable calls catch `Exception` or a named error, never "
+    "everything, and do not return from a `finally`."
+)
+
+
+class Scope:
+    """Where the calls of one context are counted."""
+
+    __slots__ = (
+        "_busy",
+        "_chances",
+        "_count",
+        "_seen_at",
+        "_uuids",
+        "logger",
+        "make_context",
+        "parent_id",
+        "prefix",
+        "replaying",
+        "state",
+        "suspended",
+    )
+
+    def __init__(
+        self,
+        state: ExecutionState,
+        make_context: Callable[[Scope], Any],
+        *,
+        parent_id: str | None = None,
+        prefix: str | None = None,
+        replaying: bool,
+        logger: Logger | None = None,
+    ) -> None:
+        self.state = state
+        self.make_context = make_context
+        """Builds the context that user code sees, in the colour of its handler."""
+        self.parent_id = parent_id
+        self.prefix = prefix if prefix is not None else parent_id
+        self.replaying = replaying
+        self.suspended = False
+        """A suspension went through this context; whoever calls it again must have swallowed it."""
+        self._count = 0
+        self._busy = False
+        self._seen_at = state.header.started_at
+        self._uuids = 0
+        self._chances = 0
+        info = LogInfo(state, parent_id)
+        base = logger.get_logger() if logger is not None else logging.getLogger()
+        self.logger = Logger.from_log_info(base, info, self.is_replaying)
+
+    def is_replaying(self) -> bool:
+        """Whether this context still repeats what an earlier invocation did."""
+        return self.replaying
+
+    def next_identity(self, kind: Type, sub_type: str, name: str | None) -> Identity:
+        """Take the next place in this context. Taken at the call, so that ids follow the order of the code."""
+        self._count += 1
+        return Identity(operation_id(self.prefix, self._count), kind, sub_type, self.parent_id, name)
+
+    def child(self, identity: Identity, *, virtual: bool = False) -> Scope:
+        """The scope inside an operation; a virtual one leaves no operation of its own, so its calls report to ours."""
+        return Scope(
+            self.state,
+            self.make_context,
+            parent_id=self.parent_id if virtual else identity.operation_id,
+            prefix=identity.operation_id,
+            replaying=self.replaying,
+            logger=self.logger,
+        )
+
+    def branch(self, identity: Identity, index: int, sub_type: SubType, name: str) -> Identity:
+        """The identity of a branch: counted from 0 under its batch, whatever order branches run in."""
+        return Identity(operation_id(identity.operation_id, index), Type.CONTEXT, sub_type.value, identity.operation_id, name)
+
+    def call(self, identity: Identity) -> _Call:
+        """Wrap one durable call: one at a time, and the end of the replay is noticed where it is reached."""
+        return _Call(self, identity)
+
+    def began(self, identity: Identity) -> bool:
+        """A call begins; says whether it is the one that an earlier invocation waited in."""
+        if self.suspended:
+            raise SuspendExecution("This execution is suspended: durable calls are refused. Do not make them in a `finally`.")
+        if self._busy:
+            raise ExecutionError(_BUSY)
+        self._busy = True
+        return self._begin_call(identity) if self.replaying else False
+
+    def ended(self, identity: Identity, *, resumed: bool) -> None:
+        """A call is over, well or not."""
+        self._busy = False
+        operations = self.state.operations
+        done = operations.get(identity.operation_id)
+        if done is not None:
+            self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
+        if self.replaying and (resumed or operation_id(self.prefix, self._count + 1) not in operations):
+            self.replaying = False
+
+    def check_not_swallowed(self) -> None:
+        """Refuse the result of code that caught a suspension and went on."""
+        if self.suspended:
+            raise ExecutionError(_SWALLOWED)
+
+    def _begin_call(self, identity: Identity) -> bool:
+        """Leave the replay before work that is new; says whether to leave it after the call instead."""
+        found: Operation | None = self.state.operations.get(identity.operation_id)
+        if found is None or (found.type is Type.STEP and found.status in OPEN):
+            self.replaying = False
+            return False
+        return found.status in OPEN
+
+    # --- the same on every replay, without a checkpoint
+
+    def now(self) -> datetime:
+        """The service's time at the latest operation this context has come back from."""
+        return datetime.fromtimestamp(self._seen_at / 1000, UTC)
+
+    def uuid(self) -> uuid.UUID:
+        """An id nobody else has."""
+        self._uuids += 1
+        return uuid.UUID(bytes=self._derived("uuid", self._uuids)[:16], version=4)
+
+    def random(self) -> float:
+        """A number from 0 up to 1."""
+        self._chances += 1
+        return int.from_bytes(self._derived("random", self._chances)[:7], "big") / (1 << 56)
+
+    def remaining(self) -> timedelta:
+        """How long until the execution times out. Differs between replays, as time does."""
+        state = self.state
+        return timedelta(milliseconds=max(0, state.header.deadline - state.clock.now()))
+
+    def _derived(self, kind: str, count: int) -> bytes:
+        return blake2b(f"{self.state.header.id}/{self.prefix or ''}/{kind}/{count}".encode()).digest()
+
+
+class _Call:
+    """One durable call of a scope, as a context manager."""
+
+    __slots__ = ("_identity", "_resumed", "_scope")
+
+    def __init__(self, scope: Scope, identity: Identity) -> None:
+        self._scope = scope
+        self._identity = identity
+
+    def __enter__(self) -> None:
+        self._resumed = self._scope.began(self._identity)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._scope.ended(self._identity, resumed=self._resumed)
+        if kind is not None and issubclass(kind, SuspendExecution):
+            self._scope.suspended = True

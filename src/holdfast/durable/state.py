@@ -1,0 +1,100 @@
+"""What a handler's SDK knows of its execution: the operations it has been told of, its token, and what it has yet to write.
+
+One write is under way at a time, because each uses up the token of the one before. Everything recorded meanwhile goes out together
+with the next. The two drivers differ only in how they wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+
+from holdfast.durable.exceptions import BackgroundThreadError, CheckpointError, DurableApiErrorCategory, SuspendExecution
+from holdfast.durable.identifier import Identity
+from holdfast.durable.stragglers import Stragglers
+from holdfast.model.clock import Clock, monotonic
+from holdfast.model.errors import HoldfastError, LeaseLost, Rejected
+from holdfast.model.execution import Execution
+from holdfast.model.operations import Operation, Update
+from holdfast.model.ports import Invocation, Port
+from holdfast.model.verbs import Checkpointed
+
+_SUSPENDED = "This execution is suspended: durable calls are refused until it is invoked again. Do not make them in a `finally`."
+
+
+class ExecutionState:
+    """One execution, as one handler sees it."""
+
+    def __init__(self, invocation: Invocation, port: Port, clock: Clock, stragglers: Stragglers) -> None:
+        self.durable_execution_arn = invocation.arn
+        self.header: Execution = invocation.header
+        self.port = port
+        self.clock = clock
+        self.operations: dict[str, Operation] = {}
+        self.token: str = invocation.token
+        self.revision: int = invocation.header.revision
+        self.unwritten: list[Update] = []
+        self.suspended = False
+        """A suspension was raised; nothing may be recorded any more."""
+        self.misuse: str | None = None
+        """A durable call was cut short by user code, which a replay could not repeat."""
+        self.unwritten_since = 0.0
+        self.stragglers = stragglers
+        if not invocation.fresh:
+            for operation in port.state(invocation.token):
+                self.operations[operation.id] = operation
+
+    @property
+    def has_history(self) -> bool:
+        """Whether an earlier invocation has left operations."""
+        return bool(self.operations)
+
+    def look(self, identity: Identity) -> Operation | None:
+        """The recorded operation at this place, which must be the one the code asks for."""
+        self.check_usable()
+        found = self.operations.get(identity.operation_id)
+        if found is not None:
+            identity.check(found)
+        return found
+
+    def check_usable(self) -> None:
+        """Refuse durable calls after a suspension."""
+        if self.suspended:
+            raise SuspendExecution(_SUSPENDED)
+
+    def learn(self, operations: Iterable[Operation]) -> None:
+        """Learn of operations as they are now."""
+        for operation in operations:
+            self.operations[operation.id] = operation
+
+    def record(self, update: Update) -> None:
+        """Take an update for the next write."""
+        if self.suspended:
+            raise SuspendExecution(_SUSPENDED)
+        self.unwritten.append(update)
+
+    def record_later(self, update: Update) -> None:
+        """Take an update that rides with the next write; it is written by itself if none comes soon."""
+        first = not self.unwritten
+        self.record(update)
+        if first:
+            self.unwritten_since = monotonic()
+            self.stragglers.add(self)
+
+    def flush(self) -> Awaitable[None] | None:
+        """Write everything recorded so far."""
+        raise AssertionError("each driver has its own way to write")
+
+    def landed(self, answer: Checkpointed) -> None:
+        """A write is on disk."""
+        self.revision = answer.revision
+        if answer.token is None:
+            raise BackgroundThreadError("The execution is over.", LeaseLost())
+        self.token = answer.token
+        self.learn(answer.operations)
+
+    def failed(self, error: HoldfastError) -> BackgroundThreadError:
+        """A write was refused: this invocation cannot go on. Only a mistake of the handler's own fails the execution."""
+        source: Exception = error
+        if isinstance(error, Rejected):
+            source = CheckpointError(f"The checkpoint was refused: {error}", DurableApiErrorCategory.EXECUTION)
+        return BackgroundThreadError(str(error), source)

@@ -1,0 +1,115 @@
+"""Stragglers: updates that ride with the next write, and the limit to how long they may.
+
+The START of an at-least-once step is not worth a commit of its own, but a long body must not hide that it began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable
+from typing import Final, Protocol
+
+from holdfast.durable.interrupts import BackgroundThreadError, SuspendExecution
+from holdfast.model.clock import monotonic
+from holdfast.model.operations import Update
+
+_RIDE_SECONDS: Final = 0.005
+
+
+class Riding(Protocol):
+    """Something with updates that ride."""
+
+    unwritten: list[Update]
+    unwritten_since: float
+
+    def flush(self) -> Awaitable[None] | None: ...
+
+
+class Stragglers(Protocol):
+    """Is told of every update that rides."""
+
+    def add(self, state: Riding) -> None: ...
+
+
+def _due(states: set[Riding]) -> list[Riding]:
+    """Those that have ridden long enough; those that were written meanwhile are forgotten."""
+    now = monotonic()
+    due = []
+    for state in list(states):
+        if not state.unwritten:
+            states.discard(state)
+        elif now - state.unwritten_since >= _RIDE_SECONDS * 0.9:
+            states.discard(state)
+            due.append(state)
+    return due
+
+
+class LoopStragglers:
+    """For coroutines: one timer of the loop for all, and none while nothing rides."""
+
+    def __init__(self) -> None:
+        self._states: set[Riding] = set()
+        self._planned = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, state: Riding) -> None:
+        """An update rides."""
+        self._states.add(state)
+        if not self._planned:
+            self._planned = True
+            asyncio.get_running_loop().call_later(_RIDE_SECONDS, self._write)
+
+    def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        for state in _due(self._states):
+            task = loop.create_task(_flushed(state))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._planned = bool(self._states)
+        if self._planned:
+            loop.call_later(_RIDE_SECONDS, self._write)
+
+
+async def _flushed(state: Riding) -> None:
+    # A refused write is told to the strand that makes the next one.
+    with contextlib.suppress(BackgroundThreadError, SuspendExecution):
+        flushing = state.flush()
+        if flushing is not None:
+            await flushing
+
+
+class ThreadStragglers:
+    """For handlers on threads: one thread that sleeps while nothing rides."""
+
+    def __init__(self) -> None:
+        self._states: set[Riding] = set()
+        self._riding = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, state: Riding) -> None:
+        """An update rides."""
+        self._states.add(state)
+        if not self._riding.is_set():
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="holdfast-stragglers", daemon=True)
+                self._thread.start()
+            self._riding.set()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._closed = True
+        self._riding.set()
+
+    def _watch(self) -> None:
+        pause = threading.Event()
+        while not self._closed:
+            self._riding.wait()
+            pause.wait(_RIDE_SECONDS)
+            for state in _due(self._states):
+                with contextlib.suppress(BackgroundThreadError, SuspendExecution):
+                    state.flush()
+            if not self._states:
+                self._riding.clear()

@@ -1,0 +1,144 @@
+"""The shapes authors meet: the context a handler gets, the contexts its steps get, and what operations return."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from holdfast.durable.config import CallbackConfig, ChildConfig, Duration, MapConfig, ParallelBranch, ParallelConfig, StepConfig
+from holdfast.durable.protocols import LoggerInterface as LoggerInterface
+from holdfast.durable.protocols import SummaryGenerator as SummaryGenerator
+
+T = TypeVar("T")
+U = TypeVar("U")
+C_co = TypeVar("C_co", covariant=True)
+
+_ARN = re.compile(r"arn:[^:]*:lambda:[^:]*:[^:]*:function:([^:/]+):[^:/]+/durable-execution/([^/]+)/([^/]+)")
+
+
+@dataclass(frozen=True)
+class OperationContext:
+    """What every function run inside an operation gets."""
+
+    logger: LoggerInterface
+
+
+@dataclass(frozen=True)
+class StepContext(OperationContext):
+    """What a step's function gets; `attempt` counts from 1."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class WaitForCallbackContext(OperationContext):
+    """What the submitter of `wait_for_callback` gets."""
+
+
+@dataclass(frozen=True)
+class WaitForConditionCheckContext(OperationContext):
+    """What the check of `wait_for_condition` gets; `attempt` counts from 1."""
+
+    attempt: int
+
+
+class Callback(Protocol[C_co]):
+    """A question to the outside: hand `callback_id` to whoever will answer."""
+
+    callback_id: str
+
+    @abstractmethod
+    def result(self) -> C_co | None:
+        """The answer; suspends the execution until there is one."""
+        ...
+
+
+class BatchResult(Protocol[T]):
+    """What map and parallel return; the whole of it is in concurrency/models.py."""
+
+    @abstractmethod
+    def get_results(self) -> list[T]:
+        """The results of the branches that succeeded, in branch order."""
+        ...
+
+
+class DurableContext(Protocol):
+    """What a handler makes durable calls on. Each is recorded once and answered from the record on every replay."""
+
+    @abstractmethod
+    def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> T:
+        """Run a function and keep its result."""
+        ...
+
+    @abstractmethod
+    def run_in_child_context(self, func: Callable[[DurableContext], T], name: str | None = None, config: ChildConfig[T] | None = None) -> T:
+        """Run durable calls as one operation with a result of its own."""
+        ...
+
+    @abstractmethod
+    def map(
+        self,
+        inputs: Sequence[U],
+        func: Callable[[DurableContext, U, int, Sequence[U]], T],
+        name: str | None = None,
+        config: MapConfig[U] | None = None,
+    ) -> BatchResult[T]:
+        """Run a function for every input, each in a branch of its own."""
+        ...
+
+    @abstractmethod
+    def parallel(
+        self,
+        functions: Sequence[Callable[[DurableContext], T] | ParallelBranch[T]],
+        name: str | None = None,
+        config: ParallelConfig | None = None,
+    ) -> BatchResult[T]:
+        """Run several functions side by side, each in a branch of its own."""
+        ...
+
+    @abstractmethod
+    def wait(self, duration: Duration, name: str | None = None) -> None:
+        """Suspend for this long."""
+        ...
+
+    @abstractmethod
+    def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Callback[Any]:
+        """Open a question that somebody outside answers."""
+        ...
+
+
+class LambdaContext(Protocol):
+    """The context object of the Lambda runtime, where there is one."""
+
+    aws_request_id: str
+    log_group_name: str | None = None
+    log_stream_name: str | None = None
+    function_name: str | None = None
+    memory_limit_in_mb: str | None = None
+    function_version: str | None = None
+    invoked_function_arn: str | None = None
+    tenant_id: str | None = None
+    client_context: Any | None = None
+    identity: Any | None = None
+
+    def get_remaining_time_in_millis(self) -> int: ...
+
+    def log(self, msg: object) -> None: ...
+
+
+@dataclass(frozen=True)
+class DurableExecutionArn:
+    """The parts of `arn:…:function:<function>:<version>/durable-execution/<execution name>/<invocation id>` that identify it."""
+
+    function_name: str
+    execution_name: str
+    invocation_id: str
+
+    @classmethod
+    def from_arn(cls, arn: str) -> DurableExecutionArn | None:
+        """The parts, or None if this is not the ARN of a durable execution."""
+        match = _ARN.fullmatch(arn)
+        return cls(*match.groups()) if match else None

@@ -1,0 +1,324 @@
+"""The engine: executions start here, are invoked, and settle.
+
+    start → claim → invoke → checkpoint → suspend → resume → ... → close
+
+Everything here runs on one event loop; only commits and handlers may run elsewhere. Timers, claims of what others left and news from
+other processes are tending.py's; this file is what happens to one execution.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from holdfast.engine.port import EnginePort
+from holdfast.engine.registry import Function, Registry
+from holdfast.engine.tending import Tender
+from holdfast.engine.writer import Writer
+from holdfast.model import codec
+from holdfast.model.clock import Clock
+from holdfast.model.errors import EngineClosed, ExecutionNotFound, HoldfastError, LeaseLost, Rejected
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State
+from holdfast.model.ids import Arn, IdSource, Position, checked_name
+from holdfast.model.life import Claimant
+from holdfast.model.operations import Failure
+from holdfast.model.ports import Host, Invocation
+from holdfast.model.verbs import Answer, Answering, Claim, Fire, Heartbeat, Release, Settle, Start, Started, Stop, Write
+from holdfast.store.seam import Store
+
+log = logging.getLogger("holdfast.engine")
+_SETTLE_AGAIN_SECONDS: Final = 1.0
+
+
+class Engine:
+    """One runner over one store. Enter it on the loop that shall run it."""
+
+    def __init__(
+        self,
+        store: Store,
+        functions: Sequence[Function],
+        host: Host,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        chance: random.Random,
+        runner: str,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.registry = Registry(functions)
+        self.runner = runner
+        self._host = host
+        self._ids = ids
+        self._chance = chance
+        self._live: dict[str, Execution] = {}
+        self._waiters: dict[str, list[asyncio.Future[Execution]]] = {}
+        self._open = False
+        self.backlog = False
+        """Something may be ready that nobody had room for."""
+
+    async def open(self) -> None:
+        """Join the store as a runner and begin to tend it."""
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._writer = Writer(self.store, self.clock, loop, lambda: len(self._live))
+        self._port = EnginePort(self.store, self._writer, loop)
+        self._tender = Tender(self)
+        self._open = True
+        await self._tender.begin()
+
+    async def close(self) -> None:
+        """Stop claiming, give up what is live, and leave. What was acknowledged is on disk; the rest goes on elsewhere or later."""
+        self._open = False
+        await self._tender.end()
+        for header in list(self._live.values()):
+            self._host.cancel(header.id)
+            self._writer.submit(self._settle(header, Outcome(OutcomeStatus.INTERRUPTED), header.revision, None), lambda _: None)
+        self._writer.close()
+        self.store.leave(self.runner)
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(EngineClosed("The engine was closed while somebody waited for a result."))
+        self._waiters.clear()
+
+    # --- the verbs
+
+    async def start(self, function: str, payload: str, *, name: str | None = None, version: str | None = None) -> Execution:
+        """Start an execution, or find the one that has this name and this input."""
+        target = self.registry.wanted(function, version)
+        now = self.clock.now()
+        new = self._ids(now)
+        header = Execution(
+            id=new,
+            function=target.name,
+            version=target.version,
+            name=new if name is None else checked_name(name),
+            input_hash=codec.payload_hash(payload),
+            timeout_seconds=target.timeout_seconds,
+            retention_days=target.retention_days,
+            started_at=now,
+            deadline=0,
+        )
+        claimant = self._claimant(now) if self._reserve(target) else None
+        try:
+            started = await self._write(Start(header, payload, claimant))
+        except BaseException:
+            self._give_back(target, claimant)
+            raise
+        assert isinstance(started, Started)
+        if claimant is not None and started.created:
+            self._begin(started.header, target)
+        else:
+            self._give_back(target, claimant)
+            if started.created:
+                self.backlog = True
+        return started.header
+
+    async def stop(self, execution: str, error: Failure | None = None) -> Execution:
+        """End an execution from outside."""
+        header = await self._write(Stop(execution, error or Failure()))
+        assert isinstance(header, Execution)
+        self.closed(header)
+        return header
+
+    async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None) -> None:
+        """Answer a callback; what it wakes is claimed in the same write."""
+        execution, operation = self.store.seal.callback_target(callback_id)
+        await self.wake(lambda by: Answering(execution, operation, result, error, by), execution)
+
+    async def heartbeat(self, callback_id: str) -> None:
+        """Say that somebody still works on a callback."""
+        await self._write(Heartbeat(*self.store.seal.callback_target(callback_id)))
+
+    async def release(self, execution: str) -> Execution:
+        """Let a quarantined execution run again."""
+        header = await self._write(Release(execution))
+        assert isinstance(header, Execution)
+        self.look()
+        return header
+
+    async def closing(self, execution: str) -> Execution:
+        """Wait until an execution is closed."""
+        waiter: asyncio.Future[Execution] = self._loop.create_future()
+        self._waiters.setdefault(execution, []).append(waiter)
+        header = self.store.find(execution)
+        if header is None:
+            waiter.cancel()
+            raise ExecutionNotFound(f"There is no execution {execution}.")
+        self.closed(header)
+        return await waiter
+
+    # --- one invocation
+
+    def claimed(self, header: Execution) -> None:
+        """A claim was written: invoke it, unless the claim ended it."""
+        if header.state is State.RUNNING and header.runner == self.runner:
+            function = self.registry.get(header.function, header.version)
+            assert function is not None
+            self._begin(header, function)
+        else:
+            self.closed(header)
+
+    def _begin(self, header: Execution, function: Function) -> None:
+        execution = header.id
+        self._live[execution] = header
+        token = self.store.seal.token(Position(execution, header.epoch, header.sequence, header.revision))
+        arn = str(Arn(header.function, header.version, header.name, execution))
+        invocation = Invocation(arn, header, token, header.epoch == 1)
+
+        def done(outcome: Outcome, seen: int) -> None:
+            self._ended(header, function, outcome, seen)
+
+        self._host.invoke(invocation, self._port, done)
+
+    def _ended(self, header: Execution, function: Function, outcome: Outcome, seen: int) -> None:
+        if not self._open:
+            self._finished(header, function)
+            return
+        settle = self._settle(header, outcome, seen, self._claimant(self.clock.now()))
+        self._writer.submit(settle, lambda answer: self._settled(header, function, outcome, seen, answer))
+
+    def _settle(self, header: Execution, outcome: Outcome, seen: int, by: Claimant | None) -> Settle:
+        return Settle(
+            execution=header.id,
+            epoch=header.epoch,
+            invocation=header.invocation or "",
+            seen=seen,
+            outcome=outcome,
+            jitter=self._chance.random(),
+            by=by,
+        )
+
+    def _settled(self, header: Execution, function: Function, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
+        if isinstance(answer, HoldfastError) and not isinstance(answer, LeaseLost | Rejected):
+            # The store could not take it. The invocation is over, so only its end is tried again.
+            log.warning("could not settle %s, trying again: %s", header.name, answer)
+            self._loop.call_later(_SETTLE_AGAIN_SECONDS, self._ended, header, function, outcome, seen)
+            return
+        self._finished(header, function)
+        if isinstance(answer, Execution):
+            if answer.state is State.RUNNING and answer.runner == self.runner:
+                self._reserve(function)
+                self._begin(answer, function)
+            else:
+                self.closed(answer)
+                if answer.state is not State.CLOSED:
+                    self._tender.expect(answer)
+
+    def _finished(self, header: Execution, function: Function) -> None:
+        self._live.pop(header.id, None)
+        function.slots.free += 1
+        if self.backlog and self._open:
+            self.look()
+
+    # --- shared with the tender
+
+    def _claimant(self, now: int) -> Claimant:
+        return Claimant(self.runner, self._ids(now))
+
+    def _reserve(self, function: Function) -> bool:
+        if function.slots.free <= 0:
+            return False
+        function.slots.free -= 1
+        return True
+
+    def _give_back(self, function: Function, claimant: Claimant | None) -> None:
+        if claimant is not None:
+            function.slots.free += 1
+
+    async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
+        """Write something that may make an execution ready, and claim it in the same write if there is room."""
+        header = self.store.find(execution)
+        function = header and self.registry.get(header.function, header.version)
+        claimant = self._claimant(self.clock.now()) if function and self._reserve(function) else None
+        try:
+            answer = await self._write(write(claimant))
+        except BaseException:
+            if function:
+                self._give_back(function, claimant)
+            raise
+        assert isinstance(answer, Execution)
+        if claimant is not None and answer.invocation == claimant.invocation:
+            self.claimed(answer)
+        else:
+            if function:
+                self._give_back(function, claimant)
+            self.closed(answer)
+            if answer.state is State.RUNNING and execution in self._live:
+                self._host.nudge(execution)
+            elif answer.state is State.READY:
+                self.backlog = True
+            self._tender.expect(answer)
+
+    async def claim(self, execution: str, dead: frozenset[str], function: Function) -> None:
+        """Take one execution; the room for it is already reserved."""
+        claimant = self._claimant(self.clock.now())
+        try:
+            answer = await self._write(Claim(execution, claimant, dead))
+        except LeaseLost:
+            function.slots.free += 1
+            return
+        except BaseException:
+            function.slots.free += 1
+            raise
+        assert isinstance(answer, Execution)
+        if answer.invocation != claimant.invocation:
+            function.slots.free += 1
+        self.claimed(answer)
+
+    async def fire(self, execution: str) -> None:
+        """Let due timers of one execution act."""
+        await self.wake(lambda by: Fire(execution, by), execution)
+
+    def closed(self, header: Execution) -> None:
+        """Tell those who wait for a result, if this is the end."""
+        if header.status is ExecutionStatus.RUNNING:
+            return
+        if header.state is State.CLOSED:
+            self._host.cancel(header.id)
+        for waiter in self._waiters.pop(header.id, ()):
+            if not waiter.done():
+                waiter.set_result(header)
+
+    def look(self) -> None:
+        """Look for work soon."""
+        self._tender.look()
+
+    def news(self) -> None:
+        """Another process wrote: see what it did to what we run and wait for."""
+        for execution in list(self._waiters):
+            header = self.store.find(execution)
+            if header is not None:
+                self.closed(header)
+        if self._live:
+            held = self.store.held(self.runner)
+            for execution, header in list(self._live.items()):
+                if execution not in held:
+                    now = self.store.find(execution)
+                    if now is None or now.epoch != header.epoch:
+                        self._host.cancel(execution)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs, nothing is being written."""
+        return not self._live and self._writer.idle and self._host.idle()
+
+    async def _write(self, write: Write) -> Answer:
+        if not self._open:
+            raise EngineClosed
+        future: asyncio.Future[Answer] = self._loop.create_future()
+
+        def deliver(answer: Answer | HoldfastError) -> None:
+            if future.cancelled():
+                return
+            if isinstance(answer, HoldfastError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+        self._writer.submit(write, deliver)
+        return await future

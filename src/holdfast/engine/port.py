@@ -1,0 +1,54 @@
+"""The port, in process: a checkpoint is a method call away from its group commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from holdfast.engine.writer import Writer
+from holdfast.model.errors import HoldfastError
+from holdfast.model.operations import Operation, Update, unpruned
+from holdfast.model.verbs import Answer, Checkpoint, Checkpointed
+from holdfast.store.seam import Store
+
+
+class EnginePort:
+    """What a handler in this process writes through."""
+
+    def __init__(self, store: Store, writer: Writer, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._seal = store.seal
+        self._writer = writer
+        self._loop = loop
+
+    def checkpoint(self, token: str, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
+        """From a handler's thread; returns when it is on disk."""
+        answer = self._writer.call(Checkpoint(self._seal.position(token), tuple(updates), client_token))
+        assert isinstance(answer, Checkpointed)
+        return answer
+
+    def checkpoint_soon(self, token: str, updates: Sequence[Update]) -> asyncio.Future[Checkpointed]:
+        """From a coroutine on the engine's loop; resolves when it is on disk."""
+        future: asyncio.Future[Checkpointed] = self._loop.create_future()
+
+        def deliver(answer: Answer | HoldfastError) -> None:
+            if future.cancelled():
+                return
+            if isinstance(answer, Checkpointed):
+                future.set_result(answer)
+            else:
+                assert isinstance(answer, HoldfastError)
+                future.set_exception(answer)
+
+        self._writer.submit(Checkpoint(self._seal.position(token), tuple(updates)), deliver)
+        return future
+
+    def state(self, token: str, newer_than: int = 0) -> Sequence[Operation]:
+        """The operations a replay needs."""
+        position = self._seal.position(token)
+        found = self._store.operations(position.execution, newer_than)
+        return found if newer_than else unpruned(found)
+
+    def input(self, token: str) -> str | None:
+        """The execution's input as it was given."""
+        return self._store.input(self._seal.position(token).execution)

@@ -1,0 +1,72 @@
+"""The functions a runner hosts, and how many invocations of them may be live at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from holdfast.model.errors import DuplicateFunction, FunctionNotFound
+from holdfast.model.execution import MAX_TIMEOUT_SECONDS
+from holdfast.model.ids import LATEST
+from holdfast.store.seam import Target
+
+
+class Slots:
+    """Room for live invocations, shared by the functions that run in one place."""
+
+    __slots__ = ("free",)
+
+    def __init__(self, room: int) -> None:
+        self.free = room
+
+
+class Function(msgspec.Struct, frozen=True, kw_only=True):
+    """A function as the engine knows it; its code is the host's."""
+
+    name: str
+    version: str = LATEST
+    timeout_seconds: int = MAX_TIMEOUT_SECONDS
+    retention_days: int = 14
+    slots: Slots
+
+
+class Registry:
+    """Functions by name and version."""
+
+    def __init__(self, functions: Iterable[Function]) -> None:
+        self._functions: dict[tuple[str, str], Function] = {}
+        for function in functions:
+            key = (function.name, function.version)
+            if key in self._functions:
+                raise DuplicateFunction(f"Function {function.name!r} was given twice in version {function.version}.")
+            self._functions[key] = function
+
+    def get(self, name: str, version: str) -> Function | None:
+        """A function of exactly this version."""
+        return self._functions.get((name, version))
+
+    def wanted(self, name: str, version: str | None) -> Function:
+        """The function a caller means: the version named, else `$LATEST`, else the highest there is."""
+        versions = [v for n, v in self._functions if n == name]
+        if not versions:
+            known = ", ".join(sorted({n for n, _ in self._functions})) or "none"
+            raise FunctionNotFound(f"No function {name!r} is registered here. Known functions: {known}.")
+        if version is None:
+            version = LATEST if LATEST in versions else max(versions, key=int)
+        found = self.get(name, version)
+        if found is None:
+            raise FunctionNotFound(f"Function {name!r} has no version {version} here. Known versions: {', '.join(sorted(versions))}.")
+        return found
+
+    def targets(self) -> Sequence[Target]:
+        """Everything hosted here."""
+        return [Target(f.name, f.version) for f in self._functions.values()]
+
+    def claimable(self) -> dict[Slots, list[Target]]:
+        """What could be claimed now, by the room it needs."""
+        found: dict[Slots, list[Target]] = {}
+        for f in self._functions.values():
+            if f.slots.free > 0:
+                found.setdefault(f.slots, []).append(Target(f.name, f.version))
+        return found

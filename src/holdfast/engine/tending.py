@@ -1,0 +1,175 @@
+"""Tending: what happens by itself. Timers fire, ready executions are claimed, dead runners' work is taken over, news is noticed.
+
+One task looks around when something may have become ready, when the next timer is due, and twenty times a second for news from
+other processes (one PRAGMA). The lease is renewed by a thread of its own, so that a busy loop does not look like a dead runner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from typing import Final, Protocol
+
+from holdfast.engine.registry import Function, Registry
+from holdfast.model.clock import Clock, monotonic
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Execution, State
+from holdfast.store.seam import Store
+
+log = logging.getLogger("holdfast.engine")
+
+_LEASE_MS: Final = 10_000
+_VIRTUAL_LEASE_MS: Final = 10**15
+"""Under a virtual clock a year may pass between two heartbeats, so the lease never runs out."""
+_HEARTBEAT_SECONDS: Final = 3.0
+_NEWS_SECONDS: Final = 0.05
+_DEATHS_SECONDS: Final = 1.0
+_TROUBLE_SECONDS: Final = 1.0
+_BATCH: Final = 500
+
+
+class Tended(Protocol):
+    """The engine, as far as it is tended."""
+
+    store: Store
+    clock: Clock
+    registry: Registry
+    runner: str
+    backlog: bool
+
+    @property
+    def idle(self) -> bool: ...
+    def news(self) -> None: ...
+    async def claim(self, execution: str, dead: frozenset[str], function: Function) -> None: ...
+    async def fire(self, execution: str) -> None: ...
+
+
+class Tender:
+    """Looks after one engine."""
+
+    def __init__(self, engine: Tended) -> None:
+        self._engine = engine
+        self._store = engine.store
+        self._wake = asyncio.Event()
+        self._next: int | None = None
+        self._deaths_at = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = threading.Event()
+        self._lease_ms = _VIRTUAL_LEASE_MS if engine.clock.virtual else _LEASE_MS
+
+    async def begin(self) -> None:
+        """Join the store and look around at once: what a dead process left is taken over here."""
+        self._store.join(self._engine.runner, self._engine.clock.now() + self._lease_ms)
+        threading.Thread(target=self._keep_lease, name="holdfast-lease", daemon=True).start()
+        self._engine.backlog = True
+        self._task = asyncio.create_task(self._tend(), name="holdfast-tender")
+
+    async def end(self) -> None:
+        """Stop looking, and let the lease go last."""
+        self._stopped.set()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def look(self) -> None:
+        """Look around now."""
+        self._wake.set()
+
+    def expect(self, header: Execution) -> None:
+        """An execution was left alone: remember when it wants us again."""
+        times = [header.due_at, header.ready_at if header.state is State.READY else None]
+        for at in times:
+            if at is not None and (self._next is None or at < self._next):
+                self._next = at
+        if header.state is State.READY or self._engine.clock.virtual:
+            self.look()
+
+    async def _tend(self) -> None:
+        while True:
+            try:
+                await self._round()
+                await self._rest()
+            except HoldfastError as trouble:
+                log.warning("tending %s: %s", self._engine.runner, trouble)
+                await asyncio.sleep(_TROUBLE_SECONDS)
+
+    async def _round(self) -> None:
+        self._wake.clear()
+        engine = self._engine
+        now = engine.clock.now()
+        if self._next is None or self._next <= now:
+            await self._fire_due(now)
+        dead = self._dead(now)
+        if engine.backlog or dead:
+            engine.backlog = False
+            await self._claim_ready(now, dead)
+        self._next = self._store.next_due(engine.registry.targets())
+
+    async def _fire_due(self, now: int) -> None:
+        while due := self._store.due(now, _BATCH):
+            await asyncio.gather(*(self._engine.fire(execution) for execution in due))
+            if len(due) < _BATCH:
+                return
+
+    def _dead(self, now: int) -> frozenset[str]:
+        if monotonic() - self._deaths_at < _DEATHS_SECONDS:
+            return frozenset()
+        self._deaths_at = monotonic()
+        return self._store.dead(now) - {self._engine.runner}
+
+    async def _claim_ready(self, now: int, dead: frozenset[str]) -> None:
+        engine = self._engine
+        claims = []
+        for slots, targets in engine.registry.claimable().items():
+            room = min(slots.free, _BATCH)
+            found = self._store.claimable(targets, dead, now, room)
+            function = engine.registry.get(targets[0].function, targets[0].version)
+            assert function is not None
+            slots.free -= len(found)
+            claims += [engine.claim(execution, dead, function) for execution in found]
+            engine.backlog |= len(found) == room
+        await asyncio.gather(*claims)
+
+    async def _rest(self) -> None:
+        """Until there is something to do."""
+        engine = self._engine
+        quiet_until = monotonic() + _DEATHS_SECONDS
+        while not self._wake.is_set() and monotonic() < quiet_until:
+            if await self._skipped():
+                return
+            now = engine.clock.now()
+            left = _NEWS_SECONDS if self._next is None else min(_NEWS_SECONDS, max(self._next - now, 0) / 1000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_NEWS_SECONDS if engine.clock.virtual else left):
+                    await self._wake.wait()
+            if self._store.changed():
+                engine.news()
+                engine.backlog = True
+                return
+            if self._next is not None and self._next <= engine.clock.now():
+                return
+
+    async def _skipped(self) -> bool:
+        """Move a virtual clock to the next timer once nothing else is left to do."""
+        clock = self._engine.clock
+        if not clock.virtual or self._next is None or not self._engine.idle:
+            return False
+        for _ in range(3):
+            await asyncio.sleep(0)  # whoever waits for us may have something to do first
+        if self._wake.is_set() or not self._engine.idle:
+            return False
+        clock.skip_to(self._next)
+        return clock.now() >= self._next
+
+    def _keep_lease(self) -> None:
+        engine = self._engine
+        while not self._stopped.wait(_HEARTBEAT_SECONDS):
+            try:
+                until = engine.clock.now() + self._lease_ms
+                if not self._store.renew(engine.runner, until):
+                    self._store.join(engine.runner, until)
+            except HoldfastError as trouble:
+                log.warning("could not renew the lease of %s: %s", engine.runner, trouble)

@@ -1,0 +1,208 @@
+"""Group commit: many wait, one writes, and everything that waits goes into one transaction.
+
+There is one turn. Whoever takes it commits all that is queued, answers everybody, and passes the turn on:
+- a thread that needs an answer takes the turn itself if it is free (no thread hop for a lone writer), else it waits;
+- coroutines queue during a tick of their loop and the loop commits at the end of it, because by then all of them wait anyway;
+- while commits are slow and others could still run, a writer thread takes the turn instead, so that the loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.model.clock import Clock, monotonic
+from holdfast.model.errors import EngineClosed, HoldfastError, StoreBroken
+from holdfast.model.verbs import Answer, Checkpoint, Write
+from holdfast.store.seam import Store
+
+Deliver = Callable[[Answer | HoldfastError], None]
+
+_MAX_ENTRIES: Final = 512
+_MAX_BYTES: Final = 8 * 1024 * 1024
+_SLOW_SECONDS: Final = 0.002
+
+
+class _Entry:
+    """A write and where its answer goes."""
+
+    __slots__ = ("deliver", "thread", "write")
+
+    def __init__(self, write: Write, deliver: Deliver, thread: _Waiter | None) -> None:
+        self.write = write
+        self.deliver = deliver
+        self.thread = thread
+
+
+class _Waiter:
+    """A thread that waits for its answer, or for the turn."""
+
+    __slots__ = ("_lock", "answer")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.answer: Answer | HoldfastError | None = None
+
+    def deliver(self, answer: Answer | HoldfastError) -> None:
+        self.answer = answer
+        self.wake()
+
+    def wake(self) -> None:
+        if self._lock.locked():
+            self._lock.release()
+
+    def wait(self) -> None:
+        self._lock.acquire()
+
+
+class Writer:
+    """The one way to write."""
+
+    def __init__(self, store: Store, clock: Clock, loop: asyncio.AbstractEventLoop, live: Callable[[], int]) -> None:
+        self._store = store
+        self._clock = clock
+        self._loop = loop
+        self._live = live
+        self._queue: deque[_Entry] = deque()
+        self._turn = threading.Lock()
+        self._flush_planned = False
+        self._slow = 0.0
+        self._closed = False
+        self._work = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits and nothing is being written."""
+        return not self._queue and not self._turn.locked()
+
+    def submit(self, write: Write, deliver: Deliver) -> None:
+        """Queue a write from the engine's loop; `deliver` gets the answer there."""
+        if self._closed:
+            raise EngineClosed
+        self._queue.append(_Entry(write, deliver, None))
+        self._plan_flush()
+
+    def call(self, write: Write) -> Answer:
+        """Write from any other thread, and wait."""
+        if self._closed:
+            raise EngineClosed
+        waiter = _Waiter()
+        self._queue.append(_Entry(write, waiter.deliver, waiter))
+        while waiter.answer is None:
+            if self._turn.acquire(blocking=False):
+                self._commit_and_pass_on(on_loop=False)
+            else:
+                waiter.wait()
+        if isinstance(waiter.answer, HoldfastError):
+            raise waiter.answer
+        return waiter.answer
+
+    def close(self) -> None:
+        """Write what is queued and take no more. Called on the loop, or when it is gone."""
+        self._closed = True
+        while self._queue:
+            self._turn.acquire()
+            self._commit_and_pass_on(on_loop=True)
+        if self._thread is not None:
+            self._work.set()
+            self._thread.join()
+
+    def _plan_flush(self) -> None:
+        if not self._flush_planned:
+            self._flush_planned = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        if not self._queue:
+            return
+        if self._slow > _SLOW_SECONDS and len(self._queue) < self._live():
+            self._hand_over()
+        elif self._turn.acquire(blocking=False):
+            self._commit_and_pass_on(on_loop=True)
+        # Else somebody has the turn, and will look at the queue after it.
+
+    def _commit_and_pass_on(self, *, on_loop: bool) -> None:
+        try:
+            batch = self._take()
+            if batch:
+                self._answer(batch, self._commit(batch), on_loop=on_loop)
+        finally:
+            self._turn.release()
+        self._pass_on(on_loop=on_loop)
+
+    def _take(self) -> list[_Entry]:
+        batch: list[_Entry] = []
+        size = 0
+        queue = self._queue
+        while queue and len(batch) < _MAX_ENTRIES and size < _MAX_BYTES:
+            entry = queue.popleft()
+            batch.append(entry)
+            if isinstance(entry.write, Checkpoint):
+                for update in entry.write.updates:
+                    if update.payload is not None:
+                        size += len(update.payload)
+        return batch
+
+    def _commit(self, batch: list[_Entry]) -> list[Answer | HoldfastError]:
+        began = monotonic()
+        try:
+            answers = list(self._store.commit([entry.write for entry in batch], self._clock.now()))
+        except HoldfastError as error:
+            answers = [error] * len(batch)
+        except Exception as error:  # a bug in a decision must not leave anybody waiting for ever
+            broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
+            broken.__cause__ = error
+            answers = [broken] * len(batch)
+        self._slow += ((monotonic() - began) / len(batch) ** 0.5 - self._slow) / 8
+        return answers
+
+    def _answer(self, batch: list[_Entry], answers: list[Answer | HoldfastError], *, on_loop: bool) -> None:
+        later: list[tuple[Deliver, Answer | HoldfastError]] = []
+        for entry, answer in zip(batch, answers, strict=True):
+            if on_loop or entry.thread is not None:
+                entry.deliver(answer)
+            else:
+                later.append((entry.deliver, answer))
+        if later:
+            self._loop.call_soon_threadsafe(_deliver_all, later)
+
+    def _pass_on(self, *, on_loop: bool) -> None:
+        try:
+            head = self._queue[0]
+        except IndexError:
+            return
+        if head.thread is not None:
+            head.thread.wake()
+        elif on_loop:
+            self._plan_flush()
+        else:
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _hand_over(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_in_thread, name="holdfast-writer", daemon=True)
+            self._thread.start()
+        self._work.set()
+
+    def _write_in_thread(self) -> None:
+        while True:
+            self._work.wait()
+            self._work.clear()
+            if self._closed:
+                return
+            with self._turn:
+                batch = self._take()
+                if batch:
+                    self._answer(batch, self._commit(batch), on_loop=False)
+            self._pass_on(on_loop=False)
+
+
+def _deliver_all(answers: list[tuple[Deliver, Answer | HoldfastError]]) -> None:
+    for deliver, answer in answers:
+        deliver(answer)

@@ -1,0 +1,139 @@
+"""One `async def` handler at work: running, resting in memory between two invocations, or on its way out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from holdfast.durable.awaiting import AsyncState
+from holdfast.durable.context import AsyncDurableContext
+from holdfast.durable.exceptions import BackgroundThreadError
+from holdfast.durable.execution import PENDING, DurableFunction, event_of, failed, succeeded
+from holdfast.durable.scope import Scope
+from holdfast.durable.stragglers import Stragglers
+from holdfast.hosts.threads import Threads
+from holdfast.model.clock import Clock
+from holdfast.model.execution import Outcome
+from holdfast.model.ports import Invocation, Port
+
+log = logging.getLogger("holdfast.hosts")
+
+Report = Callable[[Outcome, int], None]
+
+
+class Place(Protocol):
+    """The host, as its coroutines know it."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def threads(self) -> Threads: ...
+    @property
+    def loop_stragglers(self) -> Stragglers: ...
+
+    def park(self, coroutine: Coroutine) -> bool:
+        """Keep a resting coroutine in memory; False when there is no room."""
+        ...
+
+    def forget(self, coroutine: Coroutine) -> None: ...
+
+
+class Coroutine:
+    """A handler's coroutine, over as many invocations as it lives through."""
+
+    def __init__(self, host: Place, function: DurableFunction, invocation: Invocation, port: Port, report: Report) -> None:
+        self.execution = invocation.header.id
+        self._host = host
+        self._report: Report | None = report
+        self._state = AsyncState(
+            invocation, port, host.clock, host.loop_stragglers, threads=host.threads.executor, quiet=self._quiet
+        )
+        self._scope = Scope(self._state, AsyncDurableContext, replaying=self._state.has_history)
+        self._task = asyncio.get_running_loop().create_task(self._run(function, port.input(invocation.token)))
+        self._task.add_done_callback(self._ended)
+
+    async def _run(self, function: DurableFunction, payload: str | None) -> Outcome:
+        state = self._state
+        try:
+            result = await function.handler(event_of(payload), AsyncDurableContext(self._scope))
+            if state.unwritten:
+                await state.flush()
+        except asyncio.CancelledError as error:
+            if state.cancelled:
+                raise
+            return failed(state, error)
+        except BaseException as error:
+            return failed(state, error)
+        return succeeded(state, self._scope, result)
+
+    def _ended(self, task: asyncio.Task[Outcome]) -> None:
+        self._host.forget(self)
+        if task.cancelled() or self._state.cancelled:
+            return
+        outcome = task.result()
+        report, self._report = self._report, None
+        if report is not None:
+            report(outcome, self._state.revision)
+        elif outcome is not PENDING:
+            log.warning("%s went on after its suspension; what it did then does not count", self._state.durable_execution_arn)
+
+    def _quiet(self) -> None:
+        """Every strand rests: this invocation has nothing more to do."""
+        if self._report is None:
+            return
+        if self._state.unwritten:
+            task = asyncio.get_running_loop().create_task(self._flush_quietly())
+            self._flushing = task
+        else:
+            self._pend()
+
+    async def _flush_quietly(self) -> None:
+        try:
+            await self._state.flush()
+        except BackgroundThreadError as error:
+            self._state.suspended = True
+            report, self._report = self._report, None
+            if report is not None:
+                report(failed(self._state, error), self._state.revision)
+            self.cancel()
+            return
+        if self._state.is_quiet:
+            self._quiet()
+
+    def _pend(self) -> None:
+        if self._host.park(self):
+            report, self._report = self._report, None
+            assert report is not None
+            report(PENDING, self._state.revision)
+        else:
+            # The code unwinds first; its end is this invocation's end.
+            self._state.evict()
+
+    def resume(self, invocation: Invocation, report: Report) -> None:
+        """Go on under a new invocation."""
+        self._report = report
+        self._state.resume(invocation)
+        if self._state.is_quiet:
+            self._quiet()
+
+    def refresh(self) -> None:
+        """Learn what changed while it runs."""
+        self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+
+    async def _refresh(self) -> None:
+        try:
+            await self._state.refresh()
+        except BackgroundThreadError:
+            return  # the strand that writes next is told
+
+    def evict(self) -> None:
+        """Leave memory; the next invocation replays."""
+        self._state.evict()
+
+    def cancel(self) -> None:
+        """End it without a report."""
+        self._state.cancelled = True
+        self._report = None
+        self._task.cancel()

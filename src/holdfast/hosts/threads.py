@@ -1,0 +1,59 @@
+"""A bounded pool of threads that knows whether one of them is free."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+_here = threading.local()
+
+
+def on_engine_thread() -> bool:
+    """Whether this thread runs a handler, so that waiting here for another execution could wait for ever."""
+    return getattr(_here, "marked", False)
+
+
+def _mark() -> None:
+    _here.marked = True
+
+
+class Threads:
+    """Threads for handlers, branches and step bodies."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._taken = 0
+        self._lock = threading.Lock()
+        self.executor = ThreadPoolExecutor(size, thread_name_prefix="holdfast", initializer=_mark)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits to run."""
+        return self._taken > 0
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Run a call as soon as a thread is free."""
+        with self._lock:
+            self._taken += 1
+        future = self.executor.submit(call)
+        future.add_done_callback(self._ended)
+        return future
+
+    def lend(self, call: Callable[[], None]) -> bool:
+        """Run a call now on a free thread; False when there is none."""
+        with self._lock:
+            if self._taken >= self._size:
+                return False
+        self.submit(call)
+        return True
+
+    def _ended(self, _: object) -> None:
+        with self._lock:
+            self._taken -= 1
+
+    def close(self) -> None:
+        """Take no more calls. Running ones cannot be ended; their durable calls are refused."""
+        self.executor.shutdown(wait=False, cancel_futures=True)

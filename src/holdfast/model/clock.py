@@ -1,0 +1,63 @@
+"""Time, the one place that may ask the machine for it. Everywhere else time is an argument."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Milliseconds since the epoch, and whether they pass by themselves."""
+
+    def now(self) -> int: ...
+
+    @property
+    def virtual(self) -> bool:
+        """A virtual clock stands still until somebody moves it."""
+        ...
+
+    def skip_to(self, at: int) -> None:
+        """The engine has nothing to do before `at`: a virtual clock may go there."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    virtual = False
+
+    def now(self) -> int:
+        """The wall clock in milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    def skip_to(self, at: int) -> None:
+        """Real time moves by itself."""
+
+
+class VirtualClock:
+    """Time that moves only when the engine has nothing left to do: a year's wait takes no time."""
+
+    virtual = True
+
+    def __init__(self, now: int = 1_767_225_600_000, *, skipping: bool = True) -> None:
+        self._now = now
+        self.skipping = skipping
+        """Go to the next timer by itself; else somebody must call `move_to`."""
+
+    def now(self) -> int:
+        """Where the clock stands."""
+        return self._now
+
+    def skip_to(self, at: int) -> None:
+        """Go to the engine's next timer, if time is not held."""
+        if self.skipping:
+            self.move_to(at)
+
+    def move_to(self, at: int) -> None:
+        """Forward only."""
+        self._now = max(self._now, at)
+
+
+def monotonic() -> float:
+    """Seconds for measuring how long something took; never for saying when."""
+    return time.monotonic()

@@ -1,0 +1,72 @@
+"""A change being written down: collects operations and events over a view, then becomes a `Change`.
+
+Nothing here decides anything. The numbering of events, the revision and the times that never go back are kept in one place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.model.execution import Change, Execution, View
+from holdfast.model.history import Event, EventType
+from holdfast.model.operations import Operation, is_pending
+
+
+class Draft:
+    """One write in the making. Throwing it away changes nothing."""
+
+    __slots__ = ("_header", "_view", "at", "due_at", "events", "operations", "pending", "revision")
+
+    def __init__(self, view: View, now: int) -> None:
+        header = view.header
+        self._view = view
+        self._header = header
+        self.at = now if now > header.touched_at else header.touched_at
+        self.revision = header.revision + 1
+        self.operations: dict[str, Operation] = {}
+        self.events: list[Event] = []
+        self.pending = header.pending
+        self.due_at = header.due_at
+
+    @property
+    def header(self) -> Execution:
+        """The header before this write."""
+        return self._header
+
+    def get(self, operation_id: str) -> Operation | None:
+        """An operation as this draft leaves it."""
+        return self.operations.get(operation_id) or self._view.get(operation_id)
+
+    @property
+    def next_event(self) -> int:
+        """The number the next event will have."""
+        return self._header.events + len(self.events) + 1
+
+    def log(
+        self, kind: EventType, operation_id: str | None = None, payload: str | None = None, detail: dict[str, Any] | None = None
+    ) -> int:
+        """Add a line of history and return its number."""
+        number = self._header.events + len(self.events) + 1
+        self.events.append(Event(number, kind, self.at, operation_id, payload, detail))
+        return number
+
+    def put(self, operation: Operation, before: Operation | None) -> None:
+        """Keep an operation's new state; `before` is what it replaces."""
+        self.operations[operation.id] = operation
+        self.pending += is_pending(operation) - (before is not None and is_pending(before))
+        if operation.due_at is not None and (self.due_at is None or operation.due_at < self.due_at):
+            self.due_at = operation.due_at
+
+    def done(self, **header: Any) -> Change:
+        """The finished change; `header` names the header's members that this write sets."""
+        fields: dict[str, Any] = {
+            "revision": self.revision,
+            "events": self._header.events + len(self.events),
+            "pending": self.pending,
+            "due_at": self.due_at,
+            "touched_at": self.at if self.events else self._header.touched_at,
+        }
+        fields.update(header)
+        return Change(msgspec.structs.replace(self._header, **fields), self.operations, self.events)

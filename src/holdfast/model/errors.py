@@ -1,0 +1,181 @@
+"""The error tree: the class says what happens next, the docstring is the default message.
+
+HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller must change something (never retried)
+               │             ├─ InvalidToken
+               │             ├─ PayloadNotJson
+               │             ├─ PayloadTooLarge
+               │             ├─ FunctionNotFound
+               │             ├─ DuplicateFunction
+               │             ├─ ExecutionNotFound
+               │             ├─ ExecutionAlreadyStarted
+               │             ├─ CallbackNotFound
+               │             ├─ CallbackClosed
+               │             ├─ BlockingCallRefused
+               │             └─ EngineClosed
+               ├─ Retryable ─┬─ LeaseLost            tried again, by whoever holds it now
+               │             └─ StoreBusy
+               ├─ Fatal ─────┬─ StoreBroken          a person must look
+               │             └─ StoreUnsuitable
+               ├─ Unsuccessful ┬─ ExecutionFailed    what `result()` raises: the execution's own ending
+               │               ├─ ExecutionTimedOut
+               │               └─ ExecutionStopped
+               └─ DurableExecutionsError             the official SDK's tree (holdfast.durable.exceptions)
+
+Codes are stable: they are part of the interface, and docs/reference/errors.md explains each.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HoldfastError(Exception):
+    """Something went wrong in Holdfast."""
+
+    code: ClassVar[str] = "holdfast_error"
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+
+
+class Rejected(HoldfastError):
+    """The request cannot be served as it is."""
+
+    code = "rejected"
+
+
+class InvalidParameter(Rejected):
+    """A value in the request is not allowed."""
+
+    code = "invalid_parameter"
+
+
+class InvalidToken(Rejected):
+    """Invalid checkpoint token"""  # noqa: D400, D415 - clients compare this text to the letter
+
+    code = "invalid_token"
+
+
+class PayloadNotJson(Rejected):
+    """The payload is not JSON."""
+
+    code = "payload_not_json"
+
+
+class PayloadTooLarge(Rejected):
+    """The payload is larger than the limit."""
+
+    code = "payload_too_large"
+
+
+class FunctionNotFound(Rejected):
+    """No such function, or no such version of it, is registered here."""
+
+    code = "function_not_found"
+
+
+class DuplicateFunction(Rejected):
+    """Two functions were registered under one name and version."""
+
+    code = "duplicate_function"
+
+
+class ExecutionNotFound(Rejected):
+    """There is no such execution."""
+
+    code = "execution_not_found"
+
+
+class ExecutionAlreadyStarted(Rejected):
+    """An execution of this name was started with another input."""
+
+    code = "execution_already_started"
+
+
+class CallbackNotFound(Rejected):
+    """There is no such callback."""
+
+    code = "callback_not_found"
+
+
+class CallbackClosed(Rejected):
+    """The callback is either timed out or already completed."""
+
+    code = "callback_closed"
+
+
+class BlockingCallRefused(Rejected):
+    """A blocking call from a thread of the engine would wait for itself."""
+
+    code = "blocking_call_refused"
+
+
+class EngineClosed(Rejected):
+    """The engine is closed."""
+
+    code = "engine_closed"
+
+
+class Retryable(HoldfastError):
+    """It did not work this time."""
+
+    code = "retryable"
+
+
+class LeaseLost(Retryable):
+    """Another invocation owns this execution now; this one may not write any more."""
+
+    code = "lease_lost"
+
+
+class StoreBusy(Retryable):
+    """The store is locked by somebody else."""
+
+    code = "store_busy"
+
+
+class Fatal(HoldfastError):
+    """A person must look at this."""
+
+    code = "fatal"
+
+
+class StoreBroken(Fatal):
+    """The store could not be read or written."""
+
+    code = "store_broken"
+
+
+class StoreUnsuitable(Fatal):
+    """This store cannot be used by this version of Holdfast."""
+
+    code = "store_unsuitable"
+
+
+class Unsuccessful(HoldfastError):
+    """The execution did not succeed."""
+
+    code = "execution_unsuccessful"
+
+    def __init__(self, message: str | None = None, error_type: str | None = None, data: str | None = None) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+        self.data = data
+
+
+class ExecutionFailed(Unsuccessful):
+    """The execution failed."""
+
+    code = "execution_failed"
+
+
+class ExecutionTimedOut(Unsuccessful):
+    """The execution timed out."""
+
+    code = "execution_timed_out"
+
+
+class ExecutionStopped(Unsuccessful):
+    """The execution was stopped."""
+
+    code = "execution_stopped"

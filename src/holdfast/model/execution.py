@@ -1,0 +1,128 @@
+"""Executions: the header that every write is fenced by, and the shape of a change.
+
+`status` is what the world sees; `state` is who has it now. `epoch` says who may write; `revision` moves with every write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from holdfast.model.history import Event
+from holdfast.model.operations import Failure, Operation
+
+DAY_SECONDS = 86_400
+MAX_TIMEOUT_SECONDS = 366 * DAY_SECONDS
+
+
+class ExecutionStatus(StrEnum):
+    """The public status; once closed it never changes."""
+
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    STOPPED = "STOPPED"
+
+
+class State(StrEnum):
+    """Who has the execution now."""
+
+    READY = "ready"
+    """Waits for a runner, from `ready_at` on."""
+    RUNNING = "running"
+    """An invocation of `runner` is live."""
+    SUSPENDED = "suspended"
+    """Nobody has it; a timer, an answer or a stop brings it back."""
+    CLOSING = "closing"
+    """The status is closed, the invocation that closed it has not returned yet."""
+    CLOSED = "closed"
+    QUARANTINED = "quarantined"
+    """Its runner died too often without progress; a person must retry it."""
+
+
+class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The header of an execution: everything but its operations, events and payloads."""
+
+    id: str
+    function: str
+    version: str
+    name: str
+    input_hash: str
+    timeout_seconds: int
+    retention_days: int
+    started_at: int
+    deadline: int
+    status: ExecutionStatus = ExecutionStatus.RUNNING
+    state: State = State.READY
+    epoch: int = 0
+    revision: int = 0
+    sequence: int = 0
+    events: int = 0
+    """The number of events, which is the last EventId."""
+    pending: int = 0
+    """Operations the service will act on by itself."""
+    runner: str | None = None
+    invocation: str | None = None
+    invoked_at: int | None = None
+    seen: int = 0
+    """The revision that the last invocation had seen when it ended."""
+    ended_at: int | None = None
+    result_event: int | None = None
+    due_at: int | None = None
+    """A lower bound of the next time the service must act; too early is harmless."""
+    ready_at: int = 0
+    touched_at: int = 0
+    """The time of the latest event: times never go back within an execution."""
+    failures: int = 0
+    """Failed invocations in a row; any accepted update resets it."""
+    deaths: int = 0
+    """Runners that died under it in a row."""
+    client: str | None = None
+    """The last accepted (position, ClientToken), so that a repeated request is recognised."""
+    client_revision: int = 0
+
+
+class OutcomeStatus(StrEnum):
+    """How an invocation can end."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    PENDING = "PENDING"
+    CRASHED = "CRASHED"
+    """It did not answer: an error escaped it or its process died. It is tried again, later."""
+    INTERRUPTED = "INTERRUPTED"
+    """Its runner shut down in good order; anybody may go on at once."""
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What an invocation came to."""
+
+    status: OutcomeStatus
+    result: str | None = None
+    error: Failure | None = None
+
+
+class View(Protocol):
+    """What a decision may ask about one execution; the store answers from memory or from rows."""
+
+    @property
+    def header(self) -> Execution: ...
+    def get(self, operation_id: str) -> Operation | None: ...
+    def newer(self, revision: int) -> Iterable[Operation]: ...
+    def due(self, now: int) -> Iterable[Operation]:
+        """Operations whose `due_at` is at or before `now`, earliest first."""
+        ...
+
+    def next_due(self, after: int) -> int | None: ...
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """What one accepted write does to an execution, whole or not at all."""
+
+    header: Execution
+    operations: dict[str, Operation]
+    events: list[Event]

@@ -1,0 +1,154 @@
+"""History: the numbered lines that tell what happened, and their wire form.
+
+An event keeps only what its operation does not: type, time, payload and details. Name, SubType and ParentId never change
+within an operation, so they are joined in when a line is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model import codec
+from holdfast.model.operations import Action, Operation, Status, Type
+
+
+class EventType(StrEnum):
+    """All the lines a history can have."""
+
+    EXECUTION_STARTED = "ExecutionStarted"
+    EXECUTION_SUCCEEDED = "ExecutionSucceeded"
+    EXECUTION_FAILED = "ExecutionFailed"
+    EXECUTION_TIMED_OUT = "ExecutionTimedOut"
+    EXECUTION_STOPPED = "ExecutionStopped"
+    CONTEXT_STARTED = "ContextStarted"
+    CONTEXT_SUCCEEDED = "ContextSucceeded"
+    CONTEXT_FAILED = "ContextFailed"
+    WAIT_STARTED = "WaitStarted"
+    WAIT_SUCCEEDED = "WaitSucceeded"
+    WAIT_CANCELLED = "WaitCancelled"
+    STEP_STARTED = "StepStarted"
+    STEP_SUCCEEDED = "StepSucceeded"
+    STEP_FAILED = "StepFailed"
+    CHAINED_INVOKE_STARTED = "ChainedInvokeStarted"
+    CHAINED_INVOKE_SUCCEEDED = "ChainedInvokeSucceeded"
+    CHAINED_INVOKE_FAILED = "ChainedInvokeFailed"
+    CHAINED_INVOKE_TIMED_OUT = "ChainedInvokeTimedOut"
+    CHAINED_INVOKE_STOPPED = "ChainedInvokeStopped"
+    CALLBACK_STARTED = "CallbackStarted"
+    CALLBACK_SUCCEEDED = "CallbackSucceeded"
+    CALLBACK_FAILED = "CallbackFailed"
+    CALLBACK_TIMED_OUT = "CallbackTimedOut"
+    INVOCATION_COMPLETED = "InvocationCompleted"
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One line of history. `payload` is the text of a result or input, or the JSON of an error."""
+
+    number: int
+    type: EventType
+    at: int
+    operation_id: str | None = None
+    payload: str | None = None
+    detail: dict[str, Any] | None = None
+
+
+E = EventType
+
+BY_ACTION: Final[Mapping[tuple[Type, Action], EventType]] = {
+    (Type.CONTEXT, Action.START): E.CONTEXT_STARTED,
+    (Type.CONTEXT, Action.SUCCEED): E.CONTEXT_SUCCEEDED,
+    (Type.CONTEXT, Action.FAIL): E.CONTEXT_FAILED,
+    (Type.STEP, Action.START): E.STEP_STARTED,
+    (Type.STEP, Action.SUCCEED): E.STEP_SUCCEEDED,
+    (Type.STEP, Action.FAIL): E.STEP_FAILED,
+    (Type.WAIT, Action.START): E.WAIT_STARTED,
+    (Type.WAIT, Action.CANCEL): E.WAIT_CANCELLED,
+    (Type.CALLBACK, Action.START): E.CALLBACK_STARTED,
+    (Type.CHAINED_INVOKE, Action.START): E.CHAINED_INVOKE_STARTED,
+}
+
+BY_OUTCOME: Final[Mapping[tuple[Type, Status], EventType]] = {
+    (Type.EXECUTION, Status.SUCCEEDED): E.EXECUTION_SUCCEEDED,
+    (Type.EXECUTION, Status.FAILED): E.EXECUTION_FAILED,
+    (Type.EXECUTION, Status.TIMED_OUT): E.EXECUTION_TIMED_OUT,
+    (Type.EXECUTION, Status.STOPPED): E.EXECUTION_STOPPED,
+    (Type.WAIT, Status.SUCCEEDED): E.WAIT_SUCCEEDED,
+    (Type.CALLBACK, Status.SUCCEEDED): E.CALLBACK_SUCCEEDED,
+    (Type.CALLBACK, Status.FAILED): E.CALLBACK_FAILED,
+    (Type.CALLBACK, Status.TIMED_OUT): E.CALLBACK_TIMED_OUT,
+}
+
+_ERROR: Final = frozenset(
+    {
+        E.EXECUTION_FAILED,
+        E.EXECUTION_TIMED_OUT,
+        E.EXECUTION_STOPPED,
+        E.CONTEXT_FAILED,
+        E.STEP_FAILED,
+        E.WAIT_CANCELLED,
+        E.CHAINED_INVOKE_FAILED,
+        E.CHAINED_INVOKE_TIMED_OUT,
+        E.CHAINED_INVOKE_STOPPED,
+        E.CALLBACK_FAILED,
+        E.CALLBACK_TIMED_OUT,
+        E.INVOCATION_COMPLETED,
+    }
+)
+_RESULT: Final = frozenset(
+    {
+        E.EXECUTION_SUCCEEDED,
+        E.CONTEXT_SUCCEEDED,
+        E.STEP_SUCCEEDED,
+        E.CHAINED_INVOKE_SUCCEEDED,
+        E.CALLBACK_SUCCEEDED,
+    }
+)
+_INPUT: Final = frozenset({E.EXECUTION_STARTED, E.CHAINED_INVOKE_STARTED})
+TERMINAL: Final = frozenset({E.EXECUTION_SUCCEEDED, E.EXECUTION_FAILED, E.EXECUTION_TIMED_OUT, E.EXECUTION_STOPPED})
+_OF_EXECUTION: Final = TERMINAL | {E.EXECUTION_STARTED}
+
+
+def carries_error(event: EventType) -> bool:
+    """Whether this event's payload is the JSON of an error rather than a result."""
+    return event in _ERROR
+
+
+def event_to_wire(event: Event, execution: tuple[str, str], operation: Operation | None, *, include_data: bool) -> dict[str, Any]:
+    """One event as the history API shows it, `execution` being its id and name; times are epoch seconds, unset members are left out."""
+    wire: dict[str, Any] = {"EventType": event.type.value, "EventId": event.number, "EventTimestamp": event.at / 1000}
+    if event.type in _OF_EXECUTION:
+        wire["Id"], wire["Name"] = execution
+    elif operation is not None:
+        wire["Id"] = operation.id
+        for key, value in (("Name", operation.name), ("SubType", operation.sub_type), ("ParentId", operation.parent_id)):
+            if value:
+                wire[key] = value
+    details: dict[str, Any] = dict(event.detail or {})
+    member = _payload_member(event)
+    if member is not None:
+        details[member] = _wrapped(event, include_data=include_data)
+    wire[f"{event.type.value}Details"] = details
+    return wire
+
+
+def _payload_member(event: Event) -> str | None:
+    if event.type in _RESULT:
+        return "Result"
+    if event.type in _INPUT:
+        return "Input"
+    if event.type in _ERROR and not (event.type is E.INVOCATION_COMPLETED and event.payload is None):
+        return "Error"
+    return None
+
+
+def _wrapped(event: Event, *, include_data: bool) -> dict[str, Any]:
+    if not include_data:
+        return {"Truncated": True}
+    if event.payload is None:
+        return {"Truncated": False}
+    payload: object = codec.loads(event.payload) if event.type in _ERROR else event.payload
+    return {"Payload": payload, "Truncated": False}

@@ -1,0 +1,141 @@
+"""Names and capabilities: ids, ARNs, checkpoint tokens and callback ids.
+
+Tokens and callback ids are sealed with an HMAC whose key lives in the store, so any process of that store can read them and
+nobody else can make one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import os
+import re
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from holdfast.model.errors import CallbackNotFound, InvalidParameter, InvalidToken
+
+LATEST = "$LATEST"
+_ARN = re.compile(
+    r"arn:(?P<partition>[a-zA-Z0-9-]+):lambda:(?P<region>[a-zA-Z0-9-]+):(?P<account>\d{12}):function:(?P<function>[a-zA-Z0-9_-]+)"
+    r":(?P<version>\$LATEST(?:\.PUBLISHED)?|[0-9]+)/durable-execution/(?P<name>[a-zA-Z0-9_-]+)/(?P<id>[a-zA-Z0-9_-]+)"
+)
+_FUNCTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_EXECUTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_VERSION = re.compile(r"\$LATEST|[1-9][0-9]*")
+_POSITION = struct.Struct(">16sIIQ")
+_MAC_BYTES = 16
+
+IdSource = Callable[[int], str]
+"""Makes a new id from the time now (milliseconds)."""
+
+
+def id_at(now: int, randomness: Callable[[int], bytes] = os.urandom) -> str:
+    """A UUID of version 7: ordered by time, so that new rows lie side by side and lists need no second index."""
+    raw = bytearray(now.to_bytes(6, "big") + randomness(10))
+    raw[6] = 0x70 | (raw[6] & 0x0F)
+    raw[8] = 0x80 | (raw[8] & 0x3F)
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+class Arn(NamedTuple):
+    """The parts of an execution's ARN that mean something here."""
+
+    function: str
+    version: str
+    name: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"arn:aws:lambda:local:000000000000:function:{self.function}:{self.version}/durable-execution/{self.name}/{self.id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Arn:
+        """Read an execution ARN."""
+        found = _ARN.fullmatch(text)
+        if found is None:
+            raise InvalidParameter(f"Not the ARN of a durable execution: {text!r}")
+        return cls(found["function"], found["version"], found["name"], found["id"])
+
+
+def checked_function(name: str) -> str:
+    """A function name that fits into an ARN."""
+    if not _FUNCTION_NAME.fullmatch(name):
+        raise InvalidParameter(f"Function name {name!r}: use 1 to 64 letters, digits, '-' or '_'.")
+    return name
+
+
+def checked_name(name: str) -> str:
+    """An execution name that fits into an ARN."""
+    if not _EXECUTION_NAME.fullmatch(name):
+        raise InvalidParameter(f"Execution name {name!r}: use 1 to 64 letters, digits, '-' or '_'.")
+    return name
+
+
+def checked_version(version: int | str) -> str:
+    """A version as in an ARN: `$LATEST` or a positive integer."""
+    text = str(version)
+    if not _VERSION.fullmatch(text):
+        raise InvalidParameter(f"Version {version!r}: use a positive integer or '{LATEST}'.")
+    return text
+
+
+class Position(NamedTuple):
+    """What a checkpoint token says: which write of which invocation comes next, and what its sender has seen."""
+
+    execution: str
+    epoch: int
+    sequence: int
+    revision: int
+
+
+class Seal:
+    """Seals positions and callback ids so that they cannot be forged."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def token(self, position: Position) -> str:
+        """The checkpoint token for a position."""
+        execution, epoch, sequence, revision = position
+        raw = _POSITION.pack(bytes.fromhex(execution.replace("-", "")), epoch, sequence, revision)
+        return base64.b64encode(raw + self._mac(b"t", raw)).decode()
+
+    def position(self, token: str) -> Position:
+        """The position a token was made for."""
+        raw = self._opened(b"t", token)
+        if raw is None or len(raw) != _POSITION.size:
+            raise InvalidToken
+        execution, epoch, sequence, revision = _POSITION.unpack(raw)
+        return Position(_dashed(execution), epoch, sequence, revision)
+
+    def callback(self, execution: str, operation_id: str) -> str:
+        """The callback id of an operation: a capability, unguessable and bound to it."""
+        raw = bytes.fromhex(execution.replace("-", "")) + operation_id.encode()
+        return base64.b64encode(raw + self._mac(b"c", raw)).decode()
+
+    def callback_target(self, callback_id: str) -> tuple[str, str]:
+        """The execution and operation a callback id belongs to."""
+        raw = self._opened(b"c", callback_id)
+        if raw is None or len(raw) <= 16:
+            raise CallbackNotFound("This is not a callback id of this store.")
+        return _dashed(raw[:16]), raw[16:].decode()
+
+    def _mac(self, kind: bytes, raw: bytes) -> bytes:
+        return hmac.digest(self._key, kind + raw, "sha256")[:_MAC_BYTES]
+
+    def _opened(self, kind: bytes, text: str) -> bytes | None:
+        try:
+            sealed = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        raw, mac = sealed[:-_MAC_BYTES], sealed[-_MAC_BYTES:]
+        return raw if hmac.compare_digest(mac, self._mac(kind, raw)) else None
+
+
+def _dashed(raw: bytes) -> str:
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

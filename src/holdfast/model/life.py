@@ -1,0 +1,171 @@
+"""The life of an execution: how it is claimed, how its timers fire, how an invocation ends, how it closes.
+
+Pure functions over a draft; verbs.py puts them into the writes that a store commits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model import codec
+from holdfast.model.draft import Draft
+from holdfast.model.execution import Change, Execution, ExecutionStatus, State, View
+from holdfast.model.history import BY_OUTCOME, Event, EventType
+from holdfast.model.operations import Failure, Operation, Status, Type
+from holdfast.model.transitions import TIMERS
+
+MAX_FAILURES: Final = 9
+"""Failed invocations in a row after which the execution fails."""
+MAX_DEATHS: Final = 3
+"""Runners that may die in a row, without progress, before the execution is quarantined."""
+_BACKOFF_MS, _BACKOFF_LIMIT_MS = 1_000, 60_000
+
+NOTHING_PENDING: Final = Failure(
+    message="Cannot return PENDING status with no pending operations.", type="InvalidParameterValueException"
+)
+RUNNER_DIED: Final = Failure(message="The runner's process ended before the invocation did.", type="Runtime.ExitError")
+
+_TERMINAL: Final = {
+    ExecutionStatus.SUCCEEDED: EventType.EXECUTION_SUCCEEDED,
+    ExecutionStatus.FAILED: EventType.EXECUTION_FAILED,
+    ExecutionStatus.TIMED_OUT: EventType.EXECUTION_TIMED_OUT,
+    ExecutionStatus.STOPPED: EventType.EXECUTION_STOPPED,
+}
+
+
+class Claimant(msgspec.Struct, frozen=True, gc=False):
+    """Who takes an execution, and the id its new invocation will have."""
+
+    runner: str
+    invocation: str
+
+
+def claimed(header: Execution, by: Claimant, now: int) -> Execution:
+    """The header under a new invocation: a new epoch, so that every older token is dead."""
+    return msgspec.structs.replace(
+        header,
+        state=State.RUNNING,
+        epoch=header.epoch + 1,
+        sequence=0,
+        runner=by.runner,
+        invocation=by.invocation,
+        invoked_at=max(now, header.touched_at),
+    )
+
+
+def may_claim(header: Execution, now: int) -> bool:
+    """Whether a runner may take it now."""
+    return header.state is State.READY and header.ready_at <= now
+
+
+def backoff_ms(failures: int, jitter: float) -> int:
+    """How long to wait after so many failed invocations in a row; `jitter` is between 0 and 1."""
+    delay = min(_BACKOFF_MS * 2 ** (failures - 1), _BACKOFF_LIMIT_MS)
+    return int(delay * (0.5 + jitter / 2))
+
+
+def fire(draft: Draft, view: View, now: int) -> bool:
+    """Let every timer that is due act; says whether any operation changed."""
+    fired = False
+    for operation in view.due(now):
+        if operation.id in draft.operations:
+            continue
+        after = _fired(draft, operation)
+        if after is not None:
+            draft.put(after, operation)
+            fired = True
+    nexts = [view.next_due(now), draft.header.deadline, *(op.due_at for op in draft.operations.values())]
+    draft.due_at = min(at for at in nexts if at is not None)
+    return fired
+
+
+def _fired(draft: Draft, operation: Operation) -> Operation | None:
+    status = TIMERS.get((operation.type, operation.status))
+    if status is None or operation.due_at is None:
+        return None
+    if status is Status.READY:
+        # Nothing is written in history: the next attempt tells of itself when it starts.
+        return msgspec.structs.replace(operation, status=status, due_at=None, revision=draft.revision)
+    if operation.type is Type.WAIT:
+        draft.log(EventType.WAIT_SUCCEEDED, operation.id, None, {"Duration": (operation.due_at - operation.started_at) // 1000})
+        return msgspec.structs.replace(operation, status=status, due_at=None, ended_at=draft.at, revision=draft.revision)
+    over = operation.timeout_at is not None and operation.timeout_at <= operation.due_at
+    error = (
+        Failure(message="Callback timed out", type="Callback.Timeout")
+        if over
+        else Failure(message="Callback timed out on heartbeat", type="Callback.Heartbeat")
+    )
+    return answered(draft, operation, status, None, error)
+
+
+def answered(draft: Draft, operation: Operation, status: Status, result: str | None, error: Failure | None) -> Operation:
+    """A callback closed by an answer or by its timer."""
+    payload = result if error is None else codec.failure_text(error)
+    number = draft.log(BY_OUTCOME[operation.type, status], operation.id, payload)
+    return msgspec.structs.replace(
+        operation,
+        status=status,
+        ended_at=draft.at,
+        due_at=None,
+        result=result,
+        error=error,
+        payload_event=number,
+        revision=draft.revision,
+    )
+
+
+def complete_invocation(draft: Draft, error: Failure | None = None) -> None:
+    """Tell that the live invocation ended."""
+    payload = None if error is None else codec.failure_text(error)
+    draft.log(EventType.INVOCATION_COMPLETED, None, payload, _invocation_detail(draft.header, draft.at))
+
+
+def _invocation_detail(header: Execution, ended_at: int) -> dict[str, Any]:
+    return {
+        "StartTimestamp": (header.invoked_at or header.started_at) / 1000,
+        "EndTimestamp": ended_at / 1000,
+        "RequestId": header.invocation or "",
+    }
+
+
+def close(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
+    """End the execution for good: the terminal event, a new epoch, nobody's any more."""
+    number = draft.log(_TERMINAL[status], None, payload)
+    return draft.done(**_closed_fields(draft, status, number), state=State.CLOSED, runner=None, invocation=None)
+
+
+def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
+    """Close the status while the invocation still runs.
+
+    The terminal event comes after that invocation's InvocationCompleted, so its row is stored now under the number after that
+    one, beyond `events`, where no reader looks yet. Nothing else can be written in between: the epoch is new and timers are off.
+    """
+    number = draft.next_event + 1
+    count = draft.next_event - 1
+    draft.events.append(Event(number, _TERMINAL[status], draft.at, None, payload))
+    return draft.done(**_closed_fields(draft, status, number), state=State.CLOSING, events=count)
+
+
+def finish_closing(draft: Draft, error: Failure | None = None) -> Change:
+    """The invocation that closed its execution early has ended: number its completion and uncover the terminal event."""
+    header = draft.header
+    ended_at = header.ended_at or draft.at
+    payload = None if error is None else codec.failure_text(error)
+    # Its event time is that of the closing, because the terminal event after it already carries that time.
+    draft.events.append(
+        Event(header.events + 1, EventType.INVOCATION_COMPLETED, ended_at, None, payload, _invocation_detail(header, draft.at))
+    )
+    return draft.done(state=State.CLOSED, events=header.events + 2, runner=None, invocation=None, touched_at=ended_at)
+
+
+def _closed_fields(draft: Draft, status: ExecutionStatus, number: int) -> dict[str, Any]:
+    return {
+        "status": status,
+        "epoch": draft.header.epoch + 1,
+        "ended_at": draft.at,
+        "result_event": number,
+        "due_at": None,
+        "pending": 0,
+    }

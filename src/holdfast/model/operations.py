@@ -1,0 +1,156 @@
+"""Operations: what an execution is made of, and the updates that change them.
+
+An `Operation` is one durable call (a step, a wait, a callback ...) as it stands now; an `Update` asks for a change.
+Both are plain values. What an update may do is in transitions.py; how they look on the wire is in wire.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+
+class Type(StrEnum):
+    """The kinds of operation the service knows."""
+
+    EXECUTION = "EXECUTION"
+    CONTEXT = "CONTEXT"
+    STEP = "STEP"
+    WAIT = "WAIT"
+    CALLBACK = "CALLBACK"
+    CHAINED_INVOKE = "CHAINED_INVOKE"
+
+
+class Action(StrEnum):
+    """What an update asks for."""
+
+    START = "START"
+    SUCCEED = "SUCCEED"
+    FAIL = "FAIL"
+    RETRY = "RETRY"
+    CANCEL = "CANCEL"
+
+
+class Status(StrEnum):
+    """Where an operation stands; an operation without a status is absent."""
+
+    STARTED = "STARTED"
+    PENDING = "PENDING"
+    READY = "READY"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMED_OUT = "TIMED_OUT"
+    STOPPED = "STOPPED"
+
+
+OPEN = frozenset({Status.STARTED, Status.PENDING, Status.READY})
+
+
+class SubType(StrEnum):
+    """The labels the SDK writes for its own operations; on the wire a sub-type is free text."""
+
+    STEP = "Step"
+    WAIT = "Wait"
+    CALLBACK = "Callback"
+    RUN_IN_CHILD_CONTEXT = "RunInChildContext"
+    MAP = "Map"
+    MAP_ITERATION = "MapIteration"
+    PARALLEL = "Parallel"
+    PARALLEL_BRANCH = "ParallelBranch"
+    WAIT_FOR_CALLBACK = "WaitForCallback"
+    WAIT_FOR_CONDITION = "WaitForCondition"
+    CHAINED_INVOKE = "ChainedInvoke"
+
+
+class Failure(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    rename={"message": "ErrorMessage", "type": "ErrorType", "data": "ErrorData", "stack_trace": "StackTrace"},
+):
+    """An error as it is kept and sent: the service's ErrorObject, every member optional."""
+
+    message: str | None = None
+    type: str | None = None
+    data: str | None = None
+    stack_trace: tuple[str, ...] | None = None
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One durable call as it stands. Times are integer milliseconds since the epoch."""
+
+    id: str
+    type: Type
+    status: Status
+    started_at: int
+    sub_type: str | None = None
+    name: str | None = None
+    parent_id: str | None = None
+    ended_at: int | None = None
+    attempt: int = 0
+    """Finished attempts of a step: 0 until the first one ends."""
+    due_at: int | None = None
+    """The service acts at this time: a wait ends, a retry becomes ready, a callback times out."""
+    timeout_at: int | None = None
+    heartbeat_ms: int = 0
+    callback_id: str | None = None
+    replay_children: bool = False
+    result: str | None = None
+    error: Failure | None = None
+    place: int = 0
+    """The event that began it; operations are listed in this order."""
+    payload_event: int | None = None
+    """The event that carries `result` or `error`: each payload is stored once."""
+    revision: int = 0
+    """The execution's revision at the last change of this operation."""
+
+
+class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A change that a handler asks for."""
+
+    id: str
+    type: Type
+    action: Action
+    sub_type: str | None = None
+    name: str | None = None
+    parent_id: str | None = None
+    payload: str | None = None
+    error: Failure | None = None
+    replay_children: bool = False
+    delay_seconds: int | None = None
+    """STEP RETRY: seconds until the next attempt."""
+    wait_seconds: int | None = None
+    timeout_seconds: int = 0
+    heartbeat_seconds: int = 0
+    function_name: str | None = None
+    tenant_id: str | None = None
+    trace_id: str | None = None
+
+
+def is_pending(operation: Operation) -> bool:
+    """Whether the service will act on this operation by itself, so that a handler may wait for it."""
+    status = operation.status
+    kind = operation.type
+    if status is Status.STARTED:
+        return kind is Type.WAIT or kind is Type.CALLBACK or kind is Type.CHAINED_INVOKE
+    return status is Status.PENDING or status is Status.READY
+
+
+def unpruned(operations: Iterable[Operation]) -> list[Operation]:
+    """What a replay needs: the children, at any depth, of a closed context are left out unless it asks for them.
+
+    Operations come in the order they began, so a parent is always met before its children.
+    """
+    hidden: set[str] = set()
+    kept: list[Operation] = []
+    for operation in operations:
+        if operation.parent_id in hidden:
+            hidden.add(operation.id)
+            continue
+        kept.append(operation)
+        if operation.type is Type.CONTEXT and operation.status not in OPEN and not operation.replay_children:
+            hidden.add(operation.id)
+    return kept

@@ -1,0 +1,66 @@
+"""The ports: where the halves meet without knowing each other.
+
+`Port` joins a handler's SDK to the service that keeps its state; `Host` is where a handler's code runs; `Observer` is told what
+the engine does. `durable` and `engine` import these, never each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.model.execution import Execution, Outcome
+from holdfast.model.operations import Operation, Update
+from holdfast.model.verbs import Checkpointed
+
+
+class Port(Protocol):
+    """The service, as a handler's SDK sees it. Two colours of one verb: blocking for threads, awaitable for coroutines."""
+
+    def checkpoint(self, token: str, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed: ...
+    def checkpoint_soon(self, token: str, updates: Sequence[Update]) -> Awaitable[Checkpointed]: ...
+    def state(self, token: str, newer_than: int = 0) -> Sequence[Operation]:
+        """The operations that changed after a revision, in the order they began."""
+        ...
+
+    def input(self, token: str) -> str | None:
+        """What the execution was started with."""
+        ...
+
+
+class Invocation(msgspec.Struct, frozen=True, gc=False):
+    """One call of a handler: what a Lambda event says, in process."""
+
+    arn: str
+    header: Execution
+    token: str
+    fresh: bool
+    """The first invocation: no earlier one can have left operations behind."""
+
+
+class Host(Protocol):
+    """Where code runs."""
+
+    def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
+        """Begin an invocation; `done` is called once, on the engine's loop, with what it came to and the revision it had seen."""
+        ...
+
+    def cancel(self, execution: str) -> None:
+        """The invocation may not write any more: end it if it can be ended."""
+        ...
+
+    def nudge(self, execution: str) -> None:
+        """Something changed that a live invocation may be waiting for."""
+        ...
+
+    def idle(self) -> bool:
+        """Whether nothing runs here."""
+        ...
+
+
+class Observer(Protocol):
+    """Is told what happened, after it is on disk; must return at once."""
+
+    def settled(self, execution: Execution) -> None: ...

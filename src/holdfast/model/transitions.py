@@ -1,0 +1,266 @@
+"""What an update may do: the state table, the checks of a batch, and its application.
+
+Pure: (view, updates, now) become a change, or an error and nothing. docs/internals/states.md is drawn from `MOVES` and `TIMERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.model import codec
+from holdfast.model.draft import Draft
+from holdfast.model.errors import InvalidParameter, PayloadTooLarge
+from holdfast.model.history import BY_ACTION, EventType
+from holdfast.model.ids import Seal
+from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
+
+MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
+MAX_WAIT_SECONDS = 31_622_400
+MAX_CALLBACK_SECONDS = 99_999_999
+MAX_ID = 64
+MAX_NAME = 256
+
+ABSENT: Final = None
+STARTED, PENDING, READY = Status.STARTED, Status.PENDING, Status.READY
+SUCCEEDED, FAILED, CANCELLED, TIMED_OUT = Status.SUCCEEDED, Status.FAILED, Status.CANCELLED, Status.TIMED_OUT
+
+MOVES: Final[Mapping[tuple[Type, Action], Mapping[Status | None, Status]]] = {
+    (Type.CONTEXT, Action.START): {ABSENT: STARTED},
+    (Type.CONTEXT, Action.SUCCEED): {ABSENT: SUCCEEDED, STARTED: SUCCEEDED},
+    (Type.CONTEXT, Action.FAIL): {ABSENT: FAILED, STARTED: FAILED},
+    (Type.STEP, Action.START): {ABSENT: STARTED, READY: STARTED},
+    (Type.STEP, Action.SUCCEED): {ABSENT: SUCCEEDED, STARTED: SUCCEEDED, READY: SUCCEEDED},
+    (Type.STEP, Action.FAIL): {ABSENT: FAILED, STARTED: FAILED, READY: FAILED},
+    (Type.STEP, Action.RETRY): {ABSENT: PENDING, STARTED: PENDING, READY: PENDING},
+    (Type.WAIT, Action.START): {ABSENT: STARTED},
+    (Type.WAIT, Action.CANCEL): {STARTED: CANCELLED},
+    (Type.CALLBACK, Action.START): {ABSENT: STARTED},
+    (Type.EXECUTION, Action.SUCCEED): {STARTED: SUCCEEDED},
+    (Type.EXECUTION, Action.FAIL): {STARTED: FAILED},
+}
+"""What an update may do; what is absent is illegal."""
+
+TIMERS: Final[Mapping[tuple[Type, Status], Status]] = {
+    (Type.STEP, PENDING): READY,
+    (Type.WAIT, STARTED): SUCCEEDED,
+    (Type.CALLBACK, STARTED): TIMED_OUT,
+}
+"""What the service does when an operation's time has come."""
+
+_WRONG_STATE: Final[Mapping[tuple[Type, Action], str]] = {
+    (Type.STEP, Action.START): "Invalid current STEP state to start.",
+    (Type.STEP, Action.SUCCEED): "Invalid current STEP state to close.",
+    (Type.STEP, Action.FAIL): "Invalid current STEP state to close.",
+    (Type.STEP, Action.RETRY): "Invalid current STEP state to re-attempt.",
+    (Type.CONTEXT, Action.START): "Cannot start a CONTEXT that already exist.",
+    (Type.CONTEXT, Action.SUCCEED): "Invalid current CONTEXT state to close.",
+    (Type.CONTEXT, Action.FAIL): "Invalid current CONTEXT state to close.",
+    (Type.WAIT, Action.START): "Cannot start a WAIT that already exist.",
+    (Type.WAIT, Action.CANCEL): "Cannot cancel a WAIT that does not exist or has already completed.",
+    (Type.CALLBACK, Action.START): "Cannot start a CALLBACK that already exist.",
+}
+
+
+def apply(draft: Draft, updates: Sequence[Update], seal: Seal) -> Update | None:
+    """Apply a batch in order, or raise and leave the draft to be thrown away. Returns the EXECUTION update that closes, if any."""
+    seen: dict[str, Update] = {}
+    closing: Update | None = None
+    for update in updates:
+        if closing is not None:
+            raise InvalidParameter(
+                "Cannot checkpoint multiple EXECUTION updates."
+                if update.type is Type.EXECUTION
+                else "EXECUTION checkpoint must be the last update."
+            )
+        _check_values(update)
+        if update.type is Type.EXECUTION:
+            if (update.type, update.action) not in MOVES:
+                raise InvalidParameter("Invalid action for the given operation type.")
+            closing = update
+            continue
+        earlier = seen.get(update.id)
+        if earlier is not None and not _may_follow(earlier, update):
+            raise InvalidParameter("Cannot checkpoint multiple operations with the same ID.")
+        seen[update.id] = update
+        _move(draft, update, seal)
+    return closing
+
+
+def _may_follow(earlier: Update, later: Update) -> bool:
+    return earlier.action is Action.START and later.action is not Action.START and later.type in (Type.STEP, Type.CONTEXT)
+
+
+def _check_values(update: Update) -> None:
+    if not update.id or len(update.id) > MAX_ID:
+        raise InvalidParameter(f"Operation id must have 1 to {MAX_ID} characters.")
+    if update.name is not None and len(update.name) > MAX_NAME:
+        raise InvalidParameter(f"Operation name must have at most {MAX_NAME} characters.")
+    payload, error, action = update.payload, update.error, update.action
+    if payload is not None:
+        if action is Action.FAIL:
+            raise InvalidParameter("Cannot provide a Payload for FAIL action.")
+        if action is Action.RETRY and error is not None:
+            raise InvalidParameter("Cannot provide both error and payload to RETRY a STEP.")
+        # A character takes at most four bytes, so short texts need not be encoded to know that they fit.
+        if len(payload) * 4 > MAX_PAYLOAD_BYTES and len(payload.encode()) > MAX_PAYLOAD_BYTES:
+            raise PayloadTooLarge(f"{update.type} output payload size must be less than or equal to {MAX_PAYLOAD_BYTES} bytes.")
+    if error is not None and action is Action.SUCCEED:
+        raise InvalidParameter("Cannot provide an Error for SUCCEED action.")
+
+
+def _move(draft: Draft, update: Update, seal: Seal) -> None:
+    before = draft.get(update.id)
+    key = (update.type, update.action)
+    if before is None:
+        parent_id = update.parent_id
+        if parent_id is not None:
+            parent = draft.get(parent_id)
+            if parent is None or parent.type is not Type.CONTEXT:
+                raise InvalidParameter("Invalid parent operation id.")
+    else:
+        _check_same(update, before)
+    moves = MOVES.get(key)
+    if moves is None:
+        raise InvalidParameter("Invalid action for the given operation type.")
+    status = moves.get(before.status if before is not None else ABSENT)
+    if status is None:
+        raise InvalidParameter(_WRONG_STATE[key])
+    if update.action is Action.START:
+        after = _started(draft, update, before, seal)
+    elif update.action is Action.RETRY:
+        after = _retried(draft, update, before)
+    else:
+        after = _closed(draft, update, before, status)
+    draft.put(after, before)
+
+
+def _check_same(update: Update, before: Operation) -> None:
+    if update.type is not before.type:
+        raise InvalidParameter("Inconsistent operation type.")
+    if update.sub_type and update.sub_type != before.sub_type:
+        raise InvalidParameter("Inconsistent operation subtype.")
+    if update.name and update.name != before.name:
+        raise InvalidParameter("Inconsistent operation name.")
+    if update.parent_id and update.parent_id != before.parent_id:
+        raise InvalidParameter("Inconsistent parent operation id.")
+
+
+def _born(draft: Draft, update: Update, place: int) -> Operation:
+    return Operation(
+        id=update.id,
+        type=update.type,
+        status=STARTED,
+        started_at=draft.at,
+        sub_type=update.sub_type,
+        name=update.name,
+        parent_id=update.parent_id,
+        place=place,
+        revision=draft.revision,
+    )
+
+
+def _started(draft: Draft, update: Update, before: Operation | None, seal: Seal) -> Operation:
+    if before is not None:
+        # The next attempt of a step: attempt count and the last state or error stay visible to the handler.
+        draft.log(EventType.STEP_STARTED, update.id)
+        return msgspec.structs.replace(before, status=STARTED, due_at=None, revision=draft.revision)
+    if update.type is Type.WAIT:
+        return _wait_started(draft, update)
+    if update.type is Type.CALLBACK:
+        return _callback_started(draft, update, seal)
+    place = draft.log(BY_ACTION[update.type, Action.START], update.id)
+    return _born(draft, update, place)
+
+
+def _wait_started(draft: Draft, update: Update) -> Operation:
+    seconds = update.wait_seconds
+    if seconds is None or not 1 <= seconds <= MAX_WAIT_SECONDS:
+        raise InvalidParameter(f"WaitSeconds must be between 1 and {MAX_WAIT_SECONDS}.")
+    due_at = draft.at + seconds * 1000
+    place = draft.log(EventType.WAIT_STARTED, update.id, None, {"Duration": seconds, "ScheduledEndTimestamp": due_at / 1000})
+    return msgspec.structs.replace(_born(draft, update, place), due_at=due_at)
+
+
+def _callback_started(draft: Draft, update: Update, seal: Seal) -> Operation:
+    timeout, heartbeat = update.timeout_seconds, update.heartbeat_seconds
+    if not (0 <= timeout <= MAX_CALLBACK_SECONDS and 0 <= heartbeat <= MAX_CALLBACK_SECONDS):
+        raise InvalidParameter(f"Callback timeouts must be between 0 and {MAX_CALLBACK_SECONDS} seconds.")
+    callback_id = seal.callback(draft.header.id, update.id)
+    detail = {"CallbackId": callback_id, "Timeout": timeout, "HeartbeatTimeout": heartbeat}
+    place = draft.log(EventType.CALLBACK_STARTED, update.id, None, {key: value for key, value in detail.items() if value})
+    timeout_at = draft.at + timeout * 1000 if timeout else None
+    heartbeat_ms = heartbeat * 1000
+    return msgspec.structs.replace(
+        _born(draft, update, place),
+        callback_id=callback_id,
+        timeout_at=timeout_at,
+        heartbeat_ms=heartbeat_ms,
+        due_at=callback_due(draft.at, timeout_at, heartbeat_ms),
+    )
+
+
+def callback_due(now: int, timeout_at: int | None, heartbeat_ms: int) -> int | None:
+    """When an open callback times out if nobody answers from `now` on."""
+    beats_at = now + heartbeat_ms if heartbeat_ms else None
+    if timeout_at is None or beats_at is None:
+        return timeout_at if beats_at is None else beats_at
+    return min(timeout_at, beats_at)
+
+
+def _retried(draft: Draft, update: Update, before: Operation | None) -> Operation:
+    delay = update.delay_seconds
+    if delay is None:
+        raise InvalidParameter("Invalid StepOptions for the given action.")
+    if not 1 <= delay <= MAX_WAIT_SECONDS:
+        raise InvalidParameter(f"NextAttemptDelaySeconds must be between 1 and {MAX_WAIT_SECONDS}.")
+    attempt = (before.attempt if before is not None else 0) + 1
+    retry = {"RetryDetails": {"CurrentAttempt": attempt, "NextAttemptDelaySeconds": delay}}
+    # A retry with a state is a poll that went well: it is told as a success, and goes on.
+    if update.error is not None:
+        number = draft.log(EventType.STEP_FAILED, update.id, codec.failure_text(update.error), retry)
+    else:
+        number = draft.log(EventType.STEP_SUCCEEDED, update.id, update.payload, retry)
+    return msgspec.structs.replace(
+        before if before is not None else _born(draft, update, number),
+        status=PENDING,
+        attempt=attempt,
+        due_at=draft.at + delay * 1000,
+        result=update.payload,
+        error=update.error,
+        payload_event=number,
+        revision=draft.revision,
+    )
+
+
+def _closed(draft: Draft, update: Update, before: Operation | None, status: Status) -> Operation:
+    attempt = before.attempt if before is not None else 0
+    detail = None
+    if update.type is Type.STEP:
+        attempt += 1
+        detail = {"RetryDetails": {"CurrentAttempt": attempt}}
+    error = update.error
+    if status is FAILED and error is None:
+        error = Failure()
+    payload = update.payload if error is None else codec.failure_text(error)
+    number = draft.log(BY_ACTION[update.type, update.action], update.id, payload, detail)
+    born = before if before is not None else _born(draft, update, number)
+    return Operation(
+        id=born.id,
+        type=born.type,
+        status=status,
+        started_at=born.started_at,
+        sub_type=born.sub_type,
+        name=born.name,
+        parent_id=born.parent_id,
+        ended_at=draft.at,
+        attempt=attempt,
+        replay_children=update.replay_children,
+        result=update.payload,
+        error=error,
+        place=born.place,
+        payload_event=number,
+        revision=draft.revision,
+    )

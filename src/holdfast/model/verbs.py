@@ -1,0 +1,359 @@
+"""The verbs: every durable transition as a write that decides purely and that a store commits.
+
+`decide(view, now, seal)` returns the change and the answer, or raises what the caller gets instead. A store may call it again on
+newer rows, so it must not keep anything.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from holdfast.model import codec, life, transitions
+from holdfast.model.draft import Draft
+from holdfast.model.errors import CallbackClosed, CallbackNotFound, ExecutionAlreadyStarted, InvalidParameter, InvalidToken, LeaseLost
+from holdfast.model.execution import Change, Execution, ExecutionStatus, Outcome, OutcomeStatus, State, View
+from holdfast.model.history import Event, EventType
+from holdfast.model.ids import Arn, Position, Seal
+from holdfast.model.life import Claimant
+from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
+
+
+class Started(msgspec.Struct, frozen=True, gc=False):
+    """The answer to a start: the execution, and whether this start made it."""
+
+    header: Execution
+    created: bool
+
+
+class Checkpointed(msgspec.Struct, frozen=True, gc=False):
+    """The answer to a checkpoint: the next token (none when it closed the execution) and what changed since the last one."""
+
+    token: str | None
+    operations: tuple[Operation, ...]
+    revision: int
+
+
+Answer = Started | Checkpointed | Execution
+Decision = tuple[Change | None, Answer]
+
+
+class Write(Protocol):
+    """One write of one execution."""
+
+    @property
+    def execution(self) -> str: ...
+    def decide(self, view: View, now: int, seal: Seal) -> Decision: ...
+
+
+class Start(msgspec.Struct, frozen=True, gc=False):
+    """Make an execution, or find the one that has its name and its input."""
+
+    header: Execution
+    input: str
+    by: Claimant | None = None
+
+    @property
+    def execution(self) -> str:
+        """The id the new execution will have."""
+        return self.header.id
+
+    def create(self, now: int) -> tuple[Change, Started]:
+        """The first change of a new execution."""
+        header = self.header
+        at = max(now, header.started_at)
+        detail = {"ExecutionTimeout": header.timeout_seconds}
+        event = Event(1, EventType.EXECUTION_STARTED, at, None, self.input, detail)
+        born = msgspec.structs.replace(
+            header,
+            started_at=at,
+            touched_at=at,
+            ready_at=at,
+            deadline=at + header.timeout_seconds * 1000,
+            due_at=at + header.timeout_seconds * 1000,
+            events=1,
+            revision=1,
+        )
+        if self.by is not None:
+            born = life.claimed(born, self.by, at)
+        return Change(born, {}, [event]), Started(born, True)
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """The name is taken: the same input and version find it, anything else is a conflict."""
+        found, wanted = view.header, self.header
+        if found.input_hash != wanted.input_hash or found.version != wanted.version:
+            arn = Arn(found.function, found.version, found.name, found.id)
+            raise ExecutionAlreadyStarted(f"Execution already started: {arn}")
+        return None, Started(found, False)
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """Take a ready execution, or one whose runner is dead."""
+
+    execution: str
+    by: Claimant
+    dead: frozenset[str] = frozenset()
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """A takeover tells of the dead invocation in the same change that begins the new one."""
+        header = view.header
+        abandoned = header.runner in self.dead
+        draft = Draft(view, now)
+        if header.state is State.CLOSING and abandoned:
+            change = life.finish_closing(draft, life.RUNNER_DIED)
+            return change, change.header
+        if header.state is State.RUNNING and abandoned:
+            life.complete_invocation(draft, life.RUNNER_DIED)
+            deaths = header.deaths + 1
+        elif life.may_claim(header, now):
+            deaths = header.deaths
+        else:
+            raise LeaseLost("Somebody else has this execution.")
+        if header.deadline <= now:
+            change = _time_out(draft)
+            return change, change.header
+        life.fire(draft, view, now)
+        if deaths >= life.MAX_DEATHS:
+            change = draft.done(state=State.QUARANTINED, runner=None, invocation=None, deaths=deaths, epoch=header.epoch + 1)
+            return change, change.header
+        change = draft.done(deaths=deaths)
+        change = msgspec.structs.replace(change, header=life.claimed(change.header, self.by, now))
+        return change, change.header
+
+
+class Checkpoint(msgspec.Struct, frozen=True, gc=False):
+    """Apply a handler's updates, all or none."""
+
+    at: Position
+    updates: tuple[Update, ...]
+    client_token: str | None = None
+
+    @property
+    def execution(self) -> str:
+        """The execution the token is for."""
+        return self.at.execution
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """A repeated request gets the same next token; any other old token is refused."""
+        header, at = view.header, self.at
+        client = self.client_token and f"{at.epoch}.{at.sequence}.{self.client_token}"
+        if client and client == header.client:
+            return None, self._again(view, seal)
+        if header.epoch != at.epoch or header.state is not State.RUNNING:
+            raise LeaseLost("Invalid checkpoint token: another invocation owns this execution now, or it is closed.")
+        if header.sequence != at.sequence:
+            raise InvalidToken
+        draft = Draft(view, now)
+        if header.due_at is not None and header.due_at <= now:
+            if header.deadline <= now:
+                life.complete_invocation(draft)
+                change = _time_out(draft)
+                return change, Checkpointed(None, (), change.header.revision)
+            life.fire(draft, view, now)
+        closing = transitions.apply(draft, self.updates, seal)
+        operations = tuple(draft.operations.values())
+        if at.revision != header.revision:
+            missed = (op for op in view.newer(at.revision) if op.id not in draft.operations)
+            operations = (*missed, *operations)
+        if closing is not None:
+            change = _close_by(draft, closing)
+            change = msgspec.structs.replace(change, header=msgspec.structs.replace(change.header, client=client))
+            return change, Checkpointed(None, operations, change.header.revision)
+        fields: dict[str, object] = {"sequence": header.sequence + 1}
+        if self.updates and (header.failures or header.deaths):
+            fields["failures"] = fields["deaths"] = 0
+        if client or header.client:
+            fields["client"] = client
+            fields["client_revision"] = draft.revision
+        change = draft.done(**fields)
+        return change, Checkpointed(
+            seal.token(Position(header.id, at.epoch, at.sequence + 1, draft.revision)), operations, draft.revision
+        )
+
+    def _again(self, view: View, seal: Seal) -> Checkpointed:
+        header, at = view.header, self.at
+        token = None
+        if header.epoch == at.epoch:
+            token = seal.token(Position(header.id, at.epoch, at.sequence + 1, header.client_revision))
+        return Checkpointed(token, tuple(view.newer(at.revision)), header.client_revision)
+
+
+class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """An invocation ended: close the execution, suspend it, or try again later."""
+
+    execution: str
+    epoch: int
+    invocation: str
+    seen: int
+    outcome: Outcome
+    jitter: float = 1.0
+    by: Claimant | None = None
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """Suspending compares what the handler saw with what is there, so no wake-up is lost."""
+        header = view.header
+        draft = Draft(view, now)
+        if header.state is State.CLOSING and header.invocation == self.invocation:
+            change = life.finish_closing(draft)
+            return change, change.header
+        if header.epoch != self.epoch or header.state is not State.RUNNING:
+            raise LeaseLost
+        outcome = self.outcome
+        if outcome.status is OutcomeStatus.CRASHED:
+            life.complete_invocation(draft, outcome.error or Failure())
+            change = self._try_again(draft, now)
+        else:
+            life.complete_invocation(draft)
+            if outcome.status is OutcomeStatus.PENDING:
+                change = self._suspend(draft, view, now)
+            elif outcome.status is OutcomeStatus.INTERRUPTED:
+                change = draft.done(state=State.READY, ready_at=draft.at, runner=None, invocation=None, epoch=header.epoch + 1)
+            elif outcome.status is OutcomeStatus.SUCCEEDED:
+                change = life.close(draft, ExecutionStatus.SUCCEEDED, outcome.result)
+            else:
+                change = life.close(draft, ExecutionStatus.FAILED, codec.failure_text(outcome.error or Failure()))
+        return _claimed_now(change, self.by, now)
+
+    def _suspend(self, draft: Draft, view: View, now: int) -> Change:
+        header = draft.header
+        unseen = header.revision > self.seen
+        if not header.pending and not unseen:
+            return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(life.NOTHING_PENDING))
+        if header.deadline <= now:
+            return _time_out(draft)
+        fired = header.due_at is not None and header.due_at <= now and life.fire(draft, view, now)
+        state = State.READY if unseen or fired else State.SUSPENDED
+        return draft.done(state=state, ready_at=draft.at, runner=None, invocation=None, seen=self.seen, failures=0, deaths=0)
+
+    def _try_again(self, draft: Draft, now: int) -> Change:
+        failures = draft.header.failures + 1
+        if failures >= life.MAX_FAILURES:
+            return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(self.outcome.error or Failure()))
+        ready_at = now + life.backoff_ms(failures, self.jitter)
+        return draft.done(state=State.READY, ready_at=ready_at, runner=None, invocation=None, failures=failures)
+
+
+class Answering(msgspec.Struct, frozen=True, gc=False):
+    """Answer a callback, from anywhere; an answer may come before anybody waits for it."""
+
+    execution: str
+    operation_id: str
+    result: str | None = None
+    error: Failure | None = None
+    by: Claimant | None = None
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """The first answer wins; whether it is too late is decided in this same write."""
+        draft, operation = _open_callback(view, self.operation_id, now)
+        status = Status.SUCCEEDED if self.error is None else Status.FAILED
+        draft.put(life.answered(draft, operation, status, self.result, self.error), operation)
+        return _claimed_now(_woken(draft), self.by, now)
+
+
+class Heartbeat(msgspec.Struct, frozen=True, gc=False):
+    """Somebody still works on a callback: its heartbeat timer starts anew, its general timeout does not."""
+
+    execution: str
+    operation_id: str
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """No event is written: a heartbeat is not part of the story."""
+        draft, operation = _open_callback(view, self.operation_id, now)
+        due_at = transitions.callback_due(now, operation.timeout_at, operation.heartbeat_ms)
+        draft.put(msgspec.structs.replace(operation, due_at=due_at, revision=draft.revision), operation)
+        change = draft.done()
+        return change, change.header
+
+
+class Stop(msgspec.Struct, frozen=True, gc=False):
+    """End an execution from outside. Stopping a closed one changes nothing."""
+
+    execution: str
+    error: Failure = Failure()
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """A live invocation is told of as completed, then the terminal event, then nothing."""
+        header = view.header
+        if header.status is not ExecutionStatus.RUNNING:
+            return None, header
+        draft = Draft(view, now)
+        if header.state is State.RUNNING:
+            life.complete_invocation(draft)
+        change = life.close(draft, ExecutionStatus.STOPPED, codec.failure_text(self.error))
+        return change, change.header
+
+
+class Fire(msgspec.Struct, frozen=True, gc=False):
+    """Let the timers of an execution act that are due."""
+
+    execution: str
+    by: Claimant | None = None
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """Firing too early only corrects the header's lower bound."""
+        header = view.header
+        if header.due_at is None or header.due_at > now:
+            return None, header
+        draft = Draft(view, now)
+        if header.deadline <= now:
+            if header.state is State.RUNNING:
+                life.complete_invocation(draft)
+            change = _time_out(draft)
+            return change, change.header
+        if not life.fire(draft, view, now):
+            change = draft.done()
+            return change, change.header
+        return _claimed_now(_woken(draft), self.by, now)
+
+
+class Release(msgspec.Struct, frozen=True, gc=False):
+    """A person lets a quarantined execution run again."""
+
+    execution: str
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """Only what is quarantined can be released."""
+        header = view.header
+        if header.state is not State.QUARANTINED:
+            raise InvalidParameter(f"Execution {header.name!r} is not quarantined; it is {header.state}.")
+        change = Draft(view, now).done(state=State.READY, ready_at=now, deaths=0)
+        return change, change.header
+
+
+def _open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Operation]:
+    header = view.header
+    operation = view.get(operation_id)
+    if operation is None or operation.type is not Type.CALLBACK:
+        raise CallbackNotFound
+    late = header.deadline <= now or (operation.due_at is not None and operation.due_at <= now)
+    if header.status is not ExecutionStatus.RUNNING or operation.status is not Status.STARTED or late:
+        raise CallbackClosed
+    return Draft(view, now), operation
+
+
+def _woken(draft: Draft) -> Change:
+    if draft.header.state is State.SUSPENDED:
+        return draft.done(state=State.READY, ready_at=draft.at)
+    return draft.done()
+
+
+def _time_out(draft: Draft) -> Change:
+    seconds = draft.header.timeout_seconds
+    error = Failure(message=f"Execution timed out after {seconds} seconds.")
+    return life.close(draft, ExecutionStatus.TIMED_OUT, codec.failure_text(error))
+
+
+def _close_by(draft: Draft, update: Update) -> Change:
+    if update.action is Action.SUCCEED:
+        return life.close_early(draft, ExecutionStatus.SUCCEEDED, update.payload)
+    return life.close_early(draft, ExecutionStatus.FAILED, codec.failure_text(update.error or Failure()))
+
+
+def _claimed_now(change: Change, by: Claimant | None, now: int) -> Decision:
+    """Take what just became ready in the same change, where a runner is free: one commit instead of two."""
+    header = change.header
+    if by is not None and life.may_claim(header, max(now, header.touched_at)):
+        header = life.claimed(header, by, now)
+        change = msgspec.structs.replace(change, header=header)
+    return change, header

@@ -1,0 +1,139 @@
+"""What people want to know of an execution: its data, its history, and why it waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.model import codec
+from holdfast.model.errors import ExecutionFailed, ExecutionStopped, ExecutionTimedOut, Unsuccessful
+from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.history import event_to_wire
+from holdfast.model.ids import Arn
+from holdfast.model.operations import Operation, Status, Type, is_pending
+from holdfast.store.seam import Store
+
+_ENDINGS: dict[ExecutionStatus, type[Unsuccessful]] = {
+    ExecutionStatus.FAILED: ExecutionFailed,
+    ExecutionStatus.TIMED_OUT: ExecutionTimedOut,
+    ExecutionStatus.STOPPED: ExecutionStopped,
+}
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True):
+    """Something an execution waits for."""
+
+    operation: str
+    name: str | None
+    kind: str
+    due_at: int | None
+    woken_by: str
+    callback_id: str | None = None
+    attempt: int = 0
+    last_error: str | None = None
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution as it stands."""
+
+    arn: str
+    function: str
+    version: str
+    name: str
+    status: str
+    state: str
+    started_at: int
+    ended_at: int | None
+    input: Any
+    result: Any
+    error: dict[str, Any] | None
+    waits_for: tuple[Pending, ...]
+    why: str
+
+
+def arn_of(header: Execution) -> str:
+    """The ARN of an execution."""
+    return str(Arn(header.function, header.version, header.name, header.id))
+
+
+def result_of(store: Store, header: Execution) -> Any:
+    """The value a closed execution came to, or its ending raised."""
+    payload = store.result(header)
+    if header.status is ExecutionStatus.SUCCEEDED:
+        return None if payload is None else codec.loads(payload)
+    failure = codec.failure_from(payload or "{}")
+    raise _ENDINGS[header.status](failure.message, failure.type, failure.data)
+
+
+def history_of(store: Store, header: Execution, *, include_data: bool = True) -> list[dict[str, Any]]:
+    """All events, as the history API shows them."""
+    events: list[dict[str, Any]] = []
+    while page := store.history(header.id, len(events)):
+        who = (header.id, header.name)
+        events += [event_to_wire(line.event, who, line.operation, include_data=include_data) for line in page]
+    return events
+
+
+def describe(store: Store, header: Execution, hosted: bool | None = None) -> Description:
+    """Everything about one execution; `hosted` says whether a runner here has its function."""
+    closed = header.status is not ExecutionStatus.RUNNING
+    payload = store.result(header) if closed else None
+    succeeded = header.status is ExecutionStatus.SUCCEEDED
+    pending = () if closed else tuple(_pending(op) for op in store.operations(header.id) if is_pending(op))
+    given = store.input(header.id)
+    return Description(
+        arn=arn_of(header),
+        function=header.function,
+        version=header.version,
+        name=header.name,
+        status=header.status.value,
+        state=header.state.value,
+        started_at=header.started_at,
+        ended_at=header.ended_at,
+        input=None if given is None else codec.loads(given),
+        result=codec.loads(payload) if succeeded and payload else None,
+        error=codec.loads(payload) if closed and not succeeded and payload else None,
+        waits_for=pending,
+        why=_why(header, pending, hosted),
+    )
+
+
+def _pending(op: Operation) -> Pending:
+    return Pending(
+        operation=op.id,
+        name=op.name,
+        kind=op.sub_type or op.type.value,
+        due_at=op.due_at,
+        woken_by=_woken_by(op),
+        callback_id=op.callback_id,
+        attempt=op.attempt,
+        last_error=op.error.message if op.error else None,
+    )
+
+
+def _woken_by(op: Operation) -> str:
+    if op.type is Type.WAIT:
+        return "the clock"
+    if op.type is Type.CALLBACK:
+        return "an answer to its callback" + (", or its timeout" if op.due_at is not None else "")
+    if op.type is Type.CHAINED_INVOKE:
+        return "the end of the invoked function"
+    return "a free runner" if op.status is Status.READY else "the clock (next attempt)"
+
+
+def _why(header: Execution, pending: tuple[Pending, ...], hosted: bool | None) -> str:
+    if header.status is not ExecutionStatus.RUNNING:
+        return f"It is over: {header.status.value}."
+    if header.state is State.QUARANTINED:
+        return f"Quarantined: its runner died {header.deaths} times in a row. Release it when the cause is mended."
+    if header.state is State.RUNNING:
+        return f"It is running, on {header.runner}."
+    if header.state is State.READY:
+        if header.failures:
+            return f"Its last {header.failures} invocations failed; the next try comes by the clock."
+        if hosted is False:
+            return f"It is ready, but no runner here has function {header.function!r} in version {header.version}."
+        return "It is ready and waits for a free runner that has its function."
+    names = ", ".join(f"{p.kind} {p.name!r}" if p.name else p.kind for p in pending)
+    return f"It waits for {names}." if names else "It is suspended."

@@ -1,0 +1,240 @@
+"""Opening an engine: `async with holdfast.open(...)`, or the same blocking with `with`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.engine.engine import Engine
+from holdfast.engine.registry import Function, Slots
+from holdfast.hosts.inline import InlineHost
+from holdfast.hosts.threads import on_engine_thread
+from holdfast.model import codec
+from holdfast.model.errors import BlockingCallRefused, ExecutionNotFound, InvalidParameter
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.ids import Arn, checked_version
+from holdfast.model.operations import Failure
+from holdfast.service.describing import Description, arn_of, describe, history_of, result_of
+from holdfast.service.portal import Portal
+from holdfast.service.settings import Settings
+from holdfast.store.opening import open_store
+from holdfast.store.seam import Filter
+
+
+def open(  # noqa: A001 - the front door reads `holdfast.open`
+    store: str | os.PathLike[str] | None = None,
+    *,
+    functions: Sequence[DurableFunction],
+    settings: Settings | None = None,
+) -> Opening:
+    """An engine over a store, to be entered with `async with` or `with`; `:memory:` keeps everything in memory."""
+    settings = settings or Settings()
+    where = os.fspath(store) if store is not None else settings.store
+    for function in functions:
+        if not isinstance(function, DurableFunction):
+            raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
+    return Opening(where, functions, settings)
+
+
+class Opening:
+    """An engine about to be entered."""
+
+    def __init__(self, where: str, functions: Sequence[DurableFunction], settings: Settings) -> None:
+        self._where = where
+        self._functions = functions
+        self._settings = settings
+        self._portal: Portal | None = None
+        self._engine: OpenEngine | None = None
+
+    async def __aenter__(self) -> OpenEngine:
+        self._engine = await OpenEngine.create(self._where, self._functions, self._settings)
+        return self._engine
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._engine is not None
+        await self._engine.close()
+
+    def __enter__(self) -> BlockingEngine:
+        self._portal = Portal()
+        try:
+            self._engine = self._portal.call(self.__aenter__)
+        except BaseException:
+            self._portal.close()
+            raise
+        return BlockingEngine(self._engine, self._portal)
+
+    def __exit__(self, *_: object) -> None:
+        assert self._portal is not None
+        try:
+            self._portal.call(self.__aexit__)
+        finally:
+            self._portal.close()
+
+
+class OpenEngine:
+    """Start and follow executions. Made by `holdfast.open`."""
+
+    def __init__(self, engine: Engine, host: InlineHost) -> None:
+        self._engine = engine
+        self._host = host
+        self._store = engine.store
+
+    @classmethod
+    async def create(cls, where: str, functions: Sequence[DurableFunction], settings: Settings) -> OpenEngine:
+        """Wire an engine and let it join its store."""
+        clock = settings.clock
+        runner = settings.ids(clock.now())
+        coroutines, threads = Slots(settings.live), Slots(2 * settings.threads)
+        known = [
+            Function(
+                name=f.name,
+                version=f.version,
+                timeout_seconds=f.execution_timeout,
+                retention_days=f.retention_days,
+                slots=coroutines if f.is_async else threads,
+            )
+            for f in functions
+        ]
+        host = InlineHost(functions, clock=clock, threads=settings.threads, park=settings.park)
+        store = open_store(where, runner)
+        try:
+            engine = Engine(store, known, host, clock=clock, ids=settings.ids, chance=settings.chance(), runner=runner)
+            await engine.open()
+        except BaseException:
+            store.close()
+            raise
+        return cls(engine, host)
+
+    async def close(self) -> None:
+        """Stop running; what is under way goes on with the next engine that opens this store."""
+        await self._engine.close()
+        self._host.close()
+        self._store.close()
+
+    async def start(
+        self, function: str | DurableFunction, input: object = None, *, name: str | None = None, version: int | str | None = None
+    ) -> OpenExecution:
+        """Start an execution. The same name with the same input finds the one that is there."""
+        wanted = None if version is None else checked_version(version)
+        if isinstance(function, DurableFunction):
+            called, wanted = function.name, wanted or function.version
+        else:
+            called = function
+        header = await self._engine.start(called, codec.dumps(input), name=name, version=wanted)
+        return OpenExecution(self._engine, header)
+
+    async def get(self, execution: str) -> OpenExecution:
+        """An execution by ARN or id."""
+        wanted = Arn.parse(execution).id if execution.startswith("arn:") else execution
+        header = self._store.find(wanted)
+        if header is None:
+            raise ExecutionNotFound(f"There is no execution {execution}.")
+        return OpenExecution(self._engine, header)
+
+    async def list(self, wanted: Filter | None = None) -> Sequence[Execution]:
+        """Executions, newest first."""
+        return self._store.list(wanted or Filter())
+
+    async def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> None:
+        """Answer a callback; the text is handed on as it is."""
+        await self._engine.answer(callback_id, result.decode() if isinstance(result, bytes) else result)
+
+    async def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> None:
+        """Answer a callback with an error."""
+        await self._engine.answer(callback_id, error=Failure(message=message, type=error_type))
+
+    async def heartbeat_callback(self, callback_id: str) -> None:
+        """Say that somebody still works on a callback."""
+        await self._engine.heartbeat(callback_id)
+
+
+class OpenExecution:
+    """One execution of an open engine."""
+
+    def __init__(self, engine: Engine, header: Execution) -> None:
+        self._engine = engine
+        self.id = header.id
+        self.name = header.name
+        self.arn = arn_of(header)
+
+    async def result(self) -> Any:
+        """Wait for its result; an unsuccessful ending is raised."""
+        return result_of(self._engine.store, await self._engine.closing(self.id))
+
+    async def status(self) -> ExecutionStatus:
+        """Where it stands."""
+        return self._header().status
+
+    async def describe(self) -> Description:
+        """Everything about it, and why it waits."""
+        header = self._header()
+        hosted = self._engine.registry.get(header.function, header.version) is not None
+        return describe(self._engine.store, header, hosted)
+
+    async def history(self, *, include_data: bool = True) -> list[dict[str, Any]]:
+        """All its events."""
+        return history_of(self._engine.store, self._header(), include_data=include_data)
+
+    async def stop(self, message: str | None = None, error_type: str | None = None) -> None:
+        """End it from outside."""
+        await self._engine.stop(self.id, Failure(message=message, type=error_type))
+
+    async def release(self) -> None:
+        """Let it run again after it was quarantined."""
+        await self._engine.release(self.id)
+
+    def _header(self) -> Execution:
+        header = self._engine.store.find(self.id)
+        if header is None:
+            raise ExecutionNotFound(f"There is no execution {self.id} any more.")
+        return header
+
+
+def _blocking(verb: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    """The same verb, waiting for its answer."""
+
+    def call(self: BlockingEngine | BlockingExecution, *args: Any, **kwargs: Any) -> Any:
+        if on_engine_thread():
+            raise BlockingCallRefused(
+                f"`{verb.__name__}` was called on a thread of the engine, where it would wait for itself. "
+                "In a handler use durable calls; to start other executions use an engine of your own process."
+            )
+        answer = self._portal.call(lambda: verb(self._inner, *args, **kwargs))
+        return BlockingExecution(answer, self._portal) if isinstance(answer, OpenExecution) else answer
+
+    call.__name__ = verb.__name__
+    call.__doc__ = verb.__doc__
+    return call
+
+
+class BlockingEngine:
+    """The same verbs, blocking."""
+
+    def __init__(self, inner: OpenEngine, portal: Portal) -> None:
+        self._inner = inner
+        self._portal = portal
+
+    start = _blocking(OpenEngine.start)
+    get = _blocking(OpenEngine.get)
+    list = _blocking(OpenEngine.list)
+    succeed_callback = _blocking(OpenEngine.succeed_callback)
+    fail_callback = _blocking(OpenEngine.fail_callback)
+    heartbeat_callback = _blocking(OpenEngine.heartbeat_callback)
+
+
+class BlockingExecution:
+    """The same verbs, blocking."""
+
+    def __init__(self, inner: OpenExecution, portal: Portal) -> None:
+        self._inner = inner
+        self._portal = portal
+        self.id, self.name, self.arn = inner.id, inner.name, inner.arn
+
+    result = _blocking(OpenExecution.result)
+    status = _blocking(OpenExecution.status)
+    describe = _blocking(OpenExecution.describe)
+    history = _blocking(OpenExecution.history)
+    stop = _blocking(OpenExecution.stop)
+    release = _blocking(OpenExecution.release)

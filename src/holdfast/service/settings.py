@@ -1,0 +1,34 @@
+"""Settings: one frozen object, made once."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.model.clock import Clock, SystemClock
+from holdfast.model.ids import IdSource, id_at
+
+DEFAULT_STORE = "holdfast.db"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine runs. Time, ids and chance are here so that tests can bring their own."""
+
+    store: str = DEFAULT_STORE
+    threads: int = 32
+    """Threads for `def` handlers and for the `def` steps of `async def` handlers."""
+    live: int = 10_000
+    """Coroutines that may be live at once."""
+    park: int = 10_000
+    """Waiting coroutines that stay in memory; 0 replays at every wake."""
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    ids: IdSource = id_at
+    chance: Callable[[], random.Random] = random.SystemRandom
+
+
+def default_store() -> str:
+    """Where the store is when nobody says: `HOLDFAST_STORE`, else a file in the current folder."""
+    return os.environ.get("HOLDFAST_STORE") or DEFAULT_STORE

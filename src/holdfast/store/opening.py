@@ -1,0 +1,16 @@
+"""Opening a store: the only module that names a backend."""
+
+from __future__ import annotations
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.store.seam import Store
+
+
+def open_store(where: str, member: str) -> Store:
+    """Open the store at a path (`:memory:` for one that dies with its process); `member` names this process in it."""
+    if "://" in where:
+        scheme = where.split("://", 1)[0]
+        raise InvalidParameter(f"No store for {scheme!r} addresses. Give the path of a SQLite file.")
+    from holdfast.store.sqlite.store import SqliteStore
+
+    return SqliteStore(where, member)

@@ -1,0 +1,104 @@
+"""Opening the file: what it must be, how it is set up, and a clear word when it cannot be used."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from holdfast.model.errors import StoreBroken, StoreBusy, StoreUnsuitable
+
+SCHEMA_VERSION = 1
+MEMORY = ":memory:"
+_APPLICATION_ID = 0x484F4C44
+_LEAST_SQLITE = (3, 37, 0)
+_BUSY_SECONDS = 10.0
+_REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs"})
+_NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.M | re.S)
+
+
+def load_queries() -> Mapping[str, str]:
+    """The statements of queries.sql by name."""
+    text = (resources.files("holdfast.store.sqlite") / "queries.sql").read_text()
+    return {name: body.strip() for name, body in _NAMED.findall(text)}
+
+
+def connect(where: str) -> sqlite3.Connection:
+    """A connection with full durability: a step acknowledged is a step on disk."""
+    if sqlite3.sqlite_version_info < _LEAST_SQLITE:
+        wanted = ".".join(map(str, _LEAST_SQLITE))
+        raise StoreUnsuitable(f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed.")
+    if where != MEMORY:
+        _refuse_remote(Path(where))
+    try:
+        connection = sqlite3.connect(where, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("PRAGMA checkpoint_fullfsync = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")
+    except sqlite3.Error as error:
+        raise explained(error, where) from error
+    return connection
+
+
+def prepare(connection: sqlite3.Connection, where: str) -> None:
+    """Make the tables in a new file; refuse a file that is somebody else's or of another schema."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            _prepare(connection, where)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+    except sqlite3.Error as error:
+        raise explained(error, where) from error
+
+
+def _prepare(connection: sqlite3.Connection, where: str) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("PRAGMA schema_version").fetchone()
+    if application == _APPLICATION_ID and version == SCHEMA_VERSION:
+        return
+    if application == _APPLICATION_ID:
+        raise StoreUnsuitable(f"{where} has schema version {version}; this Holdfast reads version {SCHEMA_VERSION}.")
+    if tables:
+        raise StoreUnsuitable(f"{where} is a SQLite database, but not a Holdfast store. Choose another path.")
+    schema = (resources.files("holdfast.store.sqlite") / "schema.sql").read_text()
+    for statement in schema.split(";\n"):
+        connection.execute(statement)
+    queries = load_queries()
+    connection.execute(queries["put_meta"], ("seal", os.urandom(32)))
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def explained(error: sqlite3.Error, where: str) -> StoreBroken | StoreBusy | StoreUnsuitable:
+    """SQLite's error in our words."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreBusy(f"{where} is locked by somebody else: {error}")
+    if name.startswith("SQLITE_NOTADB"):
+        return StoreUnsuitable(f"{where} is not a SQLite database. Choose another path.")
+    return StoreBroken(f"{where} could not be read or written: {error}")
+
+
+def _refuse_remote(path: Path) -> None:
+    """SQLite's locks do not hold on network file systems, and ours neither."""
+    mounts = Path("/proc/mounts")
+    if not mounts.exists():
+        return
+    real = str(path.resolve().parent)
+    best, kind = "", ""
+    for line in mounts.read_text().splitlines():
+        point, fstype = line.split()[1:3]
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        if inside and len(point) > len(best):
+            best, kind = point, fstype
+    if kind in _REMOTE:
+        raise StoreUnsuitable(f"{path} lies on a network file system ({kind}); a store needs a local disk.")

@@ -1,0 +1,128 @@
+-- name: header
+SELECT * FROM executions WHERE id = ?
+
+-- name: headers
+SELECT * FROM executions WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: named
+SELECT * FROM executions WHERE function = ? AND name = ?
+
+-- name: claimable
+-- Ready executions first come first served; what a dead runner left behind comes with them.
+SELECT id FROM (
+    SELECT id, ready_at FROM executions
+    WHERE state = 'ready' AND ready_at <= :now
+      AND function || ':' || version IN (SELECT value FROM json_each(:targets))
+    UNION ALL
+    SELECT id, ready_at FROM executions
+    WHERE runner IN (SELECT value FROM json_each(:dead))
+      AND function || ':' || version IN (SELECT value FROM json_each(:targets))
+)
+ORDER BY ready_at LIMIT :limit
+
+-- name: due
+SELECT id FROM executions WHERE due_at <= ? ORDER BY due_at LIMIT ?
+
+-- name: next_due
+SELECT min(at) FROM (
+    SELECT min(due_at) AS at FROM executions WHERE due_at IS NOT NULL
+    UNION ALL
+    SELECT min(ready_at) FROM executions
+    WHERE state = 'ready' AND function || ':' || version IN (SELECT value FROM json_each(?))
+)
+
+-- name: payload
+SELECT payload FROM events WHERE execution = ? AND number = ?
+
+-- name: operations
+SELECT o.*, e.payload, e.type FROM operations AS o
+LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
+WHERE o.execution = ? AND o.revision > ?
+ORDER BY o.place
+
+-- name: operation
+SELECT o.*, e.payload, e.type FROM operations AS o
+LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
+WHERE o.execution = ? AND o.id = ?
+
+-- name: operations_due
+SELECT o.*, e.payload, e.type FROM operations AS o
+LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
+WHERE o.execution = ? AND o.due_at <= ?
+ORDER BY o.due_at, o.place
+
+-- name: operations_next_due
+SELECT min(due_at) FROM operations WHERE execution = ? AND due_at > ?
+
+-- name: history
+-- A closing execution's terminal event lies beyond `events` until its invocation is told of as completed.
+SELECT e.number, e.type, e.at, e.operation_id, e.payload, e.detail FROM events AS e
+JOIN executions AS x ON x.id = e.execution
+WHERE e.execution = ? AND e.number > ? AND e.number <= x.events
+ORDER BY e.number LIMIT ?
+
+-- name: list
+SELECT * FROM executions
+WHERE (:function IS NULL OR function = :function)
+  AND (:version IS NULL OR version = :version)
+  AND (:name IS NULL OR name = :name)
+  AND (:statuses = '[]' OR status IN (SELECT value FROM json_each(:statuses)))
+  AND (:after IS NULL OR started_at > :after)
+  AND (:before IS NULL OR started_at < :before)
+  AND (:beyond IS NULL OR id < :beyond)
+ORDER BY id DESC LIMIT :limit
+
+-- name: list_oldest_first
+SELECT * FROM executions
+WHERE (:function IS NULL OR function = :function)
+  AND (:version IS NULL OR version = :version)
+  AND (:name IS NULL OR name = :name)
+  AND (:statuses = '[]' OR status IN (SELECT value FROM json_each(:statuses)))
+  AND (:after IS NULL OR started_at > :after)
+  AND (:before IS NULL OR started_at < :before)
+  AND (:beyond IS NULL OR id > :beyond)
+ORDER BY id LIMIT :limit
+
+-- name: join
+INSERT INTO runners (id, lease_until) VALUES (?, ?)
+
+-- name: renew
+UPDATE runners SET lease_until = ? WHERE id = ?
+
+-- name: leave
+DELETE FROM runners WHERE id = ?
+
+-- name: runners
+SELECT id, lease_until FROM runners
+
+-- name: holders
+SELECT DISTINCT runner FROM executions WHERE runner IS NOT NULL
+
+-- name: held
+SELECT id FROM executions WHERE runner = ? AND state = 'running'
+
+-- name: put_executions
+INSERT INTO executions VALUES {rows}
+ON CONFLICT (id) DO UPDATE SET
+    status = excluded.status, state = excluded.state, epoch = excluded.epoch, revision = excluded.revision,
+    sequence = excluded.sequence, events = excluded.events, pending = excluded.pending, runner = excluded.runner,
+    invocation = excluded.invocation, invoked_at = excluded.invoked_at, seen = excluded.seen, ended_at = excluded.ended_at,
+    result_event = excluded.result_event, due_at = excluded.due_at, ready_at = excluded.ready_at,
+    touched_at = excluded.touched_at, failures = excluded.failures, deaths = excluded.deaths, client = excluded.client,
+    client_revision = excluded.client_revision
+
+-- name: put_operations
+INSERT INTO operations VALUES {rows}
+ON CONFLICT (execution, id) DO UPDATE SET
+    status = excluded.status, ended_at = excluded.ended_at, attempt = excluded.attempt, due_at = excluded.due_at,
+    timeout_at = excluded.timeout_at, replay_children = excluded.replay_children, payload_event = excluded.payload_event,
+    revision = excluded.revision
+
+-- name: put_events
+INSERT INTO events VALUES {rows}
+
+-- name: get_meta
+SELECT value FROM meta WHERE key = ?
+
+-- name: put_meta
+INSERT INTO meta (key, value) VALUES (?, ?)

@@ -1,0 +1,89 @@
+-- The embedded store. Times are integer milliseconds since the epoch. Payloads and details are JSON text.
+-- docs/internals/engine.md explains every column that fences a write.
+
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) WITHOUT ROWID;
+
+-- One row per execution: what a write is fenced by, and nothing large (payloads live in events).
+CREATE TABLE executions (
+    id              TEXT PRIMARY KEY,
+    function        TEXT NOT NULL,
+    version         TEXT NOT NULL,
+    name            TEXT NOT NULL,
+    input_hash      TEXT NOT NULL,
+    timeout_seconds INTEGER NOT NULL,
+    retention_days  INTEGER NOT NULL,
+    started_at      INTEGER NOT NULL,
+    deadline        INTEGER NOT NULL,
+    status          TEXT NOT NULL,
+    state           TEXT NOT NULL,
+    epoch           INTEGER NOT NULL,
+    revision        INTEGER NOT NULL,
+    sequence        INTEGER NOT NULL,
+    events          INTEGER NOT NULL,
+    pending         INTEGER NOT NULL,
+    runner          TEXT,
+    invocation      TEXT,
+    invoked_at      INTEGER,
+    seen            INTEGER NOT NULL,
+    ended_at        INTEGER,
+    result_event    INTEGER,
+    due_at          INTEGER,
+    ready_at        INTEGER NOT NULL,
+    touched_at      INTEGER NOT NULL,
+    failures        INTEGER NOT NULL,
+    deaths          INTEGER NOT NULL,
+    client          TEXT,
+    client_revision INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- A name belongs to one execution of a function until retention removes it.
+CREATE UNIQUE INDEX executions_by_name ON executions (function, name);
+-- The three questions a runner asks all day; each index holds only the rows that can answer.
+CREATE INDEX executions_ready ON executions (ready_at) WHERE state = 'ready';
+CREATE INDEX executions_due ON executions (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX executions_held ON executions (runner) WHERE runner IS NOT NULL;
+
+-- One row per operation as it stands now. Its result or error is the payload of event `payload_event`.
+CREATE TABLE operations (
+    execution       TEXT NOT NULL,
+    id              TEXT NOT NULL,
+    type            TEXT NOT NULL,
+    status          TEXT NOT NULL,
+    started_at      INTEGER NOT NULL,
+    sub_type        TEXT,
+    name            TEXT,
+    parent_id       TEXT,
+    ended_at        INTEGER,
+    attempt         INTEGER NOT NULL,
+    due_at          INTEGER,
+    timeout_at      INTEGER,
+    heartbeat_ms    INTEGER NOT NULL,
+    replay_children INTEGER NOT NULL,
+    place           INTEGER NOT NULL,
+    payload_event   INTEGER,
+    revision        INTEGER NOT NULL,
+    PRIMARY KEY (execution, id)
+) WITHOUT ROWID;
+
+CREATE INDEX operations_due ON operations (execution, due_at) WHERE due_at IS NOT NULL;
+
+-- Append-only history; the only place payloads are stored.
+CREATE TABLE events (
+    execution    TEXT NOT NULL,
+    number       INTEGER NOT NULL,
+    type         TEXT NOT NULL,
+    at           INTEGER NOT NULL,
+    operation_id TEXT,
+    payload      TEXT,
+    detail       TEXT,
+    PRIMARY KEY (execution, number)
+) WITHOUT ROWID;
+
+-- One row, one heartbeat per runner.
+CREATE TABLE runners (
+    id          TEXT PRIMARY KEY,
+    lease_until INTEGER NOT NULL
+) WITHOUT ROWID;

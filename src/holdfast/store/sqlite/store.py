@@ -1,0 +1,366 @@
+"""The embedded store: one writer per process, one transaction per batch, few statements however large the batch.
+
+A batch is decided inside its transaction. Views of executions that this process runs are kept in memory and are current as long as
+SQLite's data version says that nobody else wrote; when somebody did, each is compared with its row before it is used again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from holdfast.model import codec
+from holdfast.model.errors import ExecutionNotFound, HoldfastError
+from holdfast.model.execution import Change, Execution, View
+from holdfast.model.ids import Seal
+from holdfast.model.operations import Operation
+from holdfast.model.verbs import Answer, Start, Write
+from holdfast.store.seam import Filter, Line, Target
+from holdfast.store.sqlite import rows
+from holdfast.store.sqlite.opening import MEMORY, connect, explained, load_queries, prepare
+from holdfast.store.sqlite.sharing import Presence
+from holdfast.store.sqlite.views import Overlay, RowView
+
+_CHUNKS = (128, 16, 4, 1)
+"""Rows per statement: a batch of any size needs few statements, and each size is prepared once."""
+
+
+class _Batch:
+    """What a batch has decided so far."""
+
+    __slots__ = ("bases", "changes", "names", "views")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.bases: dict[str, RowView] = {}
+        """The committed view below each execution the batch has read."""
+        self.views: dict[str, View] = {}
+        """The latest view of each execution the batch has changed."""
+        self.names: dict[tuple[str, str], str] = {}
+
+
+class SqliteStore:
+    """A store in one SQLite file."""
+
+    def __init__(self, where: str, member: str) -> None:
+        self._where = where
+        self._sql = load_queries()
+        self._bulk = {
+            name: {size: self._sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * columns)})"] * size)) for size in _CHUNKS}
+            for name, columns in (("put_executions", 29), ("put_operations", 17), ("put_events", 7))
+        }
+        self._writer = connect(where)
+        prepare(self._writer, where)
+        self._write_lock = threading.RLock()
+        self._reader = self._writer if where == MEMORY else connect(where)
+        self._read_lock = self._write_lock if where == MEMORY else threading.RLock()
+        (key,) = self._writer.execute(self._sql["get_meta"], ("seal",)).fetchone()
+        self.seal = Seal(key)
+        self._presence = None if where == MEMORY else Presence(Path(f"{where}-holdfast"), member)
+        if self._presence is not None:
+            self._presence.living()
+        self._runner: str | None = None
+        self._views: dict[str, RowView] = {}
+        self._version = self._data_version()
+        self._foreign = False
+
+    # --- writing
+
+    def commit(self, batch: Sequence[Write], now: int) -> Sequence[Answer | HoldfastError]:
+        """Decide and write a batch in one transaction; when it returns, all it answered is on disk."""
+        with self._write_lock:
+            presence = self._presence
+            shared = presence is not None and not presence.alone
+            if presence is not None and shared:
+                presence.enter()
+            try:
+                return self._commit(batch, now)
+            except sqlite3.Error as error:
+                raise explained(error, self._where) from error
+            finally:
+                if presence is not None and shared:
+                    presence.leave()
+
+    def _commit(self, batch: Sequence[Write], now: int) -> list[Answer | HoldfastError]:
+        writer = self._writer
+        done = _Batch()
+        writer.execute("BEGIN IMMEDIATE")
+        try:
+            self._notice_others()
+            self._fetch_headers(batch, done)
+            answers = [self._decided(write, now, done) for write in batch]
+            self._put(done.changes)
+            writer.execute("COMMIT")
+        except BaseException:
+            # Nobody knows what the file holds now: memory is dropped and read again.
+            self._views.clear()
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+            raise
+        self._keep(done)
+        return answers
+
+    def _decided(self, write: Write, now: int, done: _Batch) -> Answer | HoldfastError:
+        try:
+            answer: Answer
+            change: Change | None
+            if isinstance(write, Start):
+                view = self._named(write, done)
+                if view is None:
+                    return self._created(write, now, done)
+            else:
+                view = done.views.get(write.execution) or self._view(write.execution, done)
+            change, answer = write.decide(view, now, self.seal)
+        except HoldfastError as refused:
+            return refused
+        if change is not None:
+            done.changes.append(change)
+            done.views[change.header.id] = Overlay(view, change)
+        return answer
+
+    def _created(self, start: Start, now: int, done: _Batch) -> Answer:
+        change, answer = start.create(now)
+        header = change.header
+        base = done.bases[header.id] = RowView(self, header, self._version, complete=True)
+        done.views[header.id] = base
+        done.names[header.function, header.name] = header.id
+        done.changes.append(change)
+        return answer
+
+    def _named(self, start: Start, done: _Batch) -> View | None:
+        wanted = start.header
+        if wanted.name == wanted.id:
+            return None  # a name made from a fresh id cannot be taken
+        twin = done.names.get((wanted.function, wanted.name))
+        if twin is not None:
+            return done.views[twin]
+        row = self._writer.execute(self._sql["named"], (wanted.function, wanted.name)).fetchone()
+        return None if row is None else self._based(rows.execution_from(row), done)
+
+    def _view(self, execution: str, done: _Batch) -> RowView:
+        base = done.bases.get(execution)
+        if base is not None:
+            return base
+        view = self._views.get(execution)
+        if view is not None and view.version == self._version:
+            done.bases[execution] = view
+            return view
+        row = self._writer.execute(self._sql["header"], (execution,)).fetchone()
+        if row is None:
+            raise ExecutionNotFound(f"There is no execution {execution}.")
+        return self._based(rows.execution_from(row), done)
+
+    def _based(self, header: Execution, done: _Batch) -> RowView:
+        """The view of a row just read: what memory holds if it is still the same, else a new one."""
+        view = self._views.get(header.id)
+        if view is None or view.header.revision != header.revision:
+            view = RowView(self, header, self._version, complete=False)
+        view.version = self._version
+        done.bases[header.id] = view
+        return view
+
+    def _fetch_headers(self, batch: Sequence[Write], done: _Batch) -> None:
+        """One statement for all the headers that are not in memory, instead of one each."""
+        if len(batch) == 1:
+            return
+        known = self._views
+        wanted = [w.execution for w in batch if not isinstance(w, Start) and w.execution not in known]
+        if len(wanted) > 1:
+            for row in self._writer.execute(self._sql["headers"], (codec.dumps(wanted),)):
+                self._based(rows.execution_from(row), done)
+
+    def _put(self, changes: Iterable[Change]) -> None:
+        headers: dict[str, Execution] = {}
+        operations: dict[tuple[str, str], Operation] = {}
+        events: list[rows.Row] = []
+        for change in changes:
+            execution = change.header.id
+            headers[execution] = change.header
+            for operation in change.operations.values():
+                operations[execution, operation.id] = operation
+            for event in change.events:
+                events.append(rows.event_row(execution, event))
+        self._put_rows("put_executions", [rows.execution_row(header) for header in headers.values()])
+        self._put_rows("put_operations", [rows.operation_row(execution, op) for (execution, _), op in operations.items()])
+        self._put_rows("put_events", events)
+
+    def _put_rows(self, name: str, values: Sequence[rows.Row]) -> None:
+        statements = self._bulk[name]
+        start, count = 0, len(values)
+        for size in _CHUNKS:
+            while count - start >= size:
+                flat = [value for row in values[start : start + size] for value in row]
+                self._writer.execute(statements[size], flat)
+                start += size
+
+    def _keep(self, done: _Batch) -> None:
+        """After COMMIT: remember the executions that this process runs, forget all others."""
+        for change in done.changes:
+            header = change.header
+            if header.runner is not None and header.runner == self._runner:
+                base = self._views[header.id] = done.bases[header.id]
+                base.keep(change)
+            else:
+                self._views.pop(header.id, None)
+
+    # --- what a view reads inside the transaction
+
+    def read_operation(self, execution: str, operation_id: str) -> Operation | None:
+        """One operation with its payload."""
+        row = self._writer.execute(self._sql["operation"], (execution, operation_id)).fetchone()
+        return None if row is None else rows.operation_from(row, self.seal)
+
+    def read_newer(self, execution: str, revision: int) -> list[Operation]:
+        """Operations changed after a revision."""
+        found = self._writer.execute(self._sql["operations"], (execution, revision))
+        return [rows.operation_from(row, self.seal) for row in found]
+
+    def read_due(self, execution: str, now: int) -> list[Operation]:
+        """Operations whose timer is due."""
+        found = self._writer.execute(self._sql["operations_due"], (execution, now))
+        return [rows.operation_from(row, self.seal) for row in found]
+
+    def read_next_due(self, execution: str, after: int) -> int | None:
+        """The next timer of an execution."""
+        (at,) = self._writer.execute(self._sql["operations_next_due"], (execution, after)).fetchone()
+        return None if at is None else int(at)
+
+    # --- reading
+
+    def _read(self, name: str, parameters: Sequence[object] | dict[str, object]) -> list[rows.Row]:
+        try:
+            with self._read_lock:
+                return self._reader.execute(self._sql[name], parameters).fetchall()
+        except sqlite3.Error as error:
+            raise explained(error, self._where) from error
+
+    def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
+        """Ready executions of these functions, and what dead runners left."""
+        asked: dict[str, object] = {"targets": _keys(targets), "dead": codec.dumps(sorted(dead)), "now": now, "limit": limit}
+        return [row[0] for row in self._read("claimable", asked)]
+
+    def due(self, now: int, limit: int) -> Sequence[str]:
+        """Executions that may have a timer due."""
+        return [row[0] for row in self._read("due", (now, limit))]
+
+    def next_due(self, targets: Sequence[Target]) -> int | None:
+        """The next time anything happens by itself."""
+        ((at,),) = self._read("next_due", (_keys(targets),))
+        return None if at is None else int(at)
+
+    def find(self, execution: str) -> Execution | None:
+        """An execution by id."""
+        found = self._read("header", (execution,))
+        return rows.execution_from(found[0]) if found else None
+
+    def find_named(self, function: str, name: str) -> Execution | None:
+        """An execution by function and name."""
+        found = self._read("named", (function, name))
+        return rows.execution_from(found[0]) if found else None
+
+    def input(self, execution: str) -> str | None:
+        """The payload it was started with."""
+        found = self._read("payload", (execution, 1))
+        return found[0][0] if found else None
+
+    def result(self, execution: Execution) -> str | None:
+        """The payload it ended with."""
+        found = self._read("payload", (execution.id, execution.result_event))
+        return found[0][0] if found else None
+
+    def operations(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
+        """Its operations in the order they began."""
+        return [rows.operation_from(row, self.seal) for row in self._read("operations", (execution, newer_than))]
+
+    def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:
+        """Its events in order, each with its operation."""
+        events = [rows.event_from(row) for row in self._read("history", (execution, after, limit))]
+        operations = {operation.id: operation for operation in self.operations(execution)}
+        return [Line(event, operations.get(event.operation_id or "")) for event in events]
+
+    def list(self, wanted: Filter) -> Sequence[Execution]:
+        """Executions by filter, one page."""
+        asked: dict[str, object] = {
+            "function": wanted.function,
+            "version": wanted.version,
+            "name": wanted.name,
+            "statuses": codec.dumps([status.value for status in wanted.statuses]),
+            "after": wanted.started_after,
+            "before": wanted.started_before,
+            "beyond": wanted.beyond,
+            "limit": wanted.limit,
+        }
+        name = "list_oldest_first" if wanted.oldest_first else "list"
+        return [rows.execution_from(row) for row in self._read(name, asked)]
+
+    # --- runners and other processes
+
+    def _write(self, name: str, parameters: Sequence[object]) -> int:
+        try:
+            with self._write_lock:
+                return self._writer.execute(self._sql[name], parameters).rowcount
+        except sqlite3.Error as error:
+            raise explained(error, self._where) from error
+
+    def join(self, runner: str, lease_until: int) -> None:
+        """Register a runner; views of what it runs are kept in memory from now on."""
+        self._write("join", (runner, lease_until))
+        self._runner = runner
+
+    def renew(self, runner: str, lease_until: int) -> bool:
+        """Extend the lease; False when the runner was declared dead."""
+        return self._write("renew", (lease_until, runner)) == 1
+
+    def leave(self, runner: str) -> None:
+        """Take a runner off the list."""
+        self._write("leave", (runner,))
+
+    def dead(self, now: int) -> frozenset[str]:
+        """Runners whose process is gone, that are silent past their lease, or that left work behind."""
+        alive = {row[0] for row in self._read("runners", ()) if row[1] > now}
+        if self._presence is not None:
+            alive &= self._presence.living()
+        holders = {row[0] for row in self._read("holders", ())}
+        return frozenset(holders - alive)
+
+    def held(self, runner: str) -> frozenset[str]:
+        """What a runner still has."""
+        return frozenset(row[0] for row in self._read("held", (runner,)))
+
+    def changed(self) -> bool:
+        """Whether another process wrote since the last call."""
+        if self._where == MEMORY or not self._write_lock.acquire(blocking=False):
+            return False
+        try:
+            if not self._writer.in_transaction:
+                self._notice_others()
+            seen, self._foreign = self._foreign, False
+            return seen
+        finally:
+            self._write_lock.release()
+
+    def _notice_others(self) -> None:
+        version = self._data_version()
+        if version != self._version:
+            self._version = version
+            self._foreign = True
+            if self._presence is not None:
+                self._presence.alone = False
+
+    def _data_version(self) -> int:
+        (version,) = self._writer.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    def close(self) -> None:
+        """Close the file and give up this process's sign of life."""
+        with self._write_lock, self._read_lock:
+            self._reader.close()
+            self._writer.close()
+        if self._presence is not None:
+            self._presence.close()
+
+
+def _keys(targets: Sequence[Target]) -> str:
+    return codec.dumps([f"{target.function}:{target.version}" for target in targets])

@@ -1,0 +1,98 @@
+"""Views: one execution as a decision sees it, from memory where it is known to be current, from rows elsewhere.
+
+A `RowView` is a cache of committed rows; an `Overlay` shows what earlier writes of the same batch will leave. Memory changes only
+after COMMIT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from holdfast.model.execution import Change, Execution, View
+from holdfast.model.operations import Operation
+
+
+class Rows(Protocol):
+    """How a view reads what it does not hold, inside the transaction that asks."""
+
+    def read_operation(self, execution: str, operation_id: str) -> Operation | None: ...
+    def read_newer(self, execution: str, revision: int) -> list[Operation]: ...
+    def read_due(self, execution: str, now: int) -> list[Operation]: ...
+    def read_next_due(self, execution: str, after: int) -> int | None: ...
+
+
+class RowView:
+    """The committed rows of one execution, as far as they have been read."""
+
+    __slots__ = ("_rows", "complete", "header", "operations", "version")
+
+    def __init__(self, rows: Rows, header: Execution, version: int, *, complete: bool) -> None:
+        self._rows = rows
+        self.header = header
+        self.operations: dict[str, Operation] = {}
+        self.version = version
+        """The database's data version for which this memory is known to equal the rows."""
+        self.complete = complete
+        """Every operation is in memory, so an unknown id is an absent operation."""
+
+    def get(self, operation_id: str) -> Operation | None:
+        """An operation, read once."""
+        found = self.operations.get(operation_id)
+        if found is None and not self.complete:
+            found = self._rows.read_operation(self.header.id, operation_id)
+            if found is not None:
+                self.operations[operation_id] = found
+        return found
+
+    def newer(self, revision: int) -> Iterable[Operation]:
+        """Operations changed after a revision."""
+        return self._rows.read_newer(self.header.id, revision)
+
+    def due(self, now: int) -> Iterable[Operation]:
+        """Operations whose timer is due; the index answers, however many operations there are."""
+        return self._rows.read_due(self.header.id, now)
+
+    def next_due(self, after: int) -> int | None:
+        """The next timer after a time."""
+        return self._rows.read_next_due(self.header.id, after)
+
+    def keep(self, change: Change) -> None:
+        """Take over what was committed."""
+        self.header = change.header
+        self.operations.update(change.operations)
+
+
+class Overlay:
+    """A view as an uncommitted change of the same batch leaves it."""
+
+    __slots__ = ("_below", "_change")
+
+    def __init__(self, below: View, change: Change) -> None:
+        self._below = below
+        self._change = change
+
+    @property
+    def header(self) -> Execution:
+        """The header the earlier write leaves."""
+        return self._change.header
+
+    def get(self, operation_id: str) -> Operation | None:
+        """An operation as the earlier write leaves it."""
+        return self._change.operations.get(operation_id) or self._below.get(operation_id)
+
+    def newer(self, revision: int) -> Iterable[Operation]:
+        """Operations changed after a revision, the earlier write's own last."""
+        mine = self._change.operations
+        return [*(op for op in self._below.newer(revision) if op.id not in mine), *mine.values()]
+
+    def due(self, now: int) -> Iterable[Operation]:
+        """Due operations; those the earlier write touched are judged as it left them."""
+        mine = self._change.operations
+        below = (op for op in self._below.due(now) if op.id not in mine)
+        return [*below, *(op for op in mine.values() if op.due_at is not None and op.due_at <= now)]
+
+    def next_due(self, after: int) -> int | None:
+        """The next timer; too early is harmless, so operations the earlier write closed may still count."""
+        times = [self._below.next_due(after), *(op.due_at for op in self._change.operations.values())]
+        return min((at for at in times if at is not None and at > after), default=None)

@@ -1,0 +1,1 @@
+"""Functions running on a whole engine in one process."""

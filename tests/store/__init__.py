@@ -1,0 +1,1 @@
+"""The seam and its backends: one suite, every store."""

@@ -1,0 +1,1 @@
+"""What users touch: the front door, the command line, the official SDK on our engine."""

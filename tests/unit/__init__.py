@@ -1,0 +1,1 @@
+"""Pure rules: no store, no loop, no processes."""

@@ -1,0 +1,209 @@
+"""The house rules, executable. Each says why it exists; a rule nobody runs is a wish."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+import holdfast
+from tests.unit.source_files import ROOT, SRC, Module, modules, packages, project_texts
+
+MODULES = modules()
+every_module = pytest.mark.parametrize("module", MODULES, ids=[module.name for module in MODULES])
+
+# Where time and chance may come from, and why exactly there. Everywhere else they are arguments.
+WALL_CLOCK = {"model/clock.py": "the one Clock that reads the machine's time"}
+CHANCE = {"model/ids.py": "fresh ids are made here and handed on"}
+
+WALL_CLOCK_CALLS = re.compile(r"time\.(time|time_ns|localtime|gmtime|ctime)|datetime\.(datetime\.(now|utcnow|today)|date\.today)")
+# An instance of Random or SystemRandom is how chance becomes an argument; the module's own functions are a hidden global.
+CHANCE_CALLS = re.compile(r"uuid\.uuid[14]|random\.(?!Random$|SystemRandom$)\w+")
+
+SQL = re.compile(
+    r"\s*((SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|WITH|REPLACE)\s"
+    r"|(?i:select\s.+\sfrom\s|insert\s+(or\s+\w+\s+)?into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+(table|(unique\s+)?index|view|trigger)\s))"
+)
+
+# Spelled in pieces: this file is one of those it reads.
+REGISTRIES = re.compile("|".join(re.escape(".".join(host)) for host in [
+    ("pypi", "org"), ("pythonhosted", "org"), ("pypi", "python", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"),
+    ("crates", "io"), ("rubygems", "org"), ("proxy", "golang", "org"), ("anaconda", "org"), ("docker", "io"), ("ghcr", "io"),
+]))  # fmt: skip
+MACHINE_PATHS = re.compile(r"(?<![\w.~$}])/(?:" + "|".join(["work", "root", "home", "Users", "opt", "mnt", "srv"]) + r")/[\w.]")
+EMOJI = re.compile("[\U0001f000-\U0001faff\ufe0f]")
+UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+
+
+# --- size and names ----------------------------------------------------------------------------------------------------------
+
+
+@every_module
+def test_a_file_is_short_enough_to_hold_in_the_head(module: Module) -> None:
+    lines = module.text.count("\n")
+    assert lines <= 400, f"{lines} lines: a reader holds one idea, so split the file"
+
+
+@every_module
+def test_a_function_fits_on_a_screen(module: Module) -> None:
+    long = {f.name: length for f in module.functions() if (length := (f.end_lineno or f.lineno) - f.lineno) >= 60}
+    assert not long, f"give its stages names: {long}"
+
+
+@every_module
+def test_a_module_is_named_for_its_idea(module: Module) -> None:
+    parts = set(module.path.relative_to(SRC).with_suffix("").parts)
+    assert not parts & {"utils", "util", "helpers", "common", "misc"}, "name the idea, or put it where it is used"
+
+
+@every_module
+def test_a_module_says_what_it_is_for(module: Module) -> None:
+    assert module.text == "" or '"""' in module.text.split("\n", 1)[0], "the first line says what this file is for"
+
+
+@pytest.mark.parametrize("package", packages())
+def test_a_package_has_a_map_at_its_door(package: str) -> None:
+    """A newcomer learns at the door what belongs, what does not, and what may be imported."""
+    door = (SRC / package / "__init__.py").read_text(encoding="utf-8")
+    assert [word for word in ("Belongs:", "Does not:", "May import:") if word not in door] == []
+
+
+# --- time, chance, output, SQL -----------------------------------------------------------------------------------------------
+
+
+@every_module
+def test_time_is_an_argument(module: Module) -> None:
+    """Else no test can let a month pass, and no fleet can agree on what time it is."""
+    if not module.inside(*WALL_CLOCK):
+        assert _used(module, WALL_CLOCK_CALLS) == []
+
+
+@every_module
+def test_chance_is_an_argument(module: Module) -> None:
+    """Else a replay is not the first run again, and a failing test cannot be repeated."""
+    if not module.inside(*CHANCE):
+        assert _used(module, CHANCE_CALLS) == []
+
+
+@every_module
+def test_only_the_command_line_prints(module: Module) -> None:
+    """Holdfast is embedded in other people's programs: their standard output is theirs."""
+    if not module.inside("cli"):
+        assert _used(module, re.compile("print|sys.stdout.*|sys.stderr.*")) == []
+
+
+@every_module
+def test_sql_lives_in_sql_files(module: Module) -> None:
+    """There it has a name and a comment, a reader sees the whole schema at once, and a second backend sees what it must answer."""
+    assert [f"line {line}: {text[:40]!r}" for line, text in module.strings() if SQL.match(text)] == []
+
+
+def _used(module: Module, banned: re.Pattern[str]) -> list[str]:
+    return [f"line {line}: {name}" for line, name in module.uses() if banned.fullmatch(name)]
+
+
+# --- what a commit may contain -----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_for_later_in_a_comment() -> None:
+    """An issue is found again; a comment is not."""
+    assert list(_found(UNFINISHED, only=("src/", "tests/", "bench/", "examples/", ".ci/", "Makefile"))) == []
+
+
+def test_no_file_names_a_package_registry() -> None:
+    """Where packages come from is the machine's business: mirrors and closed networks must work unchanged."""
+    assert list(_found(REGISTRIES)) == []
+
+
+def test_no_file_names_a_path_of_somebodys_machine() -> None:
+    """It would work for one person."""
+    assert list(_found(MACHINE_PATHS)) == []
+
+
+def test_no_emoji() -> None:
+    """Logs and tables are read in terminals, by grep and by machines."""
+    assert list(_found(EMOJI)) == []
+
+
+def test_constraints_pin_every_line_and_nothing_else() -> None:
+    """A name and a version: no address, no path, no hash, so that any index can serve them."""
+    lines = [line for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][\w.]*", line)] == []
+
+
+def test_every_declared_dependency_is_pinned() -> None:
+    """Else two machines test two different things."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["dev"] + project["build-system"]["requires"]
+    pinned = {_canonical(line) for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if "==" in line}
+    assert [need for need in declared if _canonical(need) not in pinned] == []
+
+
+def _canonical(requirement: str) -> str:
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()
+
+
+def _found(pattern: re.Pattern[str], only: tuple[str, ...] = ("",)) -> Iterator[str]:
+    for name, text in project_texts().items():
+        if name.startswith(only):
+            for number, line in enumerate(text.splitlines(), 1):
+                if hit := pattern.search(line):
+                    yield f"{name}:{number}: {hit.group()}"
+
+
+# --- the layers, beyond what import-linter can say ---------------------------------------------------------------------------
+
+
+def test_the_fence_around_durable_names_every_other_package() -> None:
+    """import-linter forbids what it is told; a new package must not slip in because nobody told it."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    fence = next(contract for contract in contracts if contract["id"] == "durable-imports-only-model")
+    assert {f"holdfast.{name}" for name in packages()} - {"holdfast.durable", "holdfast.model"} <= set(fence["forbidden_modules"])
+
+
+def test_only_packages_stand_at_the_root() -> None:
+    """The root is a map: each entry is one idea with a door of its own."""
+    assert [path.name for path in SRC.glob("*.py") if path.name != "__init__.py"] == []
+
+
+def test_what_authors_write_loads_light() -> None:
+    """`holdfast.durable` also runs inside a Lambda function, where a cold start is paid for; and what is not loaded cannot leak."""
+    assert _loaded_by("import holdfast.durable") & _HEAVY == set()
+
+
+def test_the_front_door_loads_nothing_until_asked() -> None:
+    """The same function file is imported by the command line, by tests and on AWS: none pays for the others."""
+    assert _loaded_by("import holdfast") & (_HEAVY | {"holdfast.durable", "asyncio", "orjson", "msgspec"}) == set()
+
+
+_HEAVY = {
+    "sqlite3", "boto3", "botocore", "http.server", "starlette", "uvicorn", "httpx", "typer", "rich",
+    "holdfast.engine", "holdfast.store", "holdfast.hosts", "holdfast.service", "holdfast.cli",
+}  # fmt: skip
+
+
+def _loaded_by(statement: str) -> set[str]:
+    """Which modules a fresh interpreter has after this statement."""
+    code = f"import sys; {statement}; print(*sorted(sys.modules), sep='\\n')"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split())
+
+
+# --- the public surface ------------------------------------------------------------------------------------------------------
+
+
+def test_the_front_door_shows_only_what_we_promise() -> None:
+    """The front door is lazy, so the test asks both `__all__` and `dir()`."""
+    assert sorted(holdfast.__all__) == sorted(name for name in dir(holdfast) if not name.startswith("_"))
+    assert all(getattr(holdfast, name) is not None for name in holdfast.__all__)
+
+
+def test_no_promised_name_is_also_a_folder() -> None:
+    """`import holdfast.x` would otherwise replace the name users import."""
+    assert set(holdfast.__all__) & {path.name for path in SRC.iterdir() if path.is_dir()} == set()
+
+
+def test_we_are_typed_for_our_users() -> None:
+    """Without the marker every annotation we wrote is invisible to them."""
+    assert (SRC / "py.typed").is_file()
