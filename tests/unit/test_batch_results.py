@@ -10,7 +10,7 @@ import aws_durable_execution_sdk_python.config as official_config
 import aws_durable_execution_sdk_python.exceptions as official_exceptions
 import aws_durable_execution_sdk_python.lambda_service as official_service
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.durable import config
@@ -173,6 +173,19 @@ SUMMARIES = st.fixed_dictionaries(
 )
 
 
+def summary(**fields: Any) -> str:
+    return json.dumps({"completionReason": "ALL_COMPLETED", "totalCount": 2, "startedIndexes": [1]} | fields)
+
+
+@example(summary())
+@example(summary(totalCount=True, startedIndexes=[]))
+@example(summary(totalCount=-1, startedIndexes=[]))
+@example(summary(startedIndexes=[True]))
+@example(summary(startedIndexes=[2]))
+@example(summary(startedIndexes=[2], completedIndexes=[0]))
+@example(summary(startedIndexes=None, completedIndexes=[0]))
+@example(summary(startedIndexes=None))
+@example(summary(completionReason="?"))
 @given(SUMMARIES.map(json.dumps) | st.sampled_from(["", "{", "[]", "1", '"x"', "null"]) | st.none())
 def test_a_summary_is_read_as_the_official_sdk_reads_it(payload: str | None) -> None:
     assert repr(CompletionRecord.from_summary_payload(payload)) == repr(official.CompletionRecord.from_summary_payload(payload))

@@ -61,6 +61,13 @@ class Colour(enum.StrEnum):
     RED = "red"
 
 
+class Count(int):
+    def __str__(self) -> str:
+        return "a count"
+
+    __repr__ = __str__
+
+
 class Ratio(float):
     def __repr__(self) -> str:
         return "a ratio"
@@ -71,7 +78,8 @@ Point = namedtuple("Point", "x y")
 
 @given(nested(TEXT | st.integers() | st.floats() | st.booleans() | st.none()))
 @example({1: "a", "1": "b", None: "c", False: "d", 1.5: "e", float("nan"): "f"})
-@example([float("inf"), -float("inf"), [True, None, "ü\u2028\U0001f600"]])
+@example({"a": [float("inf"), -float("inf"), float("nan")]})
+@example([float("inf"), -float("inf"), float("nan"), [True, None, "ü\u2028\U0001f600"]])
 @example({"t": "m", "v": {"t": "i", "v": 1}})
 def test_the_text_is_the_official_one_to_the_byte(value: Any) -> None:
     assert EXTENDED.serialize(value, CONTEXT) == THEIRS.serialize(value)
@@ -91,6 +99,7 @@ def test_what_was_written_comes_back_in_its_own_type(value: Any) -> None:
         (Colour.RED, "red"),
         ({"of": Ratio(0.5), "level": Level.LOW, Colour.RED: Colour.RED}, {"of": 0.5, "level": 1, "red": "red"}),
         ([Ratio(0.5)], [0.5]),
+        ({"n": Count(3)}, {"n": 3}),
         (Point(1, 2), (1, 2)),
         (OrderedDict(a=1), {"a": 1}),
         (defaultdict(list, a=[1]), {"a": [1]}),
@@ -156,6 +165,13 @@ ENVELOPES: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(ENVELOPES)
+@example({"t": "f", "v": 1})
+@example({"t": "i", "v": "7"})
+@example({"t": "s", "v": 5})
+@example({"t": "b", "v": 0})
+@example({"t": "n", "v": 5})
+@example({"t": "l", "v": [1, {"a": {"t": "i", "v": 1}}, {"t": "i", "v": 2, "more": 3}]})
+@example({"t": "br", "v": {"all": {"t": "l", "v": []}}})
 def test_any_json_is_read_as_the_official_sdk_reads_it(value: Any) -> None:
     text = json.dumps(value)
     assert outcome(serdes, text) == outcome(official, text)

@@ -14,6 +14,7 @@ from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Outcome, OutcomeStatus
 from holdfast.model.ids import LATEST, checked_function, checked_version
+from holdfast.model.ports import Invocation, Port
 
 PENDING = Outcome(OutcomeStatus.PENDING)
 _NOT_ON_AWS = (
@@ -63,6 +64,11 @@ def durable_execution(
         )
 
     return decorate if func is None else decorate(func)
+
+
+def given(invocation: Invocation, port: Port) -> str | None:
+    """What the execution was started with."""
+    return invocation.input if invocation.input is not None else port.input(invocation.token)
 
 
 def event_of(payload: str | None) -> Any:

@@ -54,7 +54,7 @@ class Engine:
         self._host = host
         self._ids = ids
         self._chance = chance
-        self._live: dict[str, Execution] = {}
+        self._live: dict[str, tuple[Execution, Function]] = {}
         self._waiters: dict[str, list[asyncio.Future[Execution]]] = {}
         self._open = False
         self.backlog = False
@@ -74,7 +74,7 @@ class Engine:
         """Stop claiming, give up what is live, and leave. What was acknowledged is on disk; the rest goes on elsewhere or later."""
         self._open = False
         await self._tender.end()
-        for header in list(self._live.values()):
+        for header, _ in list(self._live.values()):
             self._host.cancel(header.id)
             self._writer.submit(self._settle(header, Outcome(OutcomeStatus.INTERRUPTED), header.revision, None), lambda _: None)
         self._writer.close()
@@ -111,7 +111,7 @@ class Engine:
             raise
         assert isinstance(started, Started)
         if claimant is not None and started.created:
-            self._begin(started.header, target)
+            self._begin(started.header, target, payload)
         else:
             self._give_back(target, claimant)
             if started.created:
@@ -145,11 +145,12 @@ class Engine:
         """Wait until an execution is closed."""
         waiter: asyncio.Future[Execution] = self._loop.create_future()
         self._waiters.setdefault(execution, []).append(waiter)
-        header = self.store.find(execution)
-        if header is None:
-            waiter.cancel()
-            raise ExecutionNotFound(f"There is no execution {execution}.")
-        self.closed(header)
+        if execution not in self._live:
+            header = self.store.find(execution)
+            if header is None:
+                self._waiters.pop(execution)
+                raise ExecutionNotFound(f"There is no execution {execution}.")
+            self.closed(header)
         return await waiter
 
     # --- one invocation
@@ -163,12 +164,12 @@ class Engine:
         else:
             self.closed(header)
 
-    def _begin(self, header: Execution, function: Function) -> None:
+    def _begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
         execution = header.id
-        self._live[execution] = header
+        self._live[execution] = (header, function)
         token = self.store.seal.token(Position(execution, header.epoch, header.sequence, header.revision))
         arn = str(Arn(header.function, header.version, header.name, execution))
-        invocation = Invocation(arn, header, token, header.epoch == 1)
+        invocation = Invocation(arn, header, token, header.epoch == 1, payload)
 
         def done(outcome: Outcome, seen: int) -> None:
             self._ended(header, function, outcome, seen)
@@ -177,9 +178,10 @@ class Engine:
 
     def _ended(self, header: Execution, function: Function, outcome: Outcome, seen: int) -> None:
         if not self._open:
-            self._finished(header, function)
             return
-        settle = self._settle(header, outcome, seen, self._claimant(self.clock.now()))
+        # Only what waits can be ready again at once; making an id for the others would be in vain.
+        by = self._claimant(self.clock.now()) if outcome.status is OutcomeStatus.PENDING else None
+        settle = self._settle(header, outcome, seen, by)
         self._writer.submit(settle, lambda answer: self._settled(header, function, outcome, seen, answer))
 
     def _settle(self, header: Execution, outcome: Outcome, seen: int, by: Claimant | None) -> Settle:
@@ -199,7 +201,7 @@ class Engine:
             log.warning("could not settle %s, trying again: %s", header.name, answer)
             self._loop.call_later(_SETTLE_AGAIN_SECONDS, self._ended, header, function, outcome, seen)
             return
-        self._finished(header, function)
+        self._finished(header)
         if isinstance(answer, Execution):
             if answer.state is State.RUNNING and answer.runner == self.runner:
                 self._reserve(function)
@@ -209,11 +211,21 @@ class Engine:
                 if answer.state is not State.CLOSED:
                     self._tender.expect(answer)
 
-    def _finished(self, header: Execution, function: Function) -> None:
-        self._live.pop(header.id, None)
-        function.slots.free += 1
-        if self.backlog and self._open:
-            self.look()
+    def _finished(self, header: Execution) -> None:
+        """Make room, unless it was dropped before it ended."""
+        live = self._live.get(header.id)
+        if live is not None and live[0] is header:
+            del self._live[header.id]
+            live[1].slots.free += 1
+            if self.backlog:
+                self.look()
+
+    def _drop(self, execution: str) -> None:
+        """An invocation lost its execution: end it, and do not wait for it."""
+        self._host.cancel(execution)
+        live = self._live.get(execution)
+        if live is not None:
+            self._finished(live[0])
 
     # --- shared with the tender
 
@@ -279,7 +291,7 @@ class Engine:
         if header.status is ExecutionStatus.RUNNING:
             return
         if header.state is State.CLOSED:
-            self._host.cancel(header.id)
+            self._drop(header.id)
         for waiter in self._waiters.pop(header.id, ()):
             if not waiter.done():
                 waiter.set_result(header)
@@ -296,11 +308,11 @@ class Engine:
                 self.closed(header)
         if self._live:
             held = self.store.held(self.runner)
-            for execution, header in list(self._live.items()):
+            for execution, (header, _) in list(self._live.items()):
                 if execution not in held:
                     now = self.store.find(execution)
                     if now is None or now.epoch != header.epoch:
-                        self._host.cancel(execution)
+                        self._drop(execution)
 
     @property
     def idle(self) -> bool:

@@ -63,6 +63,10 @@ class Registry:
         """Everything hosted here."""
         return [Target(f.name, f.version) for f in self._functions.values()]
 
+    def is_full(self) -> bool:
+        """Whether there is a function here that has no room at all now."""
+        return any(f.slots.free <= 0 for f in self._functions.values())
+
     def claimable(self) -> dict[Slots, list[Target]]:
         """What could be claimed now, by the room it needs."""
         found: dict[Slots, list[Target]] = {}

@@ -100,13 +100,16 @@ class Tender:
         self._wake.clear()
         engine = self._engine
         now = engine.clock.now()
-        if self._next is None or self._next <= now:
+        due = self._next is None or self._next <= now
+        if due:
             await self._fire_due(now)
         dead = self._dead(now)
-        if engine.backlog or dead:
+        if engine.backlog or dead or due:  # what is due may also be the next try of a failed invocation
             engine.backlog = False
             await self._claim_ready(now, dead)
-        self._next = self._store.next_due(engine.registry.targets())
+        # What there is no room for is not waited for: whoever makes room looks again, because of the backlog.
+        room = engine.registry.claimable().values()
+        self._next = self._store.next_due([target for targets in room for target in targets])
 
     async def _fire_due(self, now: int) -> None:
         while due := self._store.due(now, _BATCH):
@@ -131,6 +134,7 @@ class Tender:
             slots.free -= len(found)
             claims += [engine.claim(execution, dead, function) for execution in found]
             engine.backlog |= len(found) == room
+        engine.backlog |= engine.registry.is_full()
         await asyncio.gather(*claims)
 
     async def _rest(self) -> None:

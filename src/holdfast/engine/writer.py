@@ -3,7 +3,7 @@
 There is one turn. Whoever takes it commits all that is queued, answers everybody, and passes the turn on:
 - a thread that needs an answer takes the turn itself if it is free (no thread hop for a lone writer), else it waits;
 - coroutines queue during a tick of their loop and the loop commits at the end of it, because by then all of them wait anyway;
-- while commits are slow and others could still run, a writer thread takes the turn instead, so that the loop goes on.
+- while the disk is slow and others could still run, a writer thread takes the turn instead, so that the loop goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.model.clock import Clock, monotonic
+from holdfast.model.clock import Clock, idle_seconds
 from holdfast.model.errors import EngineClosed, HoldfastError, StoreBroken
 from holdfast.model.verbs import Answer, Checkpoint, Write
 from holdfast.store.seam import Store
@@ -70,7 +70,7 @@ class Writer:
         self._queue: deque[_Entry] = deque()
         self._turn = threading.Lock()
         self._flush_planned = False
-        self._slow = 0.0
+        self._disk_seconds = 0.0
         self._closed = False
         self._work = threading.Event()
         self._thread: threading.Thread | None = None
@@ -121,7 +121,7 @@ class Writer:
         self._flush_planned = False
         if not self._queue:
             return
-        if self._slow > _SLOW_SECONDS and len(self._queue) < self._live():
+        if self._disk_seconds > _SLOW_SECONDS and len(self._queue) < self._live():
             self._hand_over()
         elif self._turn.acquire(blocking=False):
             self._commit_and_pass_on(on_loop=True)
@@ -150,7 +150,7 @@ class Writer:
         return batch
 
     def _commit(self, batch: list[_Entry]) -> list[Answer | HoldfastError]:
-        began = monotonic()
+        began = idle_seconds()
         try:
             answers = list(self._store.commit([entry.write for entry in batch], self._clock.now()))
         except HoldfastError as error:
@@ -159,7 +159,9 @@ class Writer:
             broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
             broken.__cause__ = error
             answers = [broken] * len(batch)
-        self._slow += ((monotonic() - began) / len(batch) ** 0.5 - self._slow) / 8
+        # Only waiting for the disk is worth another thread: two that compute would take turns anyway. The estimate rises slowly and
+        # falls at once, so that a busy neighbour on the machine does not look like a slow disk.
+        self._disk_seconds = min(idle_seconds() - began, self._disk_seconds * 1.25 + 0.0001)
         return answers
 
     def _answer(self, batch: list[_Entry], answers: list[Answer | HoldfastError], *, on_loop: bool) -> None:

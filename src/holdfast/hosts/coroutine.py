@@ -10,7 +10,7 @@ from typing import Protocol
 from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.execution import PENDING, DurableFunction, event_of, failed, succeeded
+from holdfast.durable.execution import PENDING, DurableFunction, event_of, failed, given, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers
 from holdfast.hosts.threads import Threads
@@ -51,7 +51,7 @@ class Coroutine:
             invocation, port, host.clock, host.loop_stragglers, threads=host.threads.executor, quiet=self._quiet
         )
         self._scope = Scope(self._state, AsyncDurableContext, replaying=self._state.has_history)
-        self._task = asyncio.get_running_loop().create_task(self._run(function, port.input(invocation.token)))
+        self._task = asyncio.get_running_loop().create_task(self._run(function, given(invocation, port)))
         self._task.add_done_callback(self._ended)
 
     async def _run(self, function: DurableFunction, payload: str | None) -> Outcome:
@@ -63,10 +63,21 @@ class Coroutine:
         except asyncio.CancelledError as error:
             if state.cancelled:
                 raise
-            return failed(state, error)
+            return await self._failed(error)
         except BaseException as error:
-            return failed(state, error)
+            return await self._failed(error)
         return succeeded(state, self._scope, result)
+
+    async def _failed(self, error: BaseException) -> Outcome:
+        """What an error comes to, after what began is told."""
+        state = self._state
+        outcome = failed(state, error)
+        if state.unwritten:
+            try:
+                await state.flush()
+            except BackgroundThreadError as refused:
+                outcome = failed(state, refused) if outcome is PENDING else outcome
+        return outcome
 
     def _ended(self, task: asyncio.Task[Outcome]) -> None:
         self._host.forget(self)

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from holdfast.durable.blocking import BlockingState
 from holdfast.durable.context import DurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.execution import PENDING, DurableFunction, event_of, failed, succeeded
+from holdfast.durable.execution import PENDING, DurableFunction, event_of, failed, given, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import LoopStragglers, ThreadStragglers
 from holdfast.hosts.coroutine import Coroutine, Report
 from holdfast.hosts.threads import Threads
 from holdfast.model.clock import Clock
-from holdfast.model.execution import Outcome
+from holdfast.model.execution import Outcome, OutcomeStatus
 from holdfast.model.ports import Invocation, Port
 
 
@@ -94,17 +94,17 @@ class InlineHost:
         state = BlockingState(invocation, port, self.clock, self._thread_stragglers, lend=self.threads.lend)
         scope = Scope(state, DurableContext, replaying=state.has_history)
         try:
-            result = function.handler(event_of(port.input(invocation.token)), DurableContext(scope))
+            result = function.handler(event_of(given(invocation, port)), DurableContext(scope))
             state.flush()
         except BaseException as error:
             outcome = failed(state, error)
         else:
             outcome = succeeded(state, scope, result)
-        if outcome is PENDING:
+        if outcome.status is not OutcomeStatus.SUCCEEDED:  # what began is told, however it ended
             try:
                 state.flush()
             except BackgroundThreadError as error:
-                outcome = failed(state, error)
+                outcome = failed(state, error) if outcome is PENDING else outcome
         return outcome, state.revision
 
 

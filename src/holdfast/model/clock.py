@@ -61,3 +61,8 @@ class VirtualClock:
 def monotonic() -> float:
     """Seconds for measuring how long something took; never for saying when."""
     return time.monotonic()
+
+
+def idle_seconds() -> float:
+    """Seconds, from an arbitrary start, in which this thread did not compute: differences tell how long it waited."""
+    return time.monotonic() - time.thread_time()

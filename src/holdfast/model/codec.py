@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from holdfast.model.errors import PayloadNotJson
+from holdfast.model.errors import InvalidParameter, PayloadNotJson
 from holdfast.model.operations import Failure
 
 _failure_decoder = msgspec.json.Decoder(Failure)
@@ -39,9 +39,34 @@ def payload_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def storable(text: str) -> str:
+    """The text itself, if it is Unicode: a lone surrogate is a Python string, but nothing can write it down."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidParameter(f"The text is not valid Unicode: {error.reason} (at {error.start}).") from None
+    return text
+
+
+def readable(failure: Failure) -> Failure:
+    """The error with texts that can be stored. Its author may not have chosen them (a file name, say), so they are never refused."""
+    try:
+        _encoder.encode(failure)
+    except UnicodeEncodeError:
+        stack = failure.stack_trace
+        lines = stack and tuple(_escaped(line) or "" for line in stack)
+        return Failure(_escaped(failure.message), _escaped(failure.type), _escaped(failure.data), lines)
+    return failure
+
+
+def _escaped(text: str | None) -> str | None:
+    return text and text.encode(errors="backslashreplace").decode()
+
+
 def failure_text(failure: Failure) -> str:
     """An error as it is stored."""
-    return _encoder.encode(failure).decode()
+    return _encoder.encode(readable(failure)).decode()
 
 
 def failure_from(text: str) -> Failure:

@@ -59,14 +59,21 @@ class Draft:
         if operation.due_at is not None and (self.due_at is None or operation.due_at < self.due_at):
             self.due_at = operation.due_at
 
+    def touched(self, sequence: int) -> Change:
+        """The finished change of an ordinary checkpoint."""
+        header = self._header
+        moved = msgspec.structs.replace(
+            header,
+            revision=self.revision,
+            sequence=sequence,
+            events=header.events + len(self.events),
+            pending=self.pending,
+            due_at=self.due_at,
+            touched_at=self.at if self.events else header.touched_at,
+        )
+        return Change(moved, self.operations, self.events, True)
+
     def done(self, **header: Any) -> Change:
         """The finished change; `header` names the header's members that this write sets."""
-        fields: dict[str, Any] = {
-            "revision": self.revision,
-            "events": self._header.events + len(self.events),
-            "pending": self.pending,
-            "due_at": self.due_at,
-            "touched_at": self.at if self.events else self._header.touched_at,
-        }
-        fields.update(header)
-        return Change(msgspec.structs.replace(self._header, **fields), self.operations, self.events)
+        change = self.touched(self._header.sequence)
+        return Change(msgspec.structs.replace(change.header, **header), self.operations, self.events)

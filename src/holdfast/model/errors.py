@@ -51,7 +51,7 @@ class InvalidParameter(Rejected):
 
 
 class InvalidToken(Rejected):
-    """Invalid checkpoint token"""  # noqa: D400, D415 - clients compare this text to the letter
+    """Invalid checkpoint token"""  # clients compare this text to the letter
 
     code = "invalid_token"
 

@@ -126,3 +126,5 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     header: Execution
     operations: dict[str, Operation]
     events: list[Event]
+    slight: bool = False
+    """Of the header only what an ordinary checkpoint moves has changed: revision, sequence, events, pending, due and touched time."""

@@ -98,6 +98,7 @@ _ERROR: Final = frozenset(
         E.INVOCATION_COMPLETED,
     }
 )
+_MAY_LACK_ERROR: Final = frozenset({E.WAIT_CANCELLED, E.INVOCATION_COMPLETED})
 _RESULT: Final = frozenset(
     {
         E.EXECUTION_SUCCEEDED,
@@ -124,9 +125,8 @@ def event_to_wire(event: Event, execution: tuple[str, str], operation: Operation
         wire["Id"], wire["Name"] = execution
     elif operation is not None:
         wire["Id"] = operation.id
-        for key, value in (("Name", operation.name), ("SubType", operation.sub_type), ("ParentId", operation.parent_id)):
-            if value:
-                wire[key] = value
+        named = {"Name": operation.name, "SubType": operation.sub_type, "ParentId": operation.parent_id}
+        wire.update({key: value for key, value in named.items() if value})
     details: dict[str, Any] = dict(event.detail or {})
     member = _payload_member(event)
     if member is not None:
@@ -140,7 +140,7 @@ def _payload_member(event: Event) -> str | None:
         return "Result"
     if event.type in _INPUT:
         return "Input"
-    if event.type in _ERROR and not (event.type is E.INVOCATION_COMPLETED and event.payload is None):
+    if event.type in _ERROR and not (event.type in _MAY_LACK_ERROR and event.payload is None):
         return "Error"
     return None
 

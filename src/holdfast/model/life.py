@@ -123,9 +123,10 @@ def complete_invocation(draft: Draft, error: Failure | None = None) -> None:
 
 
 def _invocation_detail(header: Execution, ended_at: int) -> dict[str, Any]:
+    began_at = header.invoked_at or header.started_at
     return {
-        "StartTimestamp": (header.invoked_at or header.started_at) / 1000,
-        "EndTimestamp": ended_at / 1000,
+        "StartTimestamp": began_at / 1000,
+        "EndTimestamp": max(ended_at, began_at) / 1000,  # the clock may have been set back meanwhile
         "RequestId": header.invocation or "",
     }
 
@@ -133,7 +134,7 @@ def _invocation_detail(header: Execution, ended_at: int) -> dict[str, Any]:
 def close(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
     """End the execution for good: the terminal event, a new epoch, nobody's any more."""
     number = draft.log(_TERMINAL[status], None, payload)
-    return draft.done(**_closed_fields(draft, status, number), state=State.CLOSED, runner=None, invocation=None)
+    return draft.done(**_closed_fields(draft, status, number), state=State.CLOSED, runner=None, invocation=None, client=None)
 
 
 def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:

@@ -38,6 +38,8 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     token: str
     fresh: bool
     """The first invocation: no earlier one can have left operations behind."""
+    input: str | None = None
+    """What the execution was started with, if the engine has it at hand; else the port knows."""
 
 
 class Host(Protocol):

@@ -99,6 +99,9 @@ def _check_values(update: Update) -> None:
     if update.name is not None and len(update.name) > MAX_NAME:
         raise InvalidParameter(f"Operation name must have at most {MAX_NAME} characters.")
     payload, error, action = update.payload, update.error, update.action
+    for text in (update.id, update.name, update.sub_type, payload):
+        if text is not None:
+            codec.storable(text)
     if payload is not None:
         if action is Action.FAIL:
             raise InvalidParameter("Cannot provide a Payload for FAIL action.")
@@ -106,7 +109,8 @@ def _check_values(update: Update) -> None:
             raise InvalidParameter("Cannot provide both error and payload to RETRY a STEP.")
         # A character takes at most four bytes, so short texts need not be encoded to know that they fit.
         if len(payload) * 4 > MAX_PAYLOAD_BYTES and len(payload.encode()) > MAX_PAYLOAD_BYTES:
-            raise PayloadTooLarge(f"{update.type} output payload size must be less than or equal to {MAX_PAYLOAD_BYTES} bytes.")
+            what = "Execution" if update.type is Type.EXECUTION else update.type
+            raise PayloadTooLarge(f"{what} output payload size must be less than or equal to {MAX_PAYLOAD_BYTES} bytes.")
     if error is not None and action is Action.SUCCEED:
         raise InvalidParameter("Cannot provide an Error for SUCCEED action.")
 
@@ -219,8 +223,9 @@ def _retried(draft: Draft, update: Update, before: Operation | None) -> Operatio
     attempt = (before.attempt if before is not None else 0) + 1
     retry = {"RetryDetails": {"CurrentAttempt": attempt, "NextAttemptDelaySeconds": delay}}
     # A retry with a state is a poll that went well: it is told as a success, and goes on.
-    if update.error is not None:
-        number = draft.log(EventType.STEP_FAILED, update.id, codec.failure_text(update.error), retry)
+    error = None if update.error is None else codec.readable(update.error)
+    if error is not None:
+        number = draft.log(EventType.STEP_FAILED, update.id, codec.failure_text(error), retry)
     else:
         number = draft.log(EventType.STEP_SUCCEEDED, update.id, update.payload, retry)
     return msgspec.structs.replace(
@@ -229,7 +234,7 @@ def _retried(draft: Draft, update: Update, before: Operation | None) -> Operatio
         attempt=attempt,
         due_at=draft.at + delay * 1000,
         result=update.payload,
-        error=update.error,
+        error=error,
         payload_event=number,
         revision=draft.revision,
     )
@@ -241,10 +246,11 @@ def _closed(draft: Draft, update: Update, before: Operation | None, status: Stat
     if update.type is Type.STEP:
         attempt += 1
         detail = {"RetryDetails": {"CurrentAttempt": attempt}}
-    error = update.error
+    error = None if update.error is None else codec.readable(update.error)
     if status is FAILED and error is None:
         error = Failure()
-    payload = update.payload if error is None else codec.failure_text(error)
+    result = update.payload if status is SUCCEEDED else None
+    payload = result if error is None else codec.failure_text(error)
     number = draft.log(BY_ACTION[update.type, update.action], update.id, payload, detail)
     born = before if before is not None else _born(draft, update, number)
     return Operation(
@@ -258,7 +264,7 @@ def _closed(draft: Draft, update: Update, before: Operation | None, status: Stat
         ended_at=draft.at,
         attempt=attempt,
         replay_children=update.replay_children,
-        result=update.payload,
+        result=result,
         error=error,
         place=born.place,
         payload_event=number,

@@ -155,28 +155,29 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         operations = tuple(draft.operations.values())
         if at.revision != header.revision:
             missed = (op for op in view.newer(at.revision) if op.id not in draft.operations)
-            operations = (*missed, *operations)
+            operations = (*sorted(missed, key=_changed_at), *operations)
         if closing is not None:
             change = _close_by(draft, closing)
             change = msgspec.structs.replace(change, header=msgspec.structs.replace(change.header, client=client))
             return change, Checkpointed(None, operations, change.header.revision)
-        fields: dict[str, object] = {"sequence": header.sequence + 1}
-        if self.updates and (header.failures or header.deaths):
-            fields["failures"] = fields["deaths"] = 0
-        if client or header.client:
-            fields["client"] = client
-            fields["client_revision"] = draft.revision
-        change = draft.done(**fields)
-        return change, Checkpointed(
-            seal.token(Position(header.id, at.epoch, at.sequence + 1, draft.revision)), operations, draft.revision
-        )
+        token = seal.token(Position(header.id, at.epoch, at.sequence + 1, draft.revision))
+        return self._accepted(draft, client), Checkpointed(token, operations, draft.revision)
+
+    def _accepted(self, draft: Draft, client: str | None) -> Change:
+        header = draft.header
+        sequence = header.sequence + 1
+        if not (client or header.client or header.failures or header.deaths):
+            return draft.touched(sequence)
+        counts = {"failures": 0, "deaths": 0} if self.updates else {}
+        return draft.done(sequence=sequence, client=client, client_revision=draft.revision, **counts)
 
     def _again(self, view: View, seal: Seal) -> Checkpointed:
         header, at = view.header, self.at
         token = None
-        if header.epoch == at.epoch:
+        if header.status is ExecutionStatus.RUNNING:
+            # Also after a takeover: the request was accepted, and the next one will learn that the token is dead.
             token = seal.token(Position(header.id, at.epoch, at.sequence + 1, header.client_revision))
-        return Checkpointed(token, tuple(view.newer(at.revision)), header.client_revision)
+        return Checkpointed(token, tuple(sorted(view.newer(at.revision), key=_changed_at)), header.client_revision)
 
 
 class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -195,7 +196,8 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         header = view.header
         draft = Draft(view, now)
         if header.state is State.CLOSING and header.invocation == self.invocation:
-            change = life.finish_closing(draft)
+            crashed = self.outcome.status is OutcomeStatus.CRASHED
+            change = life.finish_closing(draft, (self.outcome.error or Failure()) if crashed else None)
             return change, change.header
         if header.epoch != self.epoch or header.state is not State.RUNNING:
             raise LeaseLost
@@ -210,10 +212,18 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             elif outcome.status is OutcomeStatus.INTERRUPTED:
                 change = draft.done(state=State.READY, ready_at=draft.at, runner=None, invocation=None, epoch=header.epoch + 1)
             elif outcome.status is OutcomeStatus.SUCCEEDED:
-                change = life.close(draft, ExecutionStatus.SUCCEEDED, outcome.result)
+                change = self._succeed(draft)
             else:
                 change = life.close(draft, ExecutionStatus.FAILED, codec.failure_text(outcome.error or Failure()))
         return _claimed_now(change, self.by, now)
+
+    def _succeed(self, draft: Draft) -> Change:
+        result = self.outcome.result
+        try:
+            return life.close(draft, ExecutionStatus.SUCCEEDED, None if result is None else codec.storable(result))
+        except InvalidParameter as refused:
+            error = Failure(str(refused), "InvalidParameterValueException")
+            return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(error))
 
     def _suspend(self, draft: Draft, view: View, now: int) -> Change:
         header = draft.header
@@ -246,8 +256,10 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """The first answer wins; whether it is too late is decided in this same write."""
         draft, operation = _open_callback(view, self.operation_id, now)
-        status = Status.SUCCEEDED if self.error is None else Status.FAILED
-        draft.put(life.answered(draft, operation, status, self.result, self.error), operation)
+        result = None if self.result is None else codec.storable(self.result)
+        error = None if self.error is None else codec.readable(self.error)
+        status = Status.SUCCEEDED if error is None else Status.FAILED
+        draft.put(life.answered(draft, operation, status, result, error), operation)
         return _claimed_now(_woken(draft), self.by, now)
 
 
@@ -319,6 +331,10 @@ class Release(msgspec.Struct, frozen=True, gc=False):
             raise InvalidParameter(f"Execution {header.name!r} is not quarantined; it is {header.state}.")
         change = Draft(view, now).done(state=State.READY, ready_at=now, deaths=0)
         return change, change.header
+
+
+def _changed_at(operation: Operation) -> int:
+    return operation.revision
 
 
 def _open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Operation]:

@@ -14,7 +14,7 @@ from holdfast.durable.config import (
     ParallelBranch,
     ParallelConfig,
 )
-from holdfast.durable.exceptions import ExecutionError, InvocationError
+from holdfast.durable.exceptions import DurableOperationError, ExecutionError, InvocationError
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.child import child, contained
@@ -69,10 +69,17 @@ def _batch(
             continue
         if isinstance(done.error, ExecutionError) or (isinstance(done.error, InvocationError) and done.error.is_retryable()):
             raise done.error  # not a branch's failure: the execution's, or this invocation's
-        items[done.key] = BatchItem(done.key, BatchItemStatus.FAILED, error=ErrorObject.from_exception(done.error))
+        items[done.key] = BatchItem(done.key, BatchItemStatus.FAILED, error=_escaped(done.error))
         failed += 1
     reason = policy.reason(succeeded, failed, statuses())
     return BatchResult([items[index] for index in sorted(items)], reason)
+
+
+def _escaped(error: Exception) -> ErrorObject:
+    """What escaped the branch, not the wrapper around it: the same as the branch's own record says."""
+    if isinstance(error, DurableOperationError):
+        return ErrorObject(error.message, error.error_type, error.data, error.stack_trace)
+    return ErrorObject.from_exception(error)
 
 
 def _statuses(identities: Sequence[Identity], items: dict[int, BatchItem[Any]]) -> tuple[CompletionItemStatus, ...]:

@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from holdfast.model.errors import StoreBroken, StoreBusy, StoreUnsuitable
+from holdfast.store.sqlite.sharing import Presence
 
 SCHEMA_VERSION = 1
 MEMORY = ":memory:"
@@ -35,14 +36,29 @@ def connect(where: str) -> sqlite3.Connection:
         _refuse_remote(Path(where))
     try:
         connection = sqlite3.connect(where, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA fullfsync = ON")
-        connection.execute("PRAGMA checkpoint_fullfsync = ON")
-        connection.execute("PRAGMA temp_store = MEMORY")
+        try:
+            _is_new(connection, where)  # first of all: the next line would change somebody else's file
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA fullfsync = ON")
+            connection.execute("PRAGMA checkpoint_fullfsync = ON")
+            connection.execute("PRAGMA temp_store = MEMORY")
+        except BaseException:
+            connection.close()
+            raise
     except sqlite3.Error as error:
         raise explained(error, where) from error
     return connection
+
+
+def present(where: str, member: str) -> Presence:
+    """Our sign of life beside the file."""
+    try:
+        presence = Presence(Path(f"{where}-holdfast"), member)
+        presence.living()
+    except OSError as error:
+        raise StoreBroken(f"The folder {where}-holdfast could not be written: {error}") from error
+    return presence
 
 
 def prepare(connection: sqlite3.Connection, where: str) -> None:
@@ -59,16 +75,23 @@ def prepare(connection: sqlite3.Connection, where: str) -> None:
         raise explained(error, where) from error
 
 
-def _prepare(connection: sqlite3.Connection, where: str) -> None:
+def _is_new(connection: sqlite3.Connection, where: str) -> bool:
+    """Whether nobody has made tables yet; what is not ours, or not of our schema, is refused."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("PRAGMA schema_version").fetchone()
     if application == _APPLICATION_ID and version == SCHEMA_VERSION:
-        return
+        return False
     if application == _APPLICATION_ID:
         raise StoreUnsuitable(f"{where} has schema version {version}; this Holdfast reads version {SCHEMA_VERSION}.")
     if tables:
         raise StoreUnsuitable(f"{where} is a SQLite database, but not a Holdfast store. Choose another path.")
+    return True
+
+
+def _prepare(connection: sqlite3.Connection, where: str) -> None:
+    if not _is_new(connection, where):
+        return
     schema = (resources.files("holdfast.store.sqlite") / "schema.sql").read_text()
     for statement in schema.split(";\n"):
         connection.execute(statement)

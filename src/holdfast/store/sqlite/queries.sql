@@ -32,9 +32,15 @@ SELECT min(at) FROM (
 )
 
 -- name: payload
-SELECT payload FROM events WHERE execution = ? AND number = ?
+SELECT payload FROM events WHERE execution = (SELECT key FROM executions WHERE id = ?) AND number = ?
 
 -- name: operations
+SELECT o.*, e.payload, e.type FROM operations AS o
+LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
+WHERE o.execution = (SELECT key FROM executions WHERE id = ?) AND o.revision > ?
+ORDER BY o.place
+
+-- name: newer_operations
 SELECT o.*, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = ? AND o.revision > ?
@@ -45,20 +51,20 @@ SELECT o.*, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = ? AND o.id = ?
 
--- name: operations_due
+-- name: due_operations
 SELECT o.*, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = ? AND o.due_at <= ?
 ORDER BY o.due_at, o.place
 
--- name: operations_next_due
+-- name: next_due_operation
 SELECT min(due_at) FROM operations WHERE execution = ? AND due_at > ?
 
 -- name: history
 -- A closing execution's terminal event lies beyond `events` until its invocation is told of as completed.
-SELECT e.number, e.type, e.at, e.operation_id, e.payload, e.detail FROM events AS e
-JOIN executions AS x ON x.id = e.execution
-WHERE e.execution = ? AND e.number > ? AND e.number <= x.events
+SELECT e.number, e.type, e.at, e.place, e.payload, e.detail FROM events AS e
+JOIN executions AS x ON x.key = e.execution
+WHERE x.id = ? AND e.number > ? AND e.number <= x.events
 ORDER BY e.number LIMIT ?
 
 -- name: list
@@ -92,6 +98,10 @@ UPDATE runners SET lease_until = ? WHERE id = ?
 -- name: leave
 DELETE FROM runners WHERE id = ?
 
+-- name: bury
+-- Only the row that was judged: a lease renewed meanwhile is another row.
+DELETE FROM runners WHERE id = ? AND lease_until = ?
+
 -- name: runners
 SELECT id, lease_until FROM runners
 
@@ -101,15 +111,24 @@ SELECT DISTINCT runner FROM executions WHERE runner IS NOT NULL
 -- name: held
 SELECT id FROM executions WHERE runner = ? AND state = 'running'
 
+-- name: last_key
+SELECT coalesce(max(key), 0) FROM executions
+
 -- name: put_executions
 INSERT INTO executions VALUES {rows}
-ON CONFLICT (id) DO UPDATE SET
+ON CONFLICT (key) DO UPDATE SET
     status = excluded.status, state = excluded.state, epoch = excluded.epoch, revision = excluded.revision,
     sequence = excluded.sequence, events = excluded.events, pending = excluded.pending, runner = excluded.runner,
     invocation = excluded.invocation, invoked_at = excluded.invoked_at, seen = excluded.seen, ended_at = excluded.ended_at,
     result_event = excluded.result_event, due_at = excluded.due_at, ready_at = excluded.ready_at,
     touched_at = excluded.touched_at, failures = excluded.failures, deaths = excluded.deaths, client = excluded.client,
     client_revision = excluded.client_revision
+
+-- name: touch_executions
+-- What an ordinary checkpoint changes, and nothing more: the statement of the hot path.
+UPDATE executions SET
+    revision = v.column2, sequence = v.column3, events = v.column4, pending = v.column5, due_at = v.column6, touched_at = v.column7
+FROM (VALUES {rows}) AS v WHERE key = v.column1
 
 -- name: put_operations
 INSERT INTO operations VALUES {rows}

@@ -5,6 +5,7 @@ sqlite3 is fastest with exact `str` and `int`, so enums and booleans are taken a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast.model import codec
@@ -20,9 +21,10 @@ _TYPES = {member.value: member for member in Type}
 _EVENTS = {member.value: member for member in EventType}
 
 
-def execution_row(x: Execution) -> Row:
+def execution_row(key: int, x: Execution) -> Row:
     """An execution in the order of its table."""
     return (
+        key,
         x.id,
         x.function,
         x.version,
@@ -55,45 +57,50 @@ def execution_row(x: Execution) -> Row:
     )
 
 
+def touched_row(key: int, x: Execution) -> Row:
+    """What an ordinary checkpoint changes of an execution."""
+    return (key, x.revision, x.sequence, x.events, x.pending, x.due_at, x.touched_at)
+
+
 def execution_from(row: Row) -> Execution:
-    """The execution of a row."""
+    """The execution of a row; column 0 is its key."""
     return Execution(
-        id=row[0],
-        function=row[1],
-        version=row[2],
-        name=row[3],
-        input_hash=row[4],
-        timeout_seconds=row[5],
-        retention_days=row[6],
-        started_at=row[7],
-        deadline=row[8],
-        status=ExecutionStatus(row[9]),
-        state=State(row[10]),
-        epoch=row[11],
-        revision=row[12],
-        sequence=row[13],
-        events=row[14],
-        pending=row[15],
-        runner=row[16],
-        invocation=row[17],
-        invoked_at=row[18],
-        seen=row[19],
-        ended_at=row[20],
-        result_event=row[21],
-        due_at=row[22],
-        ready_at=row[23],
-        touched_at=row[24],
-        failures=row[25],
-        deaths=row[26],
-        client=row[27],
-        client_revision=row[28],
+        id=row[1],
+        function=row[2],
+        version=row[3],
+        name=row[4],
+        input_hash=row[5],
+        timeout_seconds=row[6],
+        retention_days=row[7],
+        started_at=row[8],
+        deadline=row[9],
+        status=ExecutionStatus(row[10]),
+        state=State(row[11]),
+        epoch=row[12],
+        revision=row[13],
+        sequence=row[14],
+        events=row[15],
+        pending=row[16],
+        runner=row[17],
+        invocation=row[18],
+        invoked_at=row[19],
+        seen=row[20],
+        ended_at=row[21],
+        result_event=row[22],
+        due_at=row[23],
+        ready_at=row[24],
+        touched_at=row[25],
+        failures=row[26],
+        deaths=row[27],
+        client=row[28],
+        client_revision=row[29],
     )
 
 
-def operation_row(execution: str, op: Operation) -> Row:
+def operation_row(key: int, op: Operation) -> Row:
     """An operation in the order of its table; its payload is in its event."""
     return (
-        execution,
+        key,
         op.id,
         op.type._value_,
         op.status._value_,
@@ -113,7 +120,7 @@ def operation_row(execution: str, op: Operation) -> Row:
     )
 
 
-def operation_from(row: Row, seal: Seal) -> Operation:
+def operation_from(row: Row, execution: str, seal: Seal) -> Operation:
     """The operation of a row that was joined with its payload's event."""
     kind = _TYPES[row[2]]
     payload, event = row[17], row[18]
@@ -135,27 +142,21 @@ def operation_from(row: Row, seal: Seal) -> Operation:
         place=row[14],
         payload_event=row[15],
         revision=row[16],
-        callback_id=seal.callback(row[0], row[1]) if kind is Type.CALLBACK else None,
+        callback_id=seal.callback(execution, row[1]) if kind is Type.CALLBACK else None,
         result=None if failed else payload,
         error=codec.failure_from(payload) if failed and payload is not None else None,
     )
 
 
-def event_row(execution: str, event: Event) -> Row:
+def event_row(key: int, event: Event, place: int | None) -> Row:
     """An event in the order of its table."""
     detail = event.detail
-    return (
-        execution,
-        event.number,
-        event.type._value_,
-        event.at,
-        event.operation_id,
-        event.payload,
-        None if detail is None else codec.dumps(detail),
-    )
+    return (key, event.number, event.type._value_, event.at, place, event.payload, None if detail is None else codec.dumps(detail))
 
 
-def event_from(row: Row) -> Event:
-    """The event of a row."""
-    number, kind, at, operation_id, payload, detail = row
-    return Event(number, _EVENTS[kind], at, operation_id, payload, None if detail is None else codec.loads(detail))
+def event_from(row: Row, operations: Mapping[int, Operation]) -> tuple[Event, Operation | None]:
+    """The event of a row and the operation it tells of, found by its place."""
+    number, kind, at, place, payload, detail = row
+    operation = None if place is None else operations[place]
+    known = None if detail is None else codec.loads(detail)
+    return Event(number, _EVENTS[kind], at, operation.id if operation else None, payload, known), operation

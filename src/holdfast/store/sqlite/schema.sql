@@ -7,8 +7,10 @@ CREATE TABLE meta (
 ) WITHOUT ROWID;
 
 -- One row per execution: what a write is fenced by, and nothing large (payloads live in events).
+-- `key` stands for `id` in the other tables: they have many rows, and a short key keeps them small.
 CREATE TABLE executions (
-    id              TEXT PRIMARY KEY,
+    key             INTEGER PRIMARY KEY,
+    id              TEXT NOT NULL,
     function        TEXT NOT NULL,
     version         TEXT NOT NULL,
     name            TEXT NOT NULL,
@@ -37,8 +39,9 @@ CREATE TABLE executions (
     deaths          INTEGER NOT NULL,
     client          TEXT,
     client_revision INTEGER NOT NULL
-) WITHOUT ROWID;
+);
 
+CREATE UNIQUE INDEX executions_by_id ON executions (id);
 -- A name belongs to one execution of a function until retention removes it.
 CREATE UNIQUE INDEX executions_by_name ON executions (function, name);
 -- The three questions a runner asks all day; each index holds only the rows that can answer.
@@ -48,7 +51,7 @@ CREATE INDEX executions_held ON executions (runner) WHERE runner IS NOT NULL;
 
 -- One row per operation as it stands now. Its result or error is the payload of event `payload_event`.
 CREATE TABLE operations (
-    execution       TEXT NOT NULL,
+    execution       INTEGER NOT NULL,
     id              TEXT NOT NULL,
     type            TEXT NOT NULL,
     status          TEXT NOT NULL,
@@ -70,15 +73,16 @@ CREATE TABLE operations (
 
 CREATE INDEX operations_due ON operations (execution, due_at) WHERE due_at IS NOT NULL;
 
--- Append-only history; the only place payloads are stored.
+-- Append-only history, and the only home of payloads. `place` says which operation an event tells of: the number of the event that
+-- began that operation.
 CREATE TABLE events (
-    execution    TEXT NOT NULL,
-    number       INTEGER NOT NULL,
-    type         TEXT NOT NULL,
-    at           INTEGER NOT NULL,
-    operation_id TEXT,
-    payload      TEXT,
-    detail       TEXT,
+    execution INTEGER NOT NULL,
+    number    INTEGER NOT NULL,
+    type      TEXT NOT NULL,
+    at        INTEGER NOT NULL,
+    place     INTEGER,
+    payload   TEXT,
+    detail    TEXT,
     PRIMARY KEY (execution, number)
 ) WITHOUT ROWID;
 

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import os
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 _open_files: weakref.WeakSet[Presence] = weakref.WeakSet()
@@ -65,20 +66,26 @@ class Presence:
         finally:
             os.close(fd)
 
-    def enter(self) -> None:
-        """Wait for our turn to write."""
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for our turn to write, and let the next one in afterwards."""
+        if self.alone:
+            yield
+            return
         fcntl.flock(self._next, fcntl.LOCK_EX)
         try:
             fcntl.flock(self._turn, fcntl.LOCK_EX)
         finally:
             fcntl.flock(self._next, fcntl.LOCK_UN)
-
-    def leave(self) -> None:
-        """Let the next one in."""
-        fcntl.flock(self._turn, fcntl.LOCK_UN)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Go, and take our file along."""
+        """Go, and take our file along. Only once: the numbers of closed files are given to others, and a forked child has no part in it."""
+        if self not in _open_files:
+            return
         (self._folder / f"{self.member}.alive").unlink(missing_ok=True)
         self._forget()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from holdfast.model import codec
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
@@ -19,7 +19,7 @@ from holdfast.model.operations import Operation
 from holdfast.model.verbs import Answer, Start, Write
 from holdfast.store.seam import Filter, Line, Target
 from holdfast.store.sqlite import rows
-from holdfast.store.sqlite.opening import MEMORY, connect, explained, load_queries, prepare
+from holdfast.store.sqlite.opening import MEMORY, connect, explained, load_queries, prepare, present
 from holdfast.store.sqlite.sharing import Presence
 from holdfast.store.sqlite.views import Overlay, RowView
 
@@ -30,7 +30,7 @@ _CHUNKS = (128, 16, 4, 1)
 class _Batch:
     """What a batch has decided so far."""
 
-    __slots__ = ("bases", "changes", "names", "views")
+    __slots__ = ("bases", "changes", "last_key", "names", "views")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -39,6 +39,7 @@ class _Batch:
         self.views: dict[str, View] = {}
         """The latest view of each execution the batch has changed."""
         self.names: dict[tuple[str, str], str] = {}
+        self.last_key = 0
 
 
 class SqliteStore:
@@ -49,18 +50,24 @@ class SqliteStore:
         self._sql = load_queries()
         self._bulk = {
             name: {size: self._sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * columns)})"] * size)) for size in _CHUNKS}
-            for name, columns in (("put_executions", 29), ("put_operations", 17), ("put_events", 7))
+            for name, columns in (("put_executions", 30), ("touch_executions", 7), ("put_operations", 17), ("put_events", 7))
         }
-        self._writer = connect(where)
-        prepare(self._writer, where)
+        self._presence: Presence | None = None
+        self._writer = self._reader = connect(where)
+        try:
+            prepare(self._writer, where)
+            if where != MEMORY:
+                self._reader = connect(where)
+                self._presence = present(where, member)
+            (key,) = self._writer.execute(self._sql["get_meta"], ("seal",)).fetchone()
+        except BaseException:
+            self._reader.close()
+            self._writer.close()
+            raise
+        self._turn: Callable[[], AbstractContextManager[None]] = self._presence.turn if self._presence else nullcontext
         self._write_lock = threading.RLock()
-        self._reader = self._writer if where == MEMORY else connect(where)
         self._read_lock = self._write_lock if where == MEMORY else threading.RLock()
-        (key,) = self._writer.execute(self._sql["get_meta"], ("seal",)).fetchone()
         self.seal = Seal(key)
-        self._presence = None if where == MEMORY else Presence(Path(f"{where}-holdfast"), member)
-        if self._presence is not None:
-            self._presence.living()
         self._runner: str | None = None
         self._views: dict[str, RowView] = {}
         self._version = self._data_version()
@@ -70,18 +77,11 @@ class SqliteStore:
 
     def commit(self, batch: Sequence[Write], now: int) -> Sequence[Answer | HoldfastError]:
         """Decide and write a batch in one transaction; when it returns, all it answered is on disk."""
-        with self._write_lock:
-            presence = self._presence
-            shared = presence is not None and not presence.alone
-            if presence is not None and shared:
-                presence.enter()
-            try:
+        try:
+            with self._write_lock, self._turn():
                 return self._commit(batch, now)
-            except sqlite3.Error as error:
-                raise explained(error, self._where) from error
-            finally:
-                if presence is not None and shared:
-                    presence.leave()
+        except sqlite3.Error as error:
+            raise explained(error, self._where) from error
 
     def _commit(self, batch: Sequence[Write], now: int) -> list[Answer | HoldfastError]:
         writer = self._writer
@@ -91,7 +91,7 @@ class SqliteStore:
             self._notice_others()
             self._fetch_headers(batch, done)
             answers = [self._decided(write, now, done) for write in batch]
-            self._put(done.changes)
+            self._put(done)
             writer.execute("COMMIT")
         except BaseException:
             # Nobody knows what the file holds now: memory is dropped and read again.
@@ -123,7 +123,10 @@ class SqliteStore:
     def _created(self, start: Start, now: int, done: _Batch) -> Answer:
         change, answer = start.create(now)
         header = change.header
-        base = done.bases[header.id] = RowView(self, header, self._version, complete=True)
+        if not done.last_key:
+            (done.last_key,) = self._writer.execute(self._sql["last_key"]).fetchone()
+        done.last_key += 1
+        base = done.bases[header.id] = RowView(self, done.last_key, header, self._version, complete=True)
         done.views[header.id] = base
         done.names[header.function, header.name] = header.id
         done.changes.append(change)
@@ -137,7 +140,7 @@ class SqliteStore:
         if twin is not None:
             return done.views[twin]
         row = self._writer.execute(self._sql["named"], (wanted.function, wanted.name)).fetchone()
-        return None if row is None else self._based(rows.execution_from(row), done)
+        return None if row is None else self._based(row, done)
 
     def _view(self, execution: str, done: _Batch) -> RowView:
         base = done.bases.get(execution)
@@ -150,13 +153,14 @@ class SqliteStore:
         row = self._writer.execute(self._sql["header"], (execution,)).fetchone()
         if row is None:
             raise ExecutionNotFound(f"There is no execution {execution}.")
-        return self._based(rows.execution_from(row), done)
+        return self._based(row, done)
 
-    def _based(self, header: Execution, done: _Batch) -> RowView:
+    def _based(self, row: rows.Row, done: _Batch) -> RowView:
         """The view of a row just read: what memory holds if it is still the same, else a new one."""
+        header = rows.execution_from(row)
         view = self._views.get(header.id)
         if view is None or view.header.revision != header.revision:
-            view = RowView(self, header, self._version, complete=False)
+            view = RowView(self, row[0], header, self._version, complete=False)
         view.version = self._version
         done.bases[header.id] = view
         return view
@@ -169,21 +173,30 @@ class SqliteStore:
         wanted = [w.execution for w in batch if not isinstance(w, Start) and w.execution not in known]
         if len(wanted) > 1:
             for row in self._writer.execute(self._sql["headers"], (codec.dumps(wanted),)):
-                self._based(rows.execution_from(row), done)
+                self._based(row, done)
 
-    def _put(self, changes: Iterable[Change]) -> None:
+    def _put(self, done: _Batch) -> None:
+        """All rows of a batch, each row once, as the last change leaves it."""
         headers: dict[str, Execution] = {}
-        operations: dict[tuple[str, str], Operation] = {}
+        wide: set[str] = set()
+        operations: dict[tuple[int, str], Operation] = {}
         events: list[rows.Row] = []
-        for change in changes:
+        for change in done.changes:
             execution = change.header.id
+            key = done.bases[execution].key
             headers[execution] = change.header
+            if not change.slight:
+                wide.add(execution)
             for operation in change.operations.values():
-                operations[execution, operation.id] = operation
+                operations[key, operation.id] = operation
             for event in change.events:
-                events.append(rows.event_row(execution, event))
-        self._put_rows("put_executions", [rows.execution_row(header) for header in headers.values()])
-        self._put_rows("put_operations", [rows.operation_row(execution, op) for (execution, _), op in operations.items()])
+                operation_id = event.operation_id
+                place = None if operation_id is None else change.operations[operation_id].place
+                events.append(rows.event_row(key, event, place))
+        keys = done.bases
+        self._put_rows("put_executions", [rows.execution_row(keys[x].key, headers[x]) for x in wide])
+        self._put_rows("touch_executions", [rows.touched_row(keys[x].key, h) for x, h in headers.items() if x not in wide])
+        self._put_rows("put_operations", [rows.operation_row(key, op) for (key, _), op in operations.items()])
         self._put_rows("put_events", events)
 
     def _put_rows(self, name: str, values: Sequence[rows.Row]) -> None:
@@ -199,32 +212,33 @@ class SqliteStore:
         """After COMMIT: remember the executions that this process runs, forget all others."""
         for change in done.changes:
             header = change.header
+            base = done.bases[header.id]
+            base.keep(change)  # also what will not be remembered: a later change of the same batch may claim it
             if header.runner is not None and header.runner == self._runner:
-                base = self._views[header.id] = done.bases[header.id]
-                base.keep(change)
+                self._views[header.id] = base
             else:
                 self._views.pop(header.id, None)
 
     # --- what a view reads inside the transaction
 
-    def read_operation(self, execution: str, operation_id: str) -> Operation | None:
+    def read_operation(self, view: RowView, operation_id: str) -> Operation | None:
         """One operation with its payload."""
-        row = self._writer.execute(self._sql["operation"], (execution, operation_id)).fetchone()
-        return None if row is None else rows.operation_from(row, self.seal)
+        row = self._writer.execute(self._sql["operation"], (view.key, operation_id)).fetchone()
+        return None if row is None else rows.operation_from(row, view.header.id, self.seal)
 
-    def read_newer(self, execution: str, revision: int) -> list[Operation]:
+    def read_newer(self, view: RowView, revision: int) -> list[Operation]:
         """Operations changed after a revision."""
-        found = self._writer.execute(self._sql["operations"], (execution, revision))
-        return [rows.operation_from(row, self.seal) for row in found]
+        found = self._writer.execute(self._sql["newer_operations"], (view.key, revision))
+        return [rows.operation_from(row, view.header.id, self.seal) for row in found]
 
-    def read_due(self, execution: str, now: int) -> list[Operation]:
+    def read_due(self, view: RowView, now: int) -> list[Operation]:
         """Operations whose timer is due."""
-        found = self._writer.execute(self._sql["operations_due"], (execution, now))
-        return [rows.operation_from(row, self.seal) for row in found]
+        found = self._writer.execute(self._sql["due_operations"], (view.key, now))
+        return [rows.operation_from(row, view.header.id, self.seal) for row in found]
 
-    def read_next_due(self, execution: str, after: int) -> int | None:
+    def read_next_due(self, view: RowView, after: int) -> int | None:
         """The next timer of an execution."""
-        (at,) = self._writer.execute(self._sql["operations_next_due"], (execution, after)).fetchone()
+        (at,) = self._writer.execute(self._sql["next_due_operation"], (view.key, after)).fetchone()
         return None if at is None else int(at)
 
     # --- reading
@@ -272,13 +286,13 @@ class SqliteStore:
 
     def operations(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
         """Its operations in the order they began."""
-        return [rows.operation_from(row, self.seal) for row in self._read("operations", (execution, newer_than))]
+        return [rows.operation_from(row, execution, self.seal) for row in self._read("operations", (execution, newer_than))]
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:
         """Its events in order, each with its operation."""
-        events = [rows.event_from(row) for row in self._read("history", (execution, after, limit))]
-        operations = {operation.id: operation for operation in self.operations(execution)}
-        return [Line(event, operations.get(event.operation_id or "")) for event in events]
+        found = self._read("history", (execution, after, limit))
+        operations = {operation.place: operation for operation in self.operations(execution)}
+        return [Line(*rows.event_from(row, operations)) for row in found]
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
         """Executions by filter, one page."""
@@ -299,7 +313,7 @@ class SqliteStore:
 
     def _write(self, name: str, parameters: Sequence[object]) -> int:
         try:
-            with self._write_lock:
+            with self._write_lock, self._turn():
                 return self._writer.execute(self._sql[name], parameters).rowcount
         except sqlite3.Error as error:
             raise explained(error, self._where) from error
@@ -319,9 +333,12 @@ class SqliteStore:
 
     def dead(self, now: int) -> frozenset[str]:
         """Runners whose process is gone, that are silent past their lease, or that left work behind."""
-        alive = {row[0] for row in self._read("runners", ()) if row[1] > now}
+        known: dict[str, int] = dict(self._read("runners", ()))
+        alive = {runner for runner, lease_until in known.items() if lease_until > now}
         if self._presence is not None:
             alive &= self._presence.living()
+        for runner in known.keys() - alive:
+            self._write("bury", (runner, known[runner]))
         holders = {row[0] for row in self._read("holders", ())}
         return frozenset(holders - alive)
 

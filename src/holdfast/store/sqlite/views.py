@@ -16,19 +16,20 @@ from holdfast.model.operations import Operation
 class Rows(Protocol):
     """How a view reads what it does not hold, inside the transaction that asks."""
 
-    def read_operation(self, execution: str, operation_id: str) -> Operation | None: ...
-    def read_newer(self, execution: str, revision: int) -> list[Operation]: ...
-    def read_due(self, execution: str, now: int) -> list[Operation]: ...
-    def read_next_due(self, execution: str, after: int) -> int | None: ...
+    def read_operation(self, view: RowView, operation_id: str) -> Operation | None: ...
+    def read_newer(self, view: RowView, revision: int) -> list[Operation]: ...
+    def read_due(self, view: RowView, now: int) -> list[Operation]: ...
+    def read_next_due(self, view: RowView, after: int) -> int | None: ...
 
 
 class RowView:
     """The committed rows of one execution, as far as they have been read."""
 
-    __slots__ = ("_rows", "complete", "header", "operations", "version")
+    __slots__ = ("_rows", "complete", "header", "key", "operations", "version")
 
-    def __init__(self, rows: Rows, header: Execution, version: int, *, complete: bool) -> None:
+    def __init__(self, rows: Rows, key: int, header: Execution, version: int, *, complete: bool) -> None:
         self._rows = rows
+        self.key = key
         self.header = header
         self.operations: dict[str, Operation] = {}
         self.version = version
@@ -40,22 +41,22 @@ class RowView:
         """An operation, read once."""
         found = self.operations.get(operation_id)
         if found is None and not self.complete:
-            found = self._rows.read_operation(self.header.id, operation_id)
+            found = self._rows.read_operation(self, operation_id)
             if found is not None:
                 self.operations[operation_id] = found
         return found
 
     def newer(self, revision: int) -> Iterable[Operation]:
         """Operations changed after a revision."""
-        return self._rows.read_newer(self.header.id, revision)
+        return self._rows.read_newer(self, revision)
 
     def due(self, now: int) -> Iterable[Operation]:
         """Operations whose timer is due; the index answers, however many operations there are."""
-        return self._rows.read_due(self.header.id, now)
+        return self._rows.read_due(self, now)
 
     def next_due(self, after: int) -> int | None:
         """The next timer after a time."""
-        return self._rows.read_next_due(self.header.id, after)
+        return self._rows.read_next_due(self, after)
 
     def keep(self, change: Change) -> None:
         """Take over what was committed."""

@@ -1,0 +1,66 @@
+"""What several commands take: where the store is, and values given as text, from a file or through stdin."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from holdfast.model import codec
+from holdfast.model.errors import InvalidParameter, PayloadNotJson
+from holdfast.service.settings import default_store
+
+StoreOption = Annotated[
+    str | None, typer.Option("--store", metavar="PATH", help="The store's file. Without it: $HOLDFAST_STORE, else ./holdfast.db.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
+LinesOption = Annotated[bool, typer.Option("--json", help="Print JSON lines for machines: one document per line.")]
+ExecutionArgument = Annotated[
+    str, typer.Argument(metavar="EXECUTION", help="Its ARN, its id, FUNCTION/NAME, or its name if no other execution has it.")
+]
+ErrorMessageOption = Annotated[str | None, typer.Option("--error-message", metavar="TEXT", help="What went wrong, in words.")]
+ErrorTypeOption = Annotated[str | None, typer.Option("--error-type", metavar="TEXT", help="What kind of error it is.")]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the store is, and how the user said so."""
+
+    where: str
+    said: bool
+
+    @classmethod
+    def of(cls, option: str | None) -> Place:
+        """The store of a command line."""
+        return cls(option or default_store(), bool(option))
+
+    def command(self, *words: str) -> str:
+        """A command line that works on this store, to be copied as it is."""
+        options = ["--store", self.where] if self.said else []
+        return shlex.join(["holdfast", *words, *options])
+
+
+def read_text(option: str, value: str) -> str:
+    """The text of an option: itself, a file's with `@path`, or stdin's with `-`."""
+    try:
+        if value == "-":
+            return sys.stdin.buffer.read().decode()
+        if value.startswith("@"):
+            return Path(value[1:]).read_bytes().decode()
+    except OSError as error:
+        raise InvalidParameter(f"{option}: {value[1:]} could not be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise InvalidParameter(f"{option}: the text is not UTF-8 (byte {error.start}).") from None
+    return value
+
+
+def read_json(option: str, value: str) -> Any:
+    """The JSON value of an option; a mistake is shown with its position."""
+    text = read_text(option, value)
+    try:
+        return codec.loads(text)
+    except PayloadNotJson as error:
+        raise PayloadNotJson(f"{option}: {error}") from None

@@ -1,0 +1,111 @@
+"""`holdfast run`: run a durable function to its end, or go on with an execution that is already there.
+
+    load → find or start → follow → print
+
+A kill at any moment loses nothing: the same command with the same name goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.arguments import Place, StoreOption, read_json
+from holdfast.cli.following import Order, follow
+from holdfast.cli.show import error_line
+from holdfast.cli.terminal import moment, print_document, say
+from holdfast.model import codec
+from holdfast.model.errors import ExecutionNotFound, InvalidParameter
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.service.client import Client
+from holdfast.service.describing import Description, arn_of
+from holdfast.service.loading import Loaded, load
+
+_CODES = {"FAILED": "execution_failed", "TIMED_OUT": "execution_timed_out", "STOPPED": "execution_stopped"}
+_UNSUCCESSFUL = 1
+
+
+def run(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE:FUNCTION",
+            help="The function: orders.py:process_order or shop.orders:process_order. FILE alone will do if it has one durable function.",
+        ),
+    ],
+    input_: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="JSON|@FILE|-",
+            help="The event: JSON, a file's, or stdin's. Without it: the input of the execution that --name finds, else {}.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Names the execution, so that the same command again finds it. Without it: a new id."),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Write the execution, print its ARN, and leave it for a later runner.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document about the execution, however it ended.")] = False,
+    store: StoreOption = None,
+) -> None:
+    """Run a durable function to its end and print its result as JSON.
+
+    Killed or interrupted, the execution stays in the store: the same command with the same --name goes on where it was.
+    The program hosts every durable function of the file meanwhile. What they print goes to stderr: stdout is the result's alone.
+    """
+    payload = None if input_ is None else codec.dumps(read_json("--input", input_))
+    order = Order(target, payload, name, Place.of(store))
+    with contextlib.redirect_stdout(sys.stderr):
+        loaded = load(target)
+        told = None if detach else follow(order, loaded)
+    if told is None:
+        _print_left(*_left(order, loaded), json_output=json_output)
+    else:
+        _print_ending(told, json_output=json_output)
+
+
+def _left(order: Order, loaded: Loaded) -> tuple[Execution, bool]:
+    """The execution, and whether it is new."""
+    if order.place.where == ":memory:":
+        raise InvalidParameter("A store in memory ends with this program: there is nothing to leave an execution in.")
+    function = loaded.function
+    with Client.open(order.place.where, create=True) as client:
+        if order.payload is None and order.name is not None:
+            with contextlib.suppress(ExecutionNotFound):
+                return client.find(f"{function.name}/{order.name}"), False
+        started = client.start(function, order.payload or "{}", name=order.name)
+        return started.header, started.created
+
+
+def _print_left(header: Execution, created: bool, *, json_output: bool) -> None:
+    if json_output:
+        print_document({"arn": arn_of(header), "function": header.function, "name": header.name, "created": created})
+    else:
+        print(arn_of(header))
+        say(f"{'left for a runner' if created else 'was there already'}: {header.function}/{header.name}")
+
+
+def _print_ending(told: Description, *, json_output: bool) -> None:
+    succeeded = told.status == ExecutionStatus.SUCCEEDED
+    if json_output:
+        print_document(
+            {
+                "arn": told.arn,
+                "function": told.function,
+                "name": told.name,
+                "status": told.status,
+                "started_at": moment(told.started_at),
+                "ended_at": moment(told.ended_at),
+                "result": told.result,
+                "error": told.error,
+            }
+        )
+    elif succeeded:
+        print_document(told.result)
+    if not succeeded:
+        say(f"error[{_CODES[told.status]}]: {error_line(told.error)}")
+        raise typer.Exit(_UNSUCCESSFUL)

@@ -1,0 +1,88 @@
+"""The terminal: results on stdout, everything else on stderr; plain and stable where nobody watches."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_WIDE = 100_000
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+_STYLES = {"SUCCEEDED": "green", "FAILED": "red", "TIMED_OUT": "red", "STOPPED": "yellow", "RUNNING": "cyan"}
+
+
+def say(text: str) -> None:
+    """A line for people."""
+    print(text, file=sys.stderr)
+
+
+def print_document(value: object) -> None:
+    """One JSON document."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_line(value: object) -> None:
+    """One line of JSON lines."""
+    print(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns for people: in a terminal they fit its width, elsewhere they are as wide as they must be."""
+    watched = sys.stdout.isatty()
+    table = Table(box=None, pad_edge=False, header_style="bold" if watched else "")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell), style=_STYLES.get(cell, "") if watched else "") for cell in row))
+    if watched:
+        Console(highlight=False).print(table)
+        return
+    page = io.StringIO()
+    Console(file=page, width=_WIDE, color_system=None, force_terminal=False, highlight=False).print(table)
+    print("\n".join(line.rstrip() for line in page.getvalue().splitlines()))
+
+
+def printable(text: str) -> str:
+    """Text of unknown origin, on one line and unable to steer the terminal."""
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+
+
+def shortened(text: str, limit: int = 100) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def moment(at: int | None) -> str | None:
+    """A time as machines and people both read it: ISO 8601 in UTC."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def seconds(at: int) -> str:
+    """A time for a table, to the second."""
+    return datetime.fromtimestamp(at // 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def distance(at: int, now: int) -> str:
+    """A time as seen from now: `in 5 min`, `2 h ago`."""
+    span = span_of(abs(at - now))
+    return f"in {span}" if at > now else f"{span} ago"
+
+
+def span_of(milliseconds: int) -> str:
+    """How long, in the two largest units that fit."""
+    parts = []
+    for size, unit in _UNITS:
+        count, milliseconds = divmod(milliseconds, size)
+        if count:
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or f"{milliseconds} ms"

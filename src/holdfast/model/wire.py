@@ -1,0 +1,250 @@
+"""The wire: operations, updates, invocations and their outputs as AWS's SDKs and clients read and write them.
+
+Pure conversions. One operation has two encodings: in an invocation's event its times are integer milliseconds, in the API's answers
+they are seconds. What comes in is checked here for its shape; what an update may do is transitions.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Execution, Outcome, OutcomeStatus
+from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
+
+Wire = dict[str, Any]
+Times = Callable[[int], int | float]
+"""How a time in milliseconds is written."""
+
+MALFORMED: Final = "InvalidParameterValueException"
+"""The error type of an execution whose handler answered with something that is no answer."""
+
+
+def milliseconds(at: int) -> int:
+    """The times of an invocation's event."""
+    return at
+
+
+def seconds(at: int) -> float:
+    """The times of the API."""
+    return at / 1000
+
+
+# --- what goes out
+
+
+def execution_to_wire(header: Execution, payload: str | None, times: Times) -> Wire:
+    """The EXECUTION operation, which comes before all others: its id is the last segment of the ARN."""
+    wire: Wire = {
+        "Id": header.id,
+        "Type": Type.EXECUTION.value,
+        "Name": header.name,
+        "Status": Status.STARTED.value,
+        "StartTimestamp": times(header.started_at),
+        "ExecutionDetails": {} if payload is None else {"InputPayload": payload},
+    }
+    if header.ended_at is not None:
+        wire["Status"] = header.status.value
+        wire["EndTimestamp"] = times(header.ended_at)
+    return wire
+
+
+def operation_to_wire(operation: Operation, times: Times) -> Wire:
+    """One operation; unset members are left out, its details never are."""
+    wire: Wire = {
+        "Id": operation.id,
+        "Type": operation.type.value,
+        "Status": operation.status.value,
+        "StartTimestamp": times(operation.started_at),
+    }
+    if operation.ended_at is not None:
+        wire["EndTimestamp"] = times(operation.ended_at)
+    for key, value in (("ParentId", operation.parent_id), ("Name", operation.name), ("SubType", operation.sub_type)):
+        if value:
+            wire[key] = value
+    key, details = _details(operation, times)
+    if operation.result is not None:
+        details["Result"] = operation.result
+    if operation.error is not None:
+        details["Error"] = failure_to_wire(operation.error)
+    wire[key] = details
+    return wire
+
+
+def _details(operation: Operation, times: Times) -> tuple[str, Wire]:
+    due_at = operation.due_at
+    if operation.type is Type.STEP:
+        details: Wire = {"Attempt": operation.attempt}
+        if operation.status is Status.PENDING and due_at is not None:
+            details["NextAttemptTimestamp"] = times(due_at)
+        return "StepDetails", details
+    if operation.type is Type.WAIT:
+        return "WaitDetails", {} if due_at is None else {"ScheduledEndTimestamp": times(due_at)}
+    if operation.type is Type.CALLBACK:
+        return "CallbackDetails", {"CallbackId": operation.callback_id}
+    if operation.type is Type.CONTEXT:
+        return "ContextDetails", {"ReplayChildren": True} if operation.replay_children else {}
+    return "ChainedInvokeDetails", {}
+
+
+def failure_to_wire(failure: Failure) -> Wire:
+    """An ErrorObject."""
+    wire: Wire = msgspec.to_builtins(failure)
+    return wire
+
+
+def invocation_to_wire(arn: str, token: str, operations: Iterable[Wire], marker: str = "") -> Wire:
+    """The event a handler is invoked with; a marker says that there are more operations to be fetched."""
+    state = {"Operations": list(operations), "NextMarker": marker}
+    return {"DurableExecutionArn": arn, "CheckpointToken": token, "InitialExecutionState": state}
+
+
+def update_to_wire(update: Update) -> Wire:
+    """An update as an SDK sends it."""
+    wire: Wire = {"Id": update.id, "Type": update.type.value, "Action": update.action.value}
+    for key, value in (("ParentId", update.parent_id), ("Name", update.name), ("SubType", update.sub_type)):
+        if value:
+            wire[key] = value
+    if update.payload is not None:
+        wire["Payload"] = update.payload
+    if update.error is not None:
+        wire["Error"] = failure_to_wire(update.error)
+    wire.update(_options(update))
+    return wire
+
+
+def _options(update: Update) -> Wire:
+    match update.type, update.action:
+        case Type.CONTEXT, Action.SUCCEED:
+            return {"ContextOptions": {"ReplayChildren": update.replay_children}}
+        case Type.STEP, Action.RETRY:
+            return {} if update.delay_seconds is None else {"StepOptions": {"NextAttemptDelaySeconds": update.delay_seconds}}
+        case Type.WAIT, Action.START:
+            return {} if update.wait_seconds is None else {"WaitOptions": {"WaitSeconds": update.wait_seconds}}
+        case Type.CALLBACK, Action.START:
+            times = {"TimeoutSeconds": update.timeout_seconds, "HeartbeatTimeoutSeconds": update.heartbeat_seconds}
+            return {"CallbackOptions": times}
+        case Type.CHAINED_INVOKE, Action.START:
+            target = {"FunctionName": update.function_name, "TenantId": update.tenant_id, "XAmznTraceId": update.trace_id}
+            return {"ChainedInvokeOptions": {key: value for key, value in target.items() if value is not None}}
+        case _:
+            return {}
+
+
+# --- what comes in
+
+
+class _ContextOptions(Struct, rename="pascal"):
+    replay_children: bool = False
+
+
+class _StepOptions(Struct, rename="pascal"):
+    next_attempt_delay_seconds: int | None = None
+
+
+class _WaitOptions(Struct, rename="pascal"):
+    wait_seconds: int | None = None
+
+
+class _CallbackOptions(Struct, rename="pascal"):
+    timeout_seconds: int = 0
+    heartbeat_timeout_seconds: int = 0
+
+
+class _ChainedInvokeOptions(Struct, rename="pascal"):
+    function_name: Annotated[str, Meta(min_length=1, max_length=256)]
+    tenant_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    x_amzn_trace_id: Annotated[str, Meta(max_length=8192)] | None = None
+
+
+_Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[a-zA-Z0-9_-]*\Z")]
+# Empty is absent in these, as the SDKs have it.
+_Parent = Annotated[str, Meta(max_length=64, pattern=r"\A[a-zA-Z0-9_-]*\Z")]
+_Name = Annotated[str, Meta(max_length=256, pattern=r"\A[\x20-\x7E]*\Z")]
+_SubType = Annotated[str, Meta(max_length=32, pattern=r"\A[a-zA-Z0-9_-]*\Z")]
+
+
+class _Update(Struct, rename="pascal"):
+    id: _Id
+    type: Type
+    action: Action
+    parent_id: _Parent | None = None
+    name: _Name | None = None
+    sub_type: _SubType | None = None
+    payload: str | None = None
+    error: Failure | None = None
+    context_options: _ContextOptions | None = None
+    step_options: _StepOptions | None = None
+    wait_options: _WaitOptions | None = None
+    callback_options: _CallbackOptions | None = None
+    chained_invoke_options: _ChainedInvokeOptions | None = None
+
+
+def update_from_wire(wire: object) -> Update:
+    """Read an update; a wrong shape is the sender's mistake and is told with the member's name."""
+    try:
+        sent = msgspec.convert(wire, _Update)
+    except msgspec.ValidationError as error:
+        raise InvalidParameter(f"Not an operation update: {error}") from None
+    context = sent.context_options or _ContextOptions()
+    step = sent.step_options or _StepOptions()
+    wait = sent.wait_options or _WaitOptions()
+    callback = sent.callback_options or _CallbackOptions()
+    invoke = sent.chained_invoke_options
+    return Update(
+        id=sent.id,
+        type=sent.type,
+        action=sent.action,
+        parent_id=sent.parent_id or None,
+        name=sent.name or None,
+        sub_type=sent.sub_type or None,
+        payload=sent.payload,
+        error=sent.error,
+        replay_children=context.replay_children,
+        delay_seconds=step.next_attempt_delay_seconds,
+        wait_seconds=wait.wait_seconds,
+        timeout_seconds=callback.timeout_seconds,
+        heartbeat_seconds=callback.heartbeat_timeout_seconds,
+        function_name=invoke.function_name if invoke else None,
+        tenant_id=invoke.tenant_id if invoke else None,
+        trace_id=invoke.x_amzn_trace_id if invoke else None,
+    )
+
+
+def failure_from_wire(wire: object) -> Failure:
+    """Read an ErrorObject; nothing at all is an error of which nothing is known."""
+    try:
+        return msgspec.convert({} if wire is None else wire, Failure)
+    except msgspec.ValidationError as error:
+        raise InvalidParameter(f"Not an error object: {error}") from None
+
+
+def outcome_from_wire(output: object) -> Outcome:
+    """What a handler returned; anything that is no answer fails the execution at once, because another try would say the same."""
+    if not isinstance(output, Mapping):
+        return _malformed(f"The handler returned {type(output).__name__} instead of an object with a Status.")
+    status, result, error = output.get("Status"), output.get("Result"), output.get("Error")
+    if status == "PENDING":
+        return Outcome(OutcomeStatus.PENDING)
+    if status == "SUCCEEDED":
+        if error is not None:
+            return _malformed("The handler returned SUCCEEDED with an Error.")
+        if result is not None and not isinstance(result, str):
+            return _malformed("The handler returned a Result that is not a string.")
+        return Outcome(OutcomeStatus.SUCCEEDED, result)
+    if status == "FAILED":
+        if result is not None:
+            return _malformed("The handler returned FAILED with a Result.")
+        try:
+            return Outcome(OutcomeStatus.FAILED, error=failure_from_wire(error))
+        except InvalidParameter as wrong:
+            return _malformed(str(wrong))
+    return _malformed(f"The handler returned an unknown Status: {status!r}.")
+
+
+def _malformed(message: str) -> Outcome:
+    return Outcome(OutcomeStatus.FAILED, error=Failure(message=message, type=MALFORMED))

@@ -1,0 +1,166 @@
+"""A client: looks at a store and writes to it without running anything, so it can work beside any number of runners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.model import codec
+from holdfast.model.clock import Clock, SystemClock
+from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter
+from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.ids import Arn, IdSource, checked_name, id_at
+from holdfast.model.operations import Failure, Operation
+from holdfast.model.verbs import Answer, Answering, Heartbeat, Release, Start, Started, Stop, Write
+from holdfast.service.describing import Description, describe, history_of
+from holdfast.store.opening import open_store
+from holdfast.store.seam import Filter, Store
+
+_PAGE = 200
+_SHOWN_CANDIDATES = 5
+_RUNNER_GONE = "Its runner is gone. It goes on as soon as a runner that has its function opens this store."
+
+
+class Client:
+    """Blocking verbs on the executions of a store. An execution is named by its ARN, its id, `function/name`, or a name that is unique."""
+
+    def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource) -> None:
+        self._store = store
+        self._where = where
+        self._clock = clock
+        self._ids = ids
+
+    @classmethod
+    def open(cls, where: str, *, create: bool = False, clock: Clock | None = None, ids: IdSource = id_at) -> Client:
+        """Open the store at a path. One that is not there is refused unless `create`: a look must not leave a file behind."""
+        clock = clock or SystemClock()
+        if not create and "://" not in where and not Path(where).exists():
+            raise InvalidParameter(f"There is no store at {where}. The first execution started there makes it.")
+        return cls(open_store(where, ids(clock.now())), where, clock=clock, ids=ids)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._store.close()
+
+    # --- looking
+
+    def list(self, wanted: Filter) -> Iterator[Execution]:
+        """Up to `wanted.limit` executions, read page by page."""
+        left, beyond = wanted.limit, wanted.beyond
+        while left > 0:
+            size = min(left, _PAGE)
+            page = self._store.list(msgspec.structs.replace(wanted, beyond=beyond, limit=size))
+            yield from page
+            if len(page) < size:
+                return
+            left -= size
+            beyond = page[-1].id
+
+    def find(self, execution: str) -> Execution:
+        """The execution that is meant; several of one name are an error that lists them."""
+        found = self._meant(execution)
+        if found is None:
+            raise ExecutionNotFound(f"There is no execution {execution!r} in {self._where}.")
+        return found
+
+    def _meant(self, execution: str) -> Execution | None:
+        if execution.startswith("arn:"):
+            return self._store.find(Arn.parse(execution).id)
+        if "/" in execution:
+            function, _, name = execution.partition("/")
+            return self._store.find_named(function, name)
+        found = self._store.find(execution)
+        if found is not None:
+            return found
+        namesakes = self._store.list(Filter(name=execution, limit=_SHOWN_CANDIDATES + 1))
+        if len(namesakes) > 1:
+            shown = ", ".join(f"{x.function}/{x.name}" for x in namesakes[:_SHOWN_CANDIDATES])
+            more = " and others" if len(namesakes) > _SHOWN_CANDIDATES else ""
+            raise InvalidParameter(f"Several executions are called {execution!r}: {shown}{more}. Say which one.")
+        return namesakes[0] if namesakes else None
+
+    def describe(self, execution: str) -> Description:
+        """Everything about it, and why it waits."""
+        header = self.find(execution)
+        told = describe(self._store, header)
+        if header.state in (State.RUNNING, State.CLOSING) and header.runner in self._store.dead(self._clock.now()):
+            return msgspec.structs.replace(told, why=_RUNNER_GONE)
+        return told
+
+    def operations(self, execution: str) -> Sequence[Operation]:
+        """Its operations as they stand, in the order they began."""
+        return self._store.operations(self.find(execution).id)
+
+    def history(self, execution: str, *, include_data: bool = True) -> Sequence[dict[str, Any]]:
+        """All its events, as the history API shows them."""
+        return history_of(self._store, self.find(execution), include_data=include_data)
+
+    # --- writing
+
+    def start(self, function: DurableFunction, payload: str, *, name: str | None = None) -> Started:
+        """Write an execution and leave it ready for a runner; the same name with the same input finds the one that is there."""
+        now = self._clock.now()
+        new = self._ids(now)
+        header = Execution(
+            id=new,
+            function=function.name,
+            version=function.version,
+            name=new if name is None else checked_name(name),
+            input_hash=codec.payload_hash(payload),
+            timeout_seconds=function.execution_timeout,
+            retention_days=function.retention_days,
+            started_at=now,
+            deadline=0,
+        )
+        started = self._write(Start(header, payload))
+        assert isinstance(started, Started)
+        return started
+
+    def stop(self, execution: str, error: Failure | None = None) -> tuple[Execution, bool]:
+        """End it from outside. Answers how it stands, and whether this ended it: a closed one stays as it was."""
+        before = self.find(execution)
+        after = self._write(Stop(before.id, error or Failure()))
+        assert isinstance(after, Execution)
+        return after, before.status is ExecutionStatus.RUNNING and after.status is ExecutionStatus.STOPPED
+
+    def release(self, execution: str) -> Execution:
+        """Let it run again after it was quarantined."""
+        header = self._write(Release(self.find(execution).id))
+        assert isinstance(header, Execution)
+        return header
+
+    def succeed_callback(self, callback_id: str, result: str | None = None) -> Execution:
+        """Answer a callback; the text is handed on as it is."""
+        return self._answer(callback_id, result, None)
+
+    def fail_callback(self, callback_id: str, error: Failure) -> Execution:
+        """Answer a callback with an error."""
+        return self._answer(callback_id, None, error)
+
+    def heartbeat_callback(self, callback_id: str) -> Execution:
+        """Say that somebody still works on a callback."""
+        header = self._write(Heartbeat(*self._store.seal.callback_target(callback_id)))
+        assert isinstance(header, Execution)
+        return header
+
+    def _answer(self, callback_id: str, result: str | None, error: Failure | None) -> Execution:
+        execution, operation = self._store.seal.callback_target(callback_id)
+        header = self._write(Answering(execution, operation, result, error))
+        assert isinstance(header, Execution)
+        return header
+
+    def _write(self, write: Write) -> Answer:
+        (answer,) = self._store.commit([write], self._clock.now())
+        if isinstance(answer, HoldfastError):
+            raise answer
+        return answer

@@ -1,0 +1,127 @@
+"""Loading durable functions by address: `FILE:function`, `package.module:function`, or `FILE` alone when it holds just one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import linecache
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.model.errors import FunctionNotFound, InvalidParameter
+
+_SHOWN_FRAMES = 3
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """The function that was meant, and everything durable that stands beside it."""
+
+    function: DurableFunction
+    beside: tuple[DurableFunction, ...]
+    """All durable functions of the module, the one meant among them."""
+
+
+def load(address: str) -> Loaded:
+    """Import what an address names. Its module runs, as it would under `python`."""
+    place, colon, wanted = address.rpartition(":")
+    if not colon:
+        place, wanted = address, ""
+    if not place or (colon and not wanted):
+        raise InvalidParameter(f"{address!r} names no function. Write FILE:function or package.module:function.")
+    module = _from_file(Path(place)) if _is_path(place) else _from_name(place)
+    found = {name: value for name, value in vars(module).items() if isinstance(value, DurableFunction)}
+    function = _chosen(module, found, wanted, place) if wanted else _only(module, found, place)
+    return Loaded(function, tuple(dict.fromkeys(found.values())))
+
+
+def _is_path(place: str) -> bool:
+    return place.endswith(".py") or os.sep in place or Path(place).is_file()
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise InvalidParameter(f"There is no file {path}.")
+    path = path.resolve()
+    _search_first(path.parent)
+    # Under its own name, so that a sibling that imports it gets this very module; but never in the place of one already loaded.
+    name = path.stem if path.stem not in sys.modules else f"holdfast_file_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InvalidParameter(f"{path} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(name, None)
+        raise InvalidParameter(_explained(str(path), error)) from error
+    return module
+
+
+def _from_name(name: str) -> ModuleType:
+    _search_first(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise InvalidParameter(f"There is no module {name!r} here, and no file of that name.") from None
+        raise InvalidParameter(_explained(name, error)) from error
+    except (Exception, SystemExit) as error:
+        raise InvalidParameter(_explained(name, error)) from error
+
+
+def _search_first(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _chosen(module: ModuleType, found: dict[str, DurableFunction], wanted: str, place: str) -> DurableFunction:
+    if wanted in found:
+        return found[wanted]
+    known = _listed(found)
+    if hasattr(module, wanted):
+        raise FunctionNotFound(f"{wanted!r} in {place} is not a durable function. Decorate it with @durable_execution. {known}")
+    namesakes = {name: function for name, function in found.items() if function.name == wanted}
+    if len(set(namesakes.values())) == 1:
+        return next(iter(namesakes.values()))
+    if namesakes:
+        raise FunctionNotFound(f"Several functions in {place} are registered as {wanted!r}: choose one of {', '.join(namesakes)}.")
+    raise FunctionNotFound(f"There is no {wanted!r} in {place}. {known}")
+
+
+def _only(module: ModuleType, found: dict[str, DurableFunction], place: str) -> DurableFunction:
+    own = {name: function for name, function in found.items() if function.__module__ == module.__name__} or found
+    if len(set(own.values())) != 1:
+        raise FunctionNotFound(f"{place} does not say which function to run. {_listed(own)}")
+    return next(iter(own.values()))
+
+
+def _listed(found: dict[str, DurableFunction]) -> str:
+    if not found:
+        return "No durable function was found there."
+    return f"Durable functions there: {', '.join(sorted(found))}."
+
+
+def _explained(place: str, error: BaseException) -> str:
+    """What went wrong in the user's own lines: the error, and where, without ours and the import system's."""
+    if isinstance(error, SystemExit):
+        what = f"it ended the program (exit code {error.code}); guard its main part with `if __name__ == '__main__':`"
+    else:
+        what = "".join(traceback.format_exception_only(error)).strip()
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    lines = [f"  at {frame.filename}:{frame.lineno}: {_source(frame)}" for frame in frames[-_SHOWN_FRAMES:]]
+    return "\n".join([f"{place} could not be imported: {what}", *lines])
+
+
+def _is_machinery(filename: str) -> bool:
+    return filename == __file__ or filename.startswith("<frozen ") or Path(filename).is_relative_to(Path(importlib.__file__).parent)
+
+
+def _source(frame: traceback.FrameSummary) -> str:
+    return linecache.getline(frame.filename, frame.lineno or 0).strip()

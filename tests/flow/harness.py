@@ -1,0 +1,61 @@
+"""An engine for tests: virtual time, a store of its own, and both ways of waiting (parked in memory, or replayed)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import holdfast
+from holdfast.durable.execution import DurableFunction
+from holdfast.model.clock import Clock, VirtualClock
+from holdfast.service.describing import Pending
+from holdfast.service.opening import OpenEngine, OpenExecution
+from holdfast.service.settings import Settings
+
+
+class Harness:
+    """Opens engines over one store."""
+
+    def __init__(self, folder: Path, park: int) -> None:
+        self.store = str(folder / "test.db")
+        self.park = park
+        self.clock = VirtualClock()
+
+    @asynccontextmanager
+    async def engine(self, *functions: DurableFunction, clock: Clock | None = None, threads: int = 4) -> AsyncIterator[OpenEngine]:
+        settings = Settings(clock=clock or self.clock, park=self.park, threads=threads)
+        async with holdfast.open(self.store, functions=functions, settings=settings) as engine:
+            yield engine
+
+    async def run(self, function: DurableFunction, input: object = None) -> Any:
+        """Start a function and wait for its result."""
+        async with self.engine(function) as engine:
+            return await (await engine.start(function, input)).result()
+
+
+async def eventually(fact: Callable[[], Any], seconds: float = 20) -> Any:
+    """Wait until something is true, and return it."""
+    async with asyncio.timeout(seconds):
+        while not (found := fact()):
+            await asyncio.sleep(0.002)
+        return found
+
+
+async def pending(execution: OpenExecution, name: str | None = None, seconds: float = 20) -> Pending:
+    """Wait until an execution is suspended on an operation, and return it."""
+    async with asyncio.timeout(seconds):
+        while True:
+            description = await execution.describe()
+            for found in description.waits_for:
+                if description.state == "suspended" and name in (None, found.name):
+                    return found
+            await asyncio.sleep(0.002)
+
+
+def types(history: Sequence[dict[str, Any]]) -> list[str]:
+    """The event types of a history, after a check that its numbers have no gap."""
+    assert [event["EventId"] for event in history] == list(range(1, len(history) + 1))
+    return [event["EventType"] for event in history]

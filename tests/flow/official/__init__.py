@@ -1,0 +1,1 @@
+"""The official SDK on our engine, in process."""

@@ -1,0 +1,171 @@
+"""The official SDK and ours on one engine: the same handlers, the same results, the same histories."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.model.clock import VirtualClock
+from holdfast.model.execution import ExecutionStatus
+from holdfast.model.operations import Status, Type
+from tests.flow.cases import CASES, OFFICIAL, OURS, Case, Sdk
+from tests.flow.official.running import Ending, MakeHost, Running, official, opened, ours
+
+ALL = list(CASES.values())
+WITH_TWIN = [case for case in ALL if case.twin is not None]
+RESTING = [case for case in ALL if case.rests]
+
+every_case = pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+every_twin = pytest.mark.parametrize("case", WITH_TWIN, ids=lambda case: case.name)
+every_resting_case = pytest.mark.parametrize("case", RESTING, ids=lambda case: case.name)
+
+
+def by_official(case: Case, sdk: Sdk, *, page: int = 1000) -> MakeHost:
+    return official(case.make(sdk), page=page)
+
+
+def by_ours(case: Case, sdk: Sdk) -> MakeHost:
+    return ours(case.make(sdk))
+
+
+def by_ours_async(case: Case, sdk: Sdk, *, park: int) -> MakeHost:
+    assert case.twin is not None
+    return ours(case.twin(sdk), park=park)
+
+
+async def run(case: Case, sdk: Sdk, host: MakeHost) -> Ending:
+    async with opened(host) as running:
+        execution = await running.start(case.event)
+        await answer_early(case, sdk, running, execution)
+        await running.drive(execution, copy.deepcopy(case.script))
+        return running.ending(execution)
+
+
+async def answer_early(case: Case, sdk: Sdk, running: Running, execution: str) -> None:
+    """Answer while the handler holds still in a step that is on record."""
+    if not case.early:
+        return
+
+    def holding() -> bool:
+        operations = running.engine.store.operations(execution)
+        return any(op.type is Type.STEP and op.status is Status.STARTED for op in operations)
+
+    await running.until(holding, "the handler to be inside its step")
+    for name, deed in case.early.items():
+        await running.do(deed, running.open_callbacks(execution)[name])
+    sdk.gate.set()
+
+
+def assert_as_promised(case: Case, ending: Ending) -> None:
+    if case.error is None:
+        assert ending.status is ExecutionStatus.SUCCEEDED, ending.payload
+        assert json.loads(ending.payload or "null") == case.result
+    else:
+        assert ending.status is ExecutionStatus.FAILED
+        error = json.loads(ending.payload or "{}")
+        assert (error.get("ErrorType"), error.get("ErrorMessage")) == case.error
+    assert [event["EventId"] for event in ending.history] == list(range(1, len(ending.history) + 1))
+
+
+def assert_same_history(case: Case, one: Ending, other: Ending) -> None:
+    if case.side_by_side:
+        # Which of two racing branches writes first is nobody's promise; what each of them writes, and in which order, is.
+        assert by_operation(one.history) == by_operation(other.history)
+    elif case.cut_off:
+        assert without_lone_starts(one.history) == without_lone_starts(other.history)
+    else:
+        assert one.history == other.history
+
+
+def by_operation(history: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Each operation's own events in order; those of the execution under one key. EventIds, which tell the order of all, left out."""
+    told: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for event in history:
+        told[event.get("Id", "invocations")].append({key: value for key, value in event.items() if key != "EventId"})
+    return told
+
+
+def without_lone_starts(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The history without the START of operations of which nothing more is told, and so without EventIds."""
+    told = Counter(event.get("Id") for event in history)
+    kept = [event for event in history if told[event.get("Id")] > 1 or event["EventType"] not in ("StepStarted", "ContextStarted")]
+    return [{key: value for key, value in event.items() if key != "EventId"} for event in kept]
+
+
+@pytest.fixture(scope="module")
+def official_endings() -> dict[str, Ending]:
+    """What the official SDK left, run once for each case."""
+    return {}
+
+
+async def official_ending(case: Case, kept: dict[str, Ending]) -> Ending:
+    if case.name not in kept:
+        sdk = Sdk(OFFICIAL)
+        kept[case.name] = await run(case, sdk, by_official(case, sdk))
+    return kept[case.name]
+
+
+@every_case
+async def test_the_official_sdk_runs_on_our_engine(case: Case, official_endings: dict[str, Ending]) -> None:
+    assert_as_promised(case, await official_ending(case, official_endings))
+
+
+@every_case
+async def test_our_def_handler_leaves_the_official_history(case: Case, official_endings: dict[str, Ending]) -> None:
+    sdk = Sdk(OURS)
+    ending = await run(case, sdk, by_ours(case, sdk))
+    assert_as_promised(case, ending)
+    assert_same_history(case, ending, await official_ending(case, official_endings))
+
+
+@pytest.mark.parametrize("park", [pytest.param(100, id="parked"), pytest.param(0, id="unparked")])
+@every_twin
+async def test_our_async_handler_leaves_the_official_history(case: Case, park: int, official_endings: dict[str, Ending]) -> None:
+    sdk = Sdk(OURS)
+    ending = await run(case, sdk, by_ours_async(case, sdk, park=park))
+    assert_as_promised(case, ending)
+    assert_same_history(case, ending, await official_ending(case, official_endings))
+
+
+@every_resting_case
+async def test_the_official_sdk_fetches_its_state_page_by_page(case: Case, official_endings: dict[str, Ending]) -> None:
+    sdk = Sdk(OFFICIAL)
+    ending = await run(case, sdk, by_official(case, sdk, page=1))
+    assert_same_history(case, ending, await official_ending(case, official_endings))
+
+
+async def handed_over(case: Case, first: MakeHost, second: MakeHost, where: Path, after: int) -> Ending:
+    """Run with one engine until the execution has rested `after` times, close it, and go on with the other on the same file."""
+    clock = VirtualClock(skipping=False)
+    script = copy.deepcopy(case.script)
+    async with opened(first, where=str(where), clock=clock) as running:
+        execution = await running.start(case.event)
+        await running.drive(execution, script, stops_at=after)
+        assert running.header(execution).status is ExecutionStatus.RUNNING
+    async with opened(second, where=str(where), clock=clock) as running:
+        await running.drive(execution, script)
+        return running.ending(execution)
+
+
+@every_resting_case
+async def test_our_handler_finishes_what_the_official_sdk_began(case: Case, tmp_path: Path, official_endings: dict[str, Ending]) -> None:
+    for after in range(1, case.rests + 1):
+        theirs, mine = Sdk(OFFICIAL), Sdk(OURS)
+        ending = await handed_over(case, by_official(case, theirs), by_ours(case, mine), tmp_path / f"{after}.db", after)
+        assert_as_promised(case, ending)
+        assert_same_history(case, ending, await official_ending(case, official_endings))
+
+
+@every_resting_case
+async def test_the_official_sdk_finishes_what_our_handler_began(case: Case, tmp_path: Path, official_endings: dict[str, Ending]) -> None:
+    for after in range(1, case.rests + 1):
+        theirs, mine = Sdk(OFFICIAL), Sdk(OURS)
+        first = by_ours_async(case, mine, park=100) if case.twin else by_ours(case, mine)
+        ending = await handed_over(case, first, by_official(case, theirs), tmp_path / f"{after}.db", after)
+        assert_as_promised(case, ending)
+        assert_same_history(case, ending, await official_ending(case, official_endings))
