@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -305,6 +306,15 @@ class StoreSuite:
         assert [op.id for op in store.operations(header.id)] == [f"s{n:03}" for n in range(count)]
         many = answers(store, *(wanted(f"many-{n}") for n in range(count)))
         assert len({answer.header.id for answer in many if isinstance(answer, Started)}) == count
+
+    def test_verbs_may_be_called_from_any_thread(self, store: Store) -> None:
+        def started_and_found(n: int) -> bool:
+            header = started(store, f"n{n}", now=at(n))
+            return store.find(header.id) == header and header.name in names(store.list(Filter(name=header.name)))
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(started_and_found, range(40)))
+        assert len(store.list(Filter())) == 40
 
     # --- what is kept
 

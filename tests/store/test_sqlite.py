@@ -1,13 +1,41 @@
-"""The embedded store: the suite, and what only SQLite and its lock files can get wrong."""
+"""The embedded store: the suite, and what only SQLite, its file and its lock files can get wrong."""
 
+import contextlib
+import os
+import selectors
+import signal
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.store.seam import Store
+from holdfast.model.errors import HoldfastError, InvalidParameter, StoreBroken, StoreBusy, StoreUnsuitable
+from holdfast.model.operations import Action, Status
+from holdfast.model.verbs import Checkpointed
+from holdfast.store.opening import open_store
+from holdfast.store.seam import Filter, Store
+from holdfast.store.sqlite import opening as opening_module
+from holdfast.store.sqlite.opening import SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore
-from tests.store.suite import Opening, SharedStoreSuite, StoreSuite
+from tests.store.children import child, heard, told
+from tests.store.suite import (
+    LEASE,
+    T0,
+    Opening,
+    SharedStoreSuite,
+    StoreSuite,
+    after,
+    answers,
+    checkpoint,
+    live,
+    now_at,
+    started,
+    step,
+    story,
+)
 
 
 def opened_at(where: str) -> Iterator[Opening]:
@@ -32,3 +60,250 @@ class TestSqliteMemory(StoreSuite):
     @pytest.fixture
     def opening(self) -> Iterator[Opening]:
         yield from opened_at(":memory:")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "holdfast.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(str(path), "here")
+    store.join("here", LEASE)
+    yield store
+    store.close()
+
+
+def refusal(path: Path) -> HoldfastError:
+    with pytest.raises(HoldfastError) as refused:
+        SqliteStore(str(path), "here")
+    assert str(path) in str(refused.value), "a person must know which file is meant"
+    return refused.value
+
+
+@contextlib.contextmanager
+def killed_afterwards(*processes: subprocess.Popen[str]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+# --- opening -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_of_another_schema_version_is_refused_and_left_alone(path: Path) -> None:
+    SqliteStore(str(path), "here").close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    refused = refusal(path)
+    assert (type(refused), refused.code) == (StoreUnsuitable, "store_unsuitable")
+    assert "99" in str(refused)
+    assert str(SCHEMA_VERSION) in str(refused)
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"Dear diary, " * 1000)
+    assert isinstance(refusal(path), StoreUnsuitable)
+    assert path.read_bytes() == b"Dear diary, " * 1000
+
+
+def test_somebody_elses_database_is_refused_and_left_as_it_was(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE diary (day TEXT)")
+    before = path.read_bytes()
+    assert isinstance(refusal(path), StoreUnsuitable)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_written_is_said_clearly(tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o555)
+    if os.access(folder, os.W_OK):  # root may write anywhere but here
+        folder = Path("/proc/self")
+    refused = refusal(folder / "holdfast.db")
+    assert (type(refused), refused.code) == (StoreBroken, "store_broken")
+
+
+def test_a_folder_that_is_not_there_is_said_clearly(tmp_path: Path) -> None:
+    assert isinstance(refusal(tmp_path / "nowhere" / "holdfast.db"), StoreBroken)
+
+
+def test_lock_files_that_cannot_be_made_are_said_clearly(path: Path) -> None:
+    Path(f"{path}-holdfast").write_text("in the way")
+    assert isinstance(refusal(path), StoreBroken)
+
+
+@pytest.mark.skipif(not Path("/proc/mounts").exists(), reason="this system does not tell what lies where")
+def test_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {line.split()[2] for line in Path("/proc/mounts").read_text().splitlines()}
+    monkeypatch.setattr(opening_module, "_REMOTE", kinds)
+    refused = refusal(path)
+    assert isinstance(refused, StoreUnsuitable)
+    assert "network" in str(refused)
+
+
+def test_an_address_of_an_unknown_backend_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="postgres"):
+        open_store("postgres://somewhere/db", "here")
+
+
+def test_a_write_is_on_disk_when_it_is_answered(store: SqliteStore) -> None:
+    for connection in (store._writer, store._reader):
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "2 is FULL"
+
+
+def test_several_processes_may_make_the_store_at_the_same_moment(path: Path) -> None:
+    makers = [child("make", path, f"maker-{n}") for n in range(4)]
+    with killed_afterwards(*makers):
+        assert {heard(maker) for maker in makers} == {"ready"}
+        for maker in makers:
+            told(maker)
+        sealed = {heard(maker) for maker in makers}
+        assert len(sealed) == 1, "one key for all"
+        assert "" not in sealed
+
+
+def test_closing_twice_closes_nobody_elses_files(path: Path) -> None:
+    store = SqliteStore(str(path), "here")
+    store.close()
+    theirs = [os.open(os.devnull, os.O_RDONLY) for _ in range(8)]  # they get the numbers that were just given back
+    store.close()
+    for number in theirs:
+        os.fstat(number)
+        os.close(number)
+
+
+# --- other processes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_process_is_noticed_at_once(store: SqliteStore, path: Path) -> None:
+    holder = child("hold", path, "there")
+    with killed_afterwards(holder):
+        assert heard(holder) == "holding"
+        assert store.dead(T0) == frozenset()
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        assert store.dead(T0) == {"there"}, "long before its lease is over"
+
+
+def test_a_dead_process_leaves_no_file_behind(store: SqliteStore, path: Path) -> None:
+    holder = child("hold", path, "there")
+    with killed_afterwards(holder):
+        assert heard(holder) == "holding"
+    store.dead(T0)
+    assert sorted(entry.name for entry in Path(f"{path}-holdfast").iterdir()) == ["here.alive", "next", "turn"]
+
+
+def test_a_forked_child_does_not_keep_its_parent_alive(store: SqliteStore, path: Path) -> None:
+    parent = child("fork", path, "there")
+    with killed_afterwards(parent):
+        born = int(heard(parent))
+        assert store.dead(T0) == frozenset()
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        os.kill(born, 0)  # the child still lives
+        assert store.dead(T0) == {"there"}
+
+
+def test_a_forked_child_that_closes_does_not_take_its_parents_sign_of_life(path: Path) -> None:
+    """Run in a process of its own, because a fork of this one would carry pytest along."""
+    code = """
+import os, sys
+from pathlib import Path
+from holdfast.store.sqlite.sharing import Presence
+presence = Presence(Path(sys.argv[1]), "me")
+born = os.fork()
+if not born:
+    presence.close()
+    os._exit(0)
+os.waitpid(born, 0)
+other = Presence(Path(sys.argv[1]), "other")
+sys.stdout.write(",".join(sorted(other.living())))
+"""
+    ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True, text=True)
+    assert ran.stdout == "me,other"
+
+
+def test_two_saturating_processes_get_fair_turns(store: SqliteStore, path: Path) -> None:
+    """Without the turnstile one of them waits for as long as the other has something to write."""
+    count = 300
+    writers = {name: child("saturate", path, name, str(count)) for name in ("one", "two")}
+    with killed_afterwards(*writers.values()):
+        assert {heard(writer) for writer in writers.values()} == {"ready"}
+        for writer in writers.values():
+            told(writer)
+        with selectors.DefaultSelector() as selector:
+            for writer in writers.values():
+                assert writer.stdout is not None
+                selector.register(writer.stdout, selectors.EVENT_READ)
+            assert selector.select(timeout=60), "neither is done"
+        done = {name: len(store.list(Filter(function=name, limit=count))) for name in writers}
+        assert max(done.values()) == count
+        assert min(done.values()) >= count / 4, done
+
+
+def test_a_process_that_is_alone_skips_the_turnstile_and_a_second_one_ends_that(store: SqliteStore, path: Path) -> None:
+    presence = store._presence
+    assert presence is not None
+    assert presence.alone
+    other = SqliteStore(str(path), "there")
+    started(other, "a")
+    store.changed()
+    assert not presence.alone
+    other.close()
+    store.dead(T0)
+    assert presence.alone
+
+
+# --- when the disk says no ---------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_does_not_fit_on_disk_answers_nobody_and_loses_nothing(store: SqliteStore) -> None:
+    large, small = live(store, "large", step("s")), live(store, "small")
+    (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
+    store._writer.execute(f"PRAGMA max_page_count = {pages}")
+    batch = (checkpoint(small, step("s")), checkpoint(large, step("s", Action.SUCCEED, payload="x" * 1_000_000)))
+    with pytest.raises(StoreBroken, match="full"):
+        answers(store, *batch)
+    assert [op.status for op in store.operations(large.id)] == [Status.STARTED]
+    assert list(store.operations(small.id)) == []
+    store._writer.execute("PRAGMA max_page_count = 1000000")
+    assert all(isinstance(answer, Checkpointed) for answer in answers(store, *batch)), "the tokens were not used up"
+    assert [op.status for op in store.operations(large.id)] == [Status.SUCCEEDED]
+    assert len(story(store, large)) == 3
+
+
+def test_a_failed_commit_drops_what_was_in_memory(store: SqliteStore, path: Path) -> None:
+    header = live(store, "a", step("s"))
+
+    def no_commit(action: int, what: str | None, *_: object) -> int:
+        return sqlite3.SQLITE_DENY if (action, what) == (sqlite3.SQLITE_TRANSACTION, "COMMIT") else sqlite3.SQLITE_OK
+
+    store._writer.set_authorizer(no_commit)
+    with pytest.raises(StoreBroken):
+        after(store, header, step("s", Action.SUCCEED, payload="1"))
+    assert store._views == {}, "nobody knows what the file holds now"
+    assert not store._writer.in_transaction
+    store._writer.set_authorizer(None)
+    assert now_at(store, header) == header
+    with contextlib.closing(SqliteStore(str(path), "there")) as other:
+        assert [op.status for op in other.operations(header.id)] == [Status.STARTED]
+    after(store, header, step("s", Action.SUCCEED, payload="2"))
+    assert [(op.status, op.result) for op in store.operations(header.id)] == [(Status.SUCCEEDED, "2")]
+
+
+def test_a_store_locked_by_somebody_else_is_busy_and_goes_on_afterwards(store: SqliteStore, path: Path) -> None:
+    header = live(store, "a")
+    store._writer.execute("PRAGMA busy_timeout = 1")
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as rude:
+        rude.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy) as refused:
+            after(store, header, step("s"))
+        assert refused.value.code == "store_busy"
+    assert [op.id for op in store.operations(after(store, header, step("s")).id)] == ["s"]

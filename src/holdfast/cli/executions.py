@@ -18,29 +18,31 @@ from holdfast.cli.arguments import (
 )
 from holdfast.cli.terminal import print_document, print_line, say
 from holdfast.model.clock import SystemClock
+from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Failure
 from holdfast.service.client import Client
 from holdfast.store.seam import Filter
 
 app = typer.Typer(help="Look at executions; stop or release them.", no_args_is_help=True, rich_markup_mode=None)
+_STATUSES = ", ".join(ExecutionStatus)
 
 
 @app.command("list")
 def list_(
     function: Annotated[str | None, typer.Option("--function", metavar="NAME", help="Only executions of this function.")] = None,
     status: Annotated[
-        list[ExecutionStatus] | None,
-        typer.Option("--status", case_sensitive=False, help="Only executions with this status. May be given several times."),
+        list[str] | None,
+        typer.Option("--status", metavar="STATUS", help=f"Only executions with this status: {_STATUSES}. May be given several times."),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only executions of this name.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = 50,
     oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Oldest first. Without it: newest first.")] = False,
     json_lines: LinesOption = False,
     store: StoreOption = None,
 ) -> None:
     """List executions, newest first."""
-    wanted = Filter(function=function, name=name, statuses=tuple(status or ()), oldest_first=oldest_first, limit=limit)
+    wanted = Filter(function=function, name=name, statuses=_statuses(status or []), oldest_first=oldest_first, limit=limit)
     with Client.open(Place.of(store).where) as client:
         found = client.list(wanted)
         if json_lines:
@@ -48,6 +50,13 @@ def list_(
                 print_line(shown.execution_json(header))
         else:
             shown.executions_table(list(found), SystemClock().now())
+
+
+def _statuses(given: list[str]) -> tuple[ExecutionStatus, ...]:
+    try:
+        return tuple(ExecutionStatus(text.upper()) for text in given)
+    except ValueError as error:
+        raise InvalidParameter(f"--status: {error}. There are {_STATUSES}.") from None
 
 
 @app.command("show")

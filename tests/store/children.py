@@ -1,0 +1,85 @@
+"""Other processes on the same file: `python -m tests.store.children WHAT PATH MEMBER …`. They talk in lines, and wait for facts."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from holdfast.store.sqlite.store import SqliteStore
+from tests.store.suite import LEASE, live, wanted
+from tests.unit.source_files import ROOT
+
+
+def child(what: str, path: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start one."""
+    command = [sys.executable, "-m", "tests.store.children", what, str(path), *arguments]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def heard(process: subprocess.Popen[str]) -> str:
+    """Its next line; an empty one when it ended."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def told(process: subprocess.Popen[str], line: str = "") -> None:
+    """Say something to it."""
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def hold(path: str, member: str) -> None:
+    """Run an execution for ever."""
+    store = SqliteStore(path, member)
+    store.join(member, LEASE)
+    live(store, f"held by {member}", runner=member)
+    say("holding")
+    sys.stdin.readline()
+    store.close()
+
+
+def fork(path: str, member: str) -> None:
+    """Run an execution for ever, and have a forked child that outlives us."""
+    store = SqliteStore(path, member)
+    store.join(member, LEASE)
+    live(store, f"held by {member}", runner=member)
+    born = os.fork()
+    if born:
+        say(str(born))
+        os.waitpid(born, 0)
+        return
+    sys.stdin.read()  # until the test hangs up
+    store.close()
+    os._exit(0)
+
+
+def make(path: str, member: str) -> None:
+    """Open a store that may not be there yet."""
+    say("ready")
+    sys.stdin.readline()
+    store = SqliteStore(path, member)
+    store.join(member, LEASE)
+    say(store.seal.callback("00000000-0000-7000-8000-000000000000", "same key"))
+    store.close()
+
+
+def saturate(path: str, member: str, count: str) -> None:
+    """Commit as fast as it goes."""
+    store = SqliteStore(path, member)
+    store.join(member, LEASE)
+    say("ready")
+    sys.stdin.readline()
+    for n in range(int(count)):
+        store.commit([wanted(f"{member}-{n}", function=member)], LEASE)
+    say("done")
+    store.close()
+
+
+if __name__ == "__main__":
+    {"hold": hold, "fork": fork, "make": make, "saturate": saturate}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,151 @@
+"""`holdfast executions` and `holdfast callbacks`: looking and acting from another process than the runner's."""
+
+import json
+import shlex
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.surface.cli_program import Program
+
+
+@pytest.fixture
+def holdfast(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def begun(holdfast: Program, function: str, name: str) -> None:
+    """Bring an execution to where it waits, and leave it there."""
+    process = holdfast.begin("run", f"functions.py:{function}", "--name", name)
+    try:
+        holdfast.waiting(f"{function}/{name}")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_list_filters_orders_and_limits(holdfast: Program) -> None:
+    for name in ("a", "b", "c"):
+        holdfast("run", "functions.py:greet", "--detach", "--name", name)
+    holdfast("run", "functions.py:nap", "--detach", "--name", "a")
+    holdfast("executions", "stop", "greet/b")
+
+    def names(*options: str) -> list[object]:
+        return [f"{x['function']}/{x['name']}" for x in lines(holdfast("executions", "list", "--json", *options).stdout)]
+
+    assert names() == ["nap/a", "greet/c", "greet/b", "greet/a"]
+    assert names("--oldest-first", "--limit", "2") == ["greet/a", "greet/b"]
+    assert names("--function", "greet", "--status", "running") == ["greet/c", "greet/a"]
+    assert names("--status", "STOPPED", "--status", "FAILED") == ["greet/b"]
+    assert names("--name", "a") == ["nap/a", "greet/a"]
+    table = holdfast("executions", "list", "--name", "b").stdout.splitlines()
+    assert table[0].split() == ["NAME", "FUNCTION", "STATUS", "STATE", "STARTED", "TOOK"]
+    assert table[1].split()[:4] == ["b", "greet", "STOPPED", "closed"]
+
+
+def test_an_empty_list_is_no_error_and_prints_nothing_for_machines(holdfast: Program) -> None:
+    holdfast("run", "functions.py:greet", "--detach", "--name", "a")
+    ended = holdfast("executions", "list", "--name", "nobody")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "no executions\n")
+
+
+def test_output_is_plain_where_nobody_watches(holdfast: Program) -> None:
+    begun(holdfast, "approve", "a")
+    for words in (("list",), ("show", "a"), ("history", "a")):
+        stdout = holdfast("executions", *words).stdout
+        assert "\x1b" not in stdout
+        assert all(line == line.rstrip() for line in stdout.splitlines())
+
+
+def test_show_says_that_a_callback_is_waited_for_until_when_and_prints_the_command_that_answers_it(holdfast: Program) -> None:
+    begun(holdfast, "approve", "a")
+    page = holdfast("executions", "show", "a").stdout
+    assert "why      It waits for Callback 'approval'." in page
+    assert "due          in 59 min" in page  # the heartbeat comes before the timeout
+    command = next(line.strip() for line in page.splitlines() if "callbacks succeed" in line)
+    answered = holdfast(*shlex.split(command)[1:])
+    assert (answered.returncode, answered.stderr) == (0, "answered: approve/a goes on\n")
+    assert json.loads(holdfast("run", "functions.py:approve", "--name", "a").stdout) == {"answer": "TEXT"}
+
+
+def test_show_says_when_a_wait_is_over(holdfast: Program) -> None:
+    begun(holdfast, "nap", "a")
+    page = holdfast("executions", "show", "nap/a").stdout
+    assert "Waits for Wait 'long nap'" in page
+    assert "woken by   the clock" in page
+    assert "due        in 59 min" in page
+
+
+def test_show_says_why_a_step_is_tried_again(holdfast: Program) -> None:
+    begun(holdfast, "flaky", "a")
+    page = holdfast("executions", "show", "a").stdout
+    assert "Waits for Step 'call'" in page
+    assert "attempts    1" in page
+    assert "last error  ConnectionError: no line" in page
+    assert "woken by    the clock (next attempt)" in page
+
+
+def test_show_finds_an_execution_by_arn_id_function_and_name_or_name(holdfast: Program) -> None:
+    arn = holdfast("run", "functions.py:greet", "--detach", "--name", "a").stdout.strip()
+    identity = arn.rsplit("/", 1)[1]
+    assert {holdfast.document("executions", "show", which)["arn"] for which in (arn, identity, "greet/a", "a")} == {arn}
+
+
+def test_a_name_that_several_have_is_an_error_that_names_them(holdfast: Program) -> None:
+    for function in ("greet", "nap"):
+        holdfast("run", f"functions.py:{function}", "--detach", "--name", "a")
+    ended = holdfast("executions", "show", "a")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "nap/a, greet/a" in ended.stderr
+
+
+def test_history_shows_every_event_and_leaves_data_out_on_request(holdfast: Program) -> None:
+    holdfast("run", "functions.py:greet", "--name", "a", "--input", '{"who": "you"}')
+    whole = lines(holdfast("executions", "history", "a", "--json").stdout)
+    assert [event["EventId"] for event in whole] == [1, 2, 3, 4, 5]
+    assert "hello you" in json.dumps(whole)
+    assert "hello you" not in holdfast("executions", "history", "a", "--json", "--no-data").stdout
+    table = holdfast("executions", "history", "a").stdout.splitlines()
+    assert [line.split()[2] for line in table] == [
+        "TYPE", "ExecutionStarted", "StepStarted", "StepSucceeded", "InvocationCompleted", "ExecutionSucceeded",
+    ]  # fmt: skip
+
+
+def test_a_heartbeat_moves_the_callbacks_due_time(holdfast: Program) -> None:
+    begun(holdfast, "approve", "a")
+    before = holdfast.waiting("a")
+    assert holdfast("callbacks", "heartbeat", before["callback_id"]).returncode == 0
+    after = holdfast.waiting("a")
+    assert datetime.fromisoformat(after["due_at"]) > datetime.fromisoformat(before["due_at"])
+
+
+def test_a_callback_answer_comes_from_a_file_or_stdin_and_only_the_first_counts(holdfast: Program) -> None:
+    begun(holdfast, "approve", "a")
+    callback = holdfast.waiting("a")["callback_id"]
+    (holdfast.folder / "answer").write_text("from a file")
+    assert holdfast("callbacks", "succeed", callback, "--result", "@answer").returncode == 0
+    for late in (("succeed", callback, "--result", "-"), ("fail", callback), ("heartbeat", callback)):
+        ended = holdfast("callbacks", *late, given="too late")
+        assert (ended.returncode, "error[callback_closed]" in ended.stderr) == (2, True)
+    assert json.loads(holdfast("run", "functions.py:approve", "--name", "a").stdout) == {"answer": "from a file"}
+
+
+def test_stopping_what_is_over_changes_nothing(holdfast: Program) -> None:
+    holdfast("run", "functions.py:greet", "--name", "a", "--input", '{"who": "you"}')
+    ended = holdfast("executions", "stop", "a")
+    assert (ended.returncode, ended.stderr) == (0, "nothing to stop: greet/a is over (SUCCEEDED)\n")
+    assert holdfast.document("executions", "stop", "a")["status"] == "SUCCEEDED"
+
+
+def test_the_store_comes_from_the_option_else_the_environment_else_the_folder(holdfast: Program) -> None:
+    holdfast.environment["HOLDFAST_STORE"] = "env.db"
+    holdfast("run", "functions.py:greet", "--detach", "--store", "option.db")
+    holdfast("run", "functions.py:greet", "--detach")
+    del holdfast.environment["HOLDFAST_STORE"]
+    holdfast("run", "functions.py:greet", "--detach")
+    assert sorted(path.name for path in holdfast.folder.glob("*.db")) == ["env.db", "holdfast.db", "option.db"]

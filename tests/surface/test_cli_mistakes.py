@@ -1,0 +1,154 @@
+"""Mistakes at the command line: a clear line, a stable code, the right exit code, no traceback, nothing left behind."""
+
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from holdfast.cli.main import app
+from tests.surface.cli_program import Program
+
+
+@pytest.fixture
+def holdfast(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+FILES = {
+    "broken.py": "import functions\n\nprice = 1 / 0\n",
+    "syntax.py": "def f(:\n",
+    "leaves.py": "import sys\nsys.exit(4)\n",
+    "lacks.py": "import no_such_package_anywhere\n",
+    "empty.py": "x = 1\n",
+    "bad.json": '{"who": \n  you}',
+    "latin.json": b"\xe9",
+}
+
+
+@pytest.mark.parametrize(
+    "words, code, told",
+    [
+        (["run", "none.py:f"], "invalid_parameter", "There is no file none.py"),
+        (["run", "no.module:f"], "invalid_parameter", "There is no module 'no.module'"),
+        (["run", ":f"], "invalid_parameter", "names no function"),
+        (["run", "functions.py:"], "invalid_parameter", "names no function"),
+        (["run", "functions.py"], "function_not_found", "does not say which function to run. Durable functions there: approve,"),
+        (["run", "functions.py:nobody"], "function_not_found", "There is no 'nobody' in functions.py. Durable functions there: approve,"),
+        (["run", "functions.py:ordinary"], "function_not_found", "is not a durable function. Decorate it"),
+        (["run", "empty.py"], "function_not_found", "No durable function was found there."),
+        (["run", "broken.py:f"], "invalid_parameter", "ZeroDivisionError: division by zero"),
+        (["run", "broken.py:f"], "invalid_parameter", "broken.py:3: price = 1 / 0"),
+        (["run", "syntax.py:f"], "invalid_parameter", "SyntaxError"),
+        (["run", "leaves.py:f"], "invalid_parameter", "it ended the program (exit code 4)"),
+        (["run", "lacks.py:f"], "invalid_parameter", "No module named 'no_such_package_anywhere'"),
+        (["run", "lacks:f"], "invalid_parameter", "No module named 'no_such_package_anywhere'"),
+        (["run", "functions.py:greet", "--input", '{"who": you}'], "payload_not_json", "--input: The payload is not JSON: unexpected"),
+        (["run", "functions.py:greet", "--input", '{"who": you}'], "payload_not_json", "line 1 column 9"),
+        (["run", "functions.py:greet", "--input", "@bad.json"], "payload_not_json", "line 2 column 3"),
+        (["run", "functions.py:greet", "--input", "@none.json"], "invalid_parameter", "none.json could not be read: No such file"),
+        (["run", "functions.py:greet", "--input", "@latin.json"], "invalid_parameter", "not UTF-8"),
+        (["run", "functions.py:greet", "--name", "a b"], "invalid_parameter", "Execution name 'a b'"),
+        (["run", "functions.py:greet", "--detach", "--name", "a b"], "invalid_parameter", "Execution name 'a b'"),
+        (["run", "functions.py:greet", "--store", "mysql://x"], "invalid_parameter", "No store for 'mysql' addresses"),
+        (["run", "functions.py:greet", "--detach", "--store", ":memory:"], "invalid_parameter", "nothing to leave an execution in"),
+    ],
+)
+def test_a_bad_run_is_explained_in_one_place(holdfast: Program, words: list[str], code: str, told: str) -> None:
+    for name, content in FILES.items():
+        (holdfast.folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    ended = holdfast(*words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"error[{code}]: ")
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "words, code",
+    [
+        (["executions", "show", "nobody"], "execution_not_found"),
+        (["executions", "show", "greet/nobody"], "execution_not_found"),
+        (["executions", "history", "nobody"], "execution_not_found"),
+        (["executions", "stop", "nobody"], "execution_not_found"),
+        (["executions", "release", "nobody"], "execution_not_found"),
+        (["executions", "release", "here"], "invalid_parameter"),
+        (["executions", "show", "arn:aws:sqs:nonsense"], "invalid_parameter"),
+        (["executions", "list", "--status", "sleeping"], "invalid_parameter"),
+        (["callbacks", "succeed", "nonsense"], "callback_not_found"),
+        (["callbacks", "fail", "bm9uc2Vuc2U="], "callback_not_found"),
+        (["callbacks", "heartbeat", "nonsense"], "callback_not_found"),
+        (["callbacks", "succeed", "x", "--result", "@none"], "invalid_parameter"),
+    ],
+)
+def test_a_bad_question_is_refused_with_its_code(holdfast: Program, words: list[str], code: str) -> None:
+    holdfast("run", "functions.py:greet", "--detach", "--name", "here")
+    ended = holdfast(*words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.fullmatch(rf"error\[{code}\]: .+\n", ended.stderr)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["executions", "list"],
+        ["executions", "show", "a"],
+        ["executions", "history", "a"],
+        ["executions", "stop", "a"],
+        ["executions", "release", "a"],
+        ["callbacks", "succeed", "a"],
+        ["callbacks", "fail", "a"],
+        ["callbacks", "heartbeat", "a"],
+    ],
+)
+def test_looking_for_a_store_does_not_make_one(holdfast: Program, words: list[str]) -> None:
+    ended = holdfast(*words, "--store", "none.db")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "error[invalid_parameter]: There is no store at none.db. The first execution started there makes it.\n"
+    assert list(holdfast.folder.glob("none.db*")) == []
+
+
+def test_a_file_that_is_no_store_is_trouble(holdfast: Program) -> None:
+    (holdfast.folder / "notes.db").write_text("these are my notes, and they are longer than nothing\n" * 40)
+    other = sqlite3.connect(holdfast.folder / "other.db")
+    other.execute("CREATE TABLE mine (x)")
+    other.close()
+    for name in ("notes.db", "other.db"):
+        for words in (["executions", "list"], ["run", "functions.py:greet"]):
+            ended = holdfast(*words, "--store", name)
+            assert (ended.returncode, ended.stdout) == (3, "")
+            assert ended.stderr.startswith(f"error[store_unsuitable]: {name} is ")
+
+
+@pytest.mark.parametrize("words", [["runn"], ["run"], ["run", "functions.py:greet", "--nmae", "a"], ["executions", "list", "--limit", "0"]])
+def test_a_command_line_that_means_nothing_is_exit_code_two_with_a_hint(holdfast: Program, words: list[str]) -> None:
+    ended = holdfast(*words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--help" in ended.stderr
+
+
+def test_the_version_is_told(holdfast: Program) -> None:
+    assert re.fullmatch(r"holdfast \d+\.\d+\.\d+\n", holdfast("--version").stdout)
+
+
+def test_every_command_has_help_and_a_heading_in_the_reference(root: Path) -> None:
+    reference = (root / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    commands = _commands(typer.main.get_command(app), "holdfast")
+    assert len(commands) == 9
+    for path, command in commands.items():
+        assert command.help, path
+        section = reference.partition(f"## {path}\n")[2].partition("\n## ")[0]
+        missing = [
+            option for parameter in command.params for option in parameter.opts if option.startswith("--") and f"`{option}" not in section
+        ]
+        assert section, f"no heading for {path}"
+        assert missing == [], path
+
+
+def _commands(group: Any, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        found |= _commands(command, f"{path} {name}") if hasattr(command, "commands") else {f"{path} {name}": command}
+    return found
