@@ -219,5 +219,6 @@ def test_a_sibling_module_can_be_imported_and_a_module_named_instead_of_a_file(h
 
 
 def test_a_file_called_like_a_loaded_module_does_not_take_its_place(holdfast: Program) -> None:
-    (holdfast.folder / "functions.py").rename(holdfast.folder / "json.py")
-    assert "hello you" in holdfast("run", "json.py:greet", "--input", '{"who": "you"}').stdout
+    (holdfast.folder / "mine").mkdir()
+    (holdfast.folder / "functions.py").rename(holdfast.folder / "mine" / "json.py")
+    assert "hello you" in holdfast("run", "mine/json.py:greet", "--input", '{"who": "you"}').stdout

@@ -17,7 +17,7 @@ def holdfast(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-FILES = {
+FILES: dict[str, str | bytes] = {
     "broken.py": "import functions\n\nprice = 1 / 0\n",
     "syntax.py": "def f(:\n",
     "leaves.py": "import sys\nsys.exit(4)\n",

@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 import traceback
-from importlib.metadata import version
 from typing import Annotated, NoReturn
 
 import typer
@@ -34,6 +33,8 @@ app.add_typer(callbacks.app, name="callbacks")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # slow to load, and only needed here
+
         print(f"holdfast {version('holdfast')}")
         raise typer.Exit
 

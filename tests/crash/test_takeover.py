@@ -1,0 +1,158 @@
+"""One process dies, hangs or is told something by another: who goes on, when, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.model.execution import ExecutionStatus, State
+from holdfast.model.operations import Failure
+from tests.crash import worker as hosted
+from tests.crash.scene import Scene, check_history, died, until
+
+
+def until_suspended(scene: Scene, execution: str) -> None:
+    until(lambda: scene.client.find(execution).state is State.SUSPENDED, "the execution to wait")
+
+
+def until_told(scene: Scene, step: str, times: int) -> None:
+    until(lambda: len(scene.told("x", step)) >= times, f"{step} to run {times} times")
+
+
+@pytest.mark.parametrize("once", [False, True], ids=["at least once", "at most once"])
+def test_a_restart_takes_over_before_the_lease_is_over(scene: Scene, once: bool) -> None:
+    scene.hold.touch()
+    first = scene.worker().wait_until_ready()
+    execution = scene.start(hosted.holding, "x", once=once)
+    until(lambda: scene.told("x", "held"), "the step to be at work")
+    until(lambda: scene.client.operations(execution), "its start to be on disk")
+    runner = scene.client.find(execution).runner
+    assert runner is not None
+    scene.kill(first)
+    lease_until = scene.leases()[runner]
+    scene.hold.unlink()
+
+    second = scene.worker().wait_until_ready()
+    header = scene.closed(execution)
+
+    assert header.ended_at is not None
+    assert header.ended_at < lease_until
+    assert scene.result(execution)[0] == second.pid
+    history = scene.client.history(execution)
+    check_history(history)
+    assert died(history) == 1
+    held = [(body["pid"], body["attempt"]) for body in scene.told("x", "held")]
+    assert held == [(first.pid, 1), (second.pid, 2 if once else 1)]
+
+
+def test_another_live_process_takes_over_before_the_lease_is_over(scene: Scene) -> None:
+    scene.hold.touch()
+    first = scene.worker().wait_until_ready()
+    execution = scene.start(hosted.holding, "x")
+    until(lambda: scene.told("x", "held"), "the step to be at work")
+    second = scene.worker().wait_until_ready()
+    runner = scene.client.find(execution).runner
+    assert runner is not None
+    scene.kill(first)
+    lease_until = scene.leases()[runner]
+    scene.hold.unlink()
+
+    header = scene.closed(execution)
+
+    assert header.ended_at is not None
+    assert header.ended_at < lease_until
+    assert scene.result(execution)[0] == second.pid
+
+
+def test_a_process_that_dies_again_and_again_without_progress_is_not_tried_for_ever(scene: Scene) -> None:
+    scene.hold.touch()
+    execution = scene.start(hosted.holding, "x")
+    for deaths in (1, 2, 3):
+        worker = scene.worker().wait_until_ready()
+        until_told(scene, "held", deaths)
+        scene.kill(worker)
+    scene.hold.unlink()
+    scene.worker().wait_until_ready()
+    until(lambda: scene.client.find(execution).state is State.QUARANTINED, "the execution to be put aside")
+    assert len(scene.told("x", "held")) == 3
+    scene.client.release(execution)
+    scene.closed(execution)
+    assert scene.result(execution)
+    check_history(scene.client.history(execution))
+
+
+@pytest.mark.parametrize("once", [False, True], ids=["at least once", "at most once"])
+def test_a_paused_process_that_wakes_late_can_write_nothing(scene: Scene, once: bool) -> None:
+    scene.hold.touch()
+    paused = scene.worker().wait_until_ready()
+    execution = scene.start(hosted.holding, "x", once=once)
+    until(lambda: scene.told("x", "held"), "the step to be at work")
+    until(lambda: scene.client.operations(execution), "its start to be on disk")
+    stale = scene.client.find(execution).runner
+    assert stale is not None
+    paused.pause()
+    scene.hold.unlink()
+    scene.end_lease(stale)
+
+    fresh = scene.worker().wait_until_ready()
+    scene.closed(execution)
+    before = scene.client.history(execution)
+    paused.go_on()
+    until(lambda: [body for body in scene.told("x", "let go") if body["pid"] == paused.pid], "the late body to come back")
+    # It writes next. It is well when it runs something new: by then it has been told that the old one is not its own any more.
+    scene.kill(fresh)
+    scene.closed(scene.start(hosted.holding, "y"))
+
+    assert scene.result("y")[0] == paused.pid
+    assert scene.result("x")[0] == fresh.pid
+    assert scene.client.history(execution) == before
+    check_history(before)
+    assert died(before) == 1
+    held = [(body["pid"], body["attempt"]) for body in scene.told("x", "held")]
+    assert held == [(paused.pid, 1), (fresh.pid, 2 if once else 1)]
+    assert [body["pid"] for body in scene.told("x", "after")] == [fresh.pid]
+
+
+@pytest.mark.alone
+def test_an_answer_from_another_process_wakes_an_execution_within_100_ms(scene: Scene) -> None:
+    scene.worker().wait_until_ready()
+    late = []
+    for n in range(5):
+        execution = scene.start(hosted.asking, f"x{n}")
+        until_suspended(scene, execution)
+        (callback,) = scene.client.operations(execution)
+        assert callback.callback_id is not None
+        scene.answer(callback.callback_id, "here")
+        scene.closed(execution)
+        assert scene.result(execution) == "here"
+        times = {event["EventType"]: event["EventTimestamp"] for event in scene.client.history(execution)}
+        late.append(times["StepStarted"] - times["CallbackSucceeded"])
+    assert sorted(late)[len(late) // 2] <= 0.1, late
+
+
+def test_a_stop_from_another_process_ends_a_running_execution(scene: Scene) -> None:
+    worker = scene.worker().wait_until_ready()
+    execution = scene.start(hosted.endless, "x")
+    until(lambda: scene.told("x", "endless"), "the step to be at work")
+    until(lambda: scene.client.operations(execution), "its start to be on disk")
+
+    scene.client.stop(execution, Failure(message="enough"))
+
+    until(lambda: scene.told("x", "cancelled"), "the step to be cancelled")
+    header = scene.closed(execution)
+    assert header.status is ExecutionStatus.STOPPED
+    history = scene.client.history(execution)
+    check_history(history)
+    assert [event["EventType"] for event in history[-2:]] == ["InvocationCompleted", "ExecutionStopped"]
+    scene.closed(scene.start(hosted.holding, "y"))
+    assert scene.result("y")[0] == worker.pid
+    assert scene.client.history(execution) == history
+
+
+def test_a_stop_from_another_process_ends_a_waiting_execution(scene: Scene) -> None:
+    scene.worker().wait_until_ready()
+    execution = scene.start(hosted.asking, "x")
+    until_suspended(scene, execution)
+    scene.client.stop(execution)
+    scene.closed(scene.start(hosted.holding, "y"))
+    assert scene.client.find(execution).status is ExecutionStatus.STOPPED
+    check_history(scene.client.history(execution))
