@@ -116,8 +116,8 @@ async def test_branches_wait_side_by_side_and_the_execution_suspends_only_when_a
             await child.wait(Duration.from_hours(1))
             return 1
 
-        done = await context.parallel([slow, ParallelBranch(quick, name="quick")])
-        return done.get_results()  # type: ignore[return-value]
+        branches: list[Any] = [slow, ParallelBranch(quick, name="quick")]
+        return (await context.parallel(branches)).get_results()
 
     @durable_execution(name="handler")
     def blocking(event: Any, context: DurableContext) -> list[int]:
@@ -129,7 +129,8 @@ async def test_branches_wait_side_by_side_and_the_execution_suspends_only_when_a
             child.wait(Duration.from_hours(1))
             return 1
 
-        return context.parallel([slow, ParallelBranch(quick, name="quick")]).get_results()
+        branches: list[Any] = [slow, ParallelBranch(quick, name="quick")]
+        return context.parallel(branches).get_results()
 
     handler = awaiting if colour == "async" else blocking
     async with harness.engine(handler) as engine:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.store.sqlite.store import SqliteStore
@@ -70,16 +71,18 @@ def make(path: str, member: str) -> None:
 
 
 def saturate(path: str, member: str, count: str) -> None:
-    """Commit as fast as it goes."""
+    """Commit as fast as it goes: all is made before, and a commit is long compared with what lies between two."""
     store = SqliteStore(path, member)
     store.join(member, LEASE)
+    batches = [[wanted(f"{n}-{m}", function=member) for m in range(30)] for n in range(int(count))]
     say("ready")
     sys.stdin.readline()
-    for n in range(int(count)):
-        store.commit([wanted(f"{member}-{n}", function=member)], LEASE)
+    for batch in batches:
+        store.commit(batch, LEASE)
     say("done")
     store.close()
 
 
 if __name__ == "__main__":
-    {"hold": hold, "fork": fork, "make": make, "saturate": saturate}[sys.argv[1]](*sys.argv[2:])
+    parts: dict[str, Callable[..., None]] = {"hold": hold, "fork": fork, "make": make, "saturate": saturate}
+    parts[sys.argv[1]](*sys.argv[2:])

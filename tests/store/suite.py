@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import msgspec
 import pytest
@@ -21,7 +22,7 @@ from holdfast.model.errors import (
 )
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State
 from holdfast.model.history import EventType as E
-from holdfast.model.ids import Position, id_at
+from holdfast.model.ids import Ids, Position
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
 from holdfast.model.verbs import (
@@ -52,6 +53,11 @@ OOPS = Failure("boom", "Oops", "data", ("line 1", "line 2"))
 
 def at(seconds: float) -> int:
     return T0 + int(seconds * SECOND)
+
+
+def id_at(now: int) -> str:
+    """An id of that time, whichever times were asked for before."""
+    return Ids(Random())(now)
 
 
 # --- what tests do with a store ----------------------------------------------------------------------------------------------
@@ -605,6 +611,7 @@ class StoreSuite:
         seen, beyond = list[str](), None
         while page := store.list(Filter(limit=2, beyond=beyond, oldest_first=oldest_first)):
             seen += names(page)
+            assert len(seen) <= 5
             beyond = page[-1].id
             started(store, f"new{len(seen)}", now=at(-9 if oldest_first else 99))  # lands on the side already seen
         wanted_names = [f"n{n}" for n in range(5)]

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -189,7 +190,7 @@ def test_what_kills_its_runner_again_and_again_is_quarantined_until_a_person_rel
     command = ("run", "functions.py:deadly", "--name", "a")
     for deaths in (1, 2, 3):
         with running(holdfast, *command) as process:
-            until(lambda wanted=deaths: len(holdfast.log) == wanted)  # type: ignore[misc]
+            until(partial(_begun, holdfast, deaths))
             process.send_signal(signal.SIGKILL)
             process.wait(PATIENCE_SECONDS)
     (holdfast.folder / "go").touch()
@@ -202,6 +203,10 @@ def test_what_kills_its_runner_again_and_again_is_quarantined_until_a_person_rel
     assert "holdfast executions release deadly/a" in holdfast("executions", "show", "a").stdout
     assert holdfast("executions", "release", "a").returncode == 0
     assert json.loads(holdfast(*command).stdout) == "begun"
+
+
+def _begun(holdfast: Program, times: int) -> bool:
+    return len(holdfast.log) == times
 
 
 def test_a_sibling_module_can_be_imported_and_a_module_named_instead_of_a_file(holdfast: Program) -> None:

@@ -3,13 +3,14 @@
 import base64
 import re
 import uuid
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.errors import CallbackNotFound, InvalidParameter, InvalidToken
-from holdfast.model.ids import LATEST, Arn, Position, Seal, checked_function, checked_name, checked_version, id_at
+from holdfast.model.ids import LATEST, Arn, Ids, Position, Seal, checked_function, checked_name, checked_version
 from tests.unit.lone import ID, T0
 
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -27,22 +28,30 @@ operation_ids = st.text("abcdefghijklmnopqrstuvwxyz0123456789-_", min_size=1, ma
 
 
 def test_an_id_is_a_uuid_of_version_7() -> None:
-    made = uuid.UUID(id_at(T0))
+    made = uuid.UUID(Ids(Random())(T0))
     assert (made.version, made.variant, made.int >> 80) == (7, uuid.RFC_4122, T0)
 
 
-@given(st.lists(st.integers(0, 2**48 - 1), min_size=2, max_size=20, unique=True))
-def test_ids_sort_as_they_were_made(times: list[int]) -> None:
-    made = [id_at(at) for at in times]
-    assert [uuid.UUID(text).int >> 80 for text in sorted(made)] == sorted(times)
+@given(st.lists(st.integers(0, 2**48 - 1), min_size=2, max_size=50))
+def test_ids_sort_as_they_were_made_even_if_the_clock_is_set_back(times: list[int]) -> None:
+    ids = Ids(Random())
+    made = [ids(at) for at in times]
+    assert made == sorted(set(made))
 
 
-def test_ids_of_one_moment_differ() -> None:
-    assert len({id_at(T0) for _ in range(1000)}) == 1000
+def test_ids_sort_as_they_were_made_however_many_a_millisecond_has() -> None:
+    ids = Ids(Random())
+    made = [ids(T0) for _ in range(10_000)]
+    assert made == sorted(set(made))
+    assert {uuid.UUID(text).version for text in made} == {7}
 
 
-def test_the_randomness_of_an_id_can_be_given() -> None:
-    assert id_at(0, bytes) == "00000000-0000-7000-8000-000000000000"
+def test_ids_of_two_makers_differ() -> None:
+    assert Ids(Random())(T0) != Ids(Random())(T0)
+
+
+def test_the_chance_in_an_id_can_be_given() -> None:
+    assert Ids(Random(1))(T0) == Ids(Random(1))(T0)
 
 
 # --- ARNs --------------------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def executions_table(found: Sequence[Execution], now: int) -> None:
         )
         for x in found
     ]
-    print_table(("NAME", "FUNCTION", "STATUS", "STATE", "STARTED", "TOOK"), rows)
+    print_table(("NAME", "FUNCTION", "STATUS", "STATE", "STARTED", "TOOK"), rows, folds="NAME")
 
 
 def description_json(told: Description, operations: Sequence[Operation]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def history_table(events: Sequence[dict[str, Any]]) -> None:
         )
         for event in events
     ]
-    print_table(("EVENT", "TIME", "TYPE", "NAME", "DETAILS"), rows)
+    print_table(("EVENT", "TIME", "TYPE", "NAME", "DETAILS"), rows, folds="DETAILS")
 
 
 def _details(event: dict[str, Any]) -> str:

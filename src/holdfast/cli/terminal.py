@@ -32,12 +32,12 @@ def print_line(value: object) -> None:
     print(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns for people: in a terminal they fit its width, elsewhere they are as wide as they must be."""
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, folds: str) -> None:
+    """Columns for people: in a terminal one of them folds so that all fit, elsewhere they are as wide as they must be."""
     watched = sys.stdout.isatty()
     table = Table(box=None, pad_edge=False, header_style="bold" if watched else "")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column != folds)
     for row in rows:
         table.add_row(*(Text(printable(cell), style=_STYLES.get(cell, "") if watched else "") for cell in row))
     if watched:

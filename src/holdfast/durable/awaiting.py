@@ -128,7 +128,10 @@ class AsyncState(ExecutionState):
     async def write(self, update: Update) -> None:
         """Record an update and wait until it is on disk."""
         self.record(update)
-        await self.flush()
+        if self._flying:
+            await self.flush()
+        else:
+            await self._fly()
 
     async def flush(self) -> None:
         """Wait until everything recorded so far is on disk."""
@@ -202,7 +205,7 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
     """Run a plan to its end."""
     answer: Any = None
     raised: Exception | None = None
-    strands = _Strands(state)
+    strands: _Strands | None = None
     try:
         while True:
             try:
@@ -225,16 +228,19 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
                     raised = error
             elif isinstance(effect, Suspend):
                 await state.rest(effect.operation_id)
-            elif isinstance(effect, Spawn):
-                strands.spawn(effect)
             else:
-                answer = await strands.next_done()
+                strands = strands or _Strands(state)
+                if isinstance(effect, NextDone):
+                    answer = await strands.next_done()
+                else:
+                    strands.spawn(effect)
     except asyncio.CancelledError:
         if not state.cancelled and not state.suspended and asyncio.current_task() not in state.orphans:
             state.misuse = _CUT_SHORT
         raise
     finally:
-        strands.cancel()
+        if strands is not None:
+            strands.cancel()
 
 
 async def _run(run: Run, state: AsyncState) -> Any:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from holdfast.durable import awaiting, blocking
 from holdfast.durable.concurrency.models import BatchResult
@@ -201,19 +201,21 @@ class AsyncDurableContext(_Context):
         return self._driven(*call)
 
     async def _driven(self, at: Identity, plan: Plan[T]) -> T:
-        state = self._scope.state
+        scope = self._scope
+        state = scope.state
         assert isinstance(state, awaiting.AsyncState)
-        with self._scope.call(at):
+        with scope.call(at):
             return await awaiting.drive(plan, state)
 
+    @overload
     def step(
-        self,
-        func: Callable[[StepContext], Awaitable[T]] | Callable[[StepContext], T],
-        name: str | None = None,
-        config: StepConfig | None = None,
-    ) -> Awaitable[T]:
+        self, func: Callable[[StepContext], Coroutine[Any, Any, T]], name: str | None = None, config: StepConfig | None = None
+    ) -> Awaitable[T]: ...
+    @overload
+    def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> Awaitable[T]: ...
+    def step(self, func: Callable[[StepContext], Any], name: str | None = None, config: StepConfig | None = None) -> Awaitable[Any]:
         """Run `func` (`async def` on the loop, `def` in a thread) and remember its result."""
-        return self._drive(self._step(cast("Callable[[StepContext], T]", func), name, config))
+        return self._drive(self._step(func, name, config))
 
     def wait(self, duration: Duration, name: str | None = None) -> Awaitable[None]:
         """Suspend for a while."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from holdfast.durable.awaiting import is_async
 from holdfast.durable.exceptions import BackgroundThreadError, ExecutionError, InvocationError, SuspendExecution
@@ -42,6 +42,19 @@ class DurableFunction:
         raise ExecutionError(_NOT_ON_AWS)
 
 
+@overload
+def durable_execution(func: Callable[..., Any]) -> DurableFunction: ...
+@overload
+def durable_execution(
+    func: None = None,
+    *,
+    boto3_client: Any = None,
+    plugins: list[Any] | None = None,
+    name: str | None = None,
+    version: int | str = LATEST,
+    execution_timeout: int = MAX_TIMEOUT_SECONDS,
+    retention_days: int = 14,
+) -> Callable[[Callable[..., Any]], DurableFunction]: ...
 def durable_execution(
     func: Callable[..., Any] | None = None,
     *,
@@ -51,7 +64,7 @@ def durable_execution(
     version: int | str = LATEST,
     execution_timeout: int = MAX_TIMEOUT_SECONDS,
     retention_days: int = 14,
-) -> Any:
+) -> DurableFunction | Callable[[Callable[..., Any]], DurableFunction]:
     """Make `handler(event, context)` durable; `def` and `async def` both work.
 
     `name` is the handler's own unless given; `version` pins executions that are under way to this code; `execution_timeout` is in

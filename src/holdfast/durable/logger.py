@@ -79,7 +79,7 @@ class Logger(LoggerInterface):
 
     def __init__(self, logger: LoggerInterface, default_extra: Mapping[str, object], is_replaying: Callable[[], bool] = _never) -> None:
         self._logger = logger
-        self._extra: Mapping[str, object] | LogInfo = default_extra
+        self._extra: Mapping[str, object] | LogInfo | Callable[[], LogInfo] = default_extra
         self._is_replaying = is_replaying
 
     @classmethod
@@ -92,6 +92,12 @@ class Logger(LoggerInterface):
     def with_log_info(self, info: LogInfo) -> Logger:
         """The same logger for another place."""
         return Logger.from_log_info(self._logger, info, self._is_replaying)
+
+    def where(self, info: Callable[[], LogInfo]) -> Logger:
+        """The same logger for another place, which is asked for only when a line is really written."""
+        made = Logger(self._logger, {}, self._is_replaying)
+        made._extra = info
+        return made
 
     def with_is_replaying(self, is_replaying: Callable[[], bool]) -> Logger:
         """The same logger under another context's replay."""
@@ -134,6 +140,7 @@ class Logger(LoggerInterface):
             getattr(logger, verb)(msg, *args, extra=self._merged(extra), stacklevel=_STACK_LEVEL)
 
     def _merged(self, extra: Mapping[str, object] | None) -> dict[str, object]:
-        if isinstance(self._extra, LogInfo):
-            self._extra = self._extra.to_extra()
-        return {**self._extra, **(extra or {})}
+        known = self._extra
+        if not isinstance(known, Mapping):
+            known = self._extra = (known if isinstance(known, LogInfo) else known()).to_extra()
+        return {**known, **(extra or {})}

@@ -19,6 +19,7 @@ from holdfast.model.operations import Failure
 from holdfast.service.describing import Description, arn_of, describe, history_of, result_of
 from holdfast.service.portal import Portal
 from holdfast.service.settings import Settings
+from holdfast.service.tuning import tune
 from holdfast.store.opening import open_store
 from holdfast.store.seam import Filter
 
@@ -84,6 +85,8 @@ class OpenEngine:
     @classmethod
     async def create(cls, where: str, functions: Sequence[DurableFunction], settings: Settings) -> OpenEngine:
         """Wire an engine and let it join its store."""
+        if settings.tune:
+            tune()
         clock = settings.clock
         runner = settings.ids(clock.now())
         coroutines, threads = Slots(settings.live), Slots(2 * settings.threads)

@@ -24,6 +24,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Coroutines that may be live at once."""
     park: int = 10_000
     """Waiting coroutines that stay in memory; 0 replays at every wake."""
+    tune: bool = True
+    """Set the interpreter up for many coroutines beside busy threads (see `service.tuning`)."""
     clock: Clock = msgspec.field(default_factory=SystemClock)
     ids: IdSource = id_at
     chance: Callable[[], random.Random] = random.SystemRandom

@@ -20,7 +20,7 @@ from holdfast.durable.logger import LogInfo
 from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
 from holdfast.durable.retries import RetryPresets
 from holdfast.durable.scope import Scope
-from holdfast.durable.serdes import SerDes, deserialize, serialize
+from holdfast.durable.serdes import UNSURE, SerDes, copied, deserialize, serialize
 from holdfast.durable.types import StepContext
 from holdfast.model.operations import Action, Operation, Status
 
@@ -70,6 +70,10 @@ def remembered(value: T, serdes: SerDes[T] | None, operation_id: str, scope: Sco
     text: str | None = serialize(serdes, value, operation_id, arn)
     if text is None:
         return None, None  # type: ignore[return-value]
+    if serdes is None:
+        copy = copied(value)
+        if copy is not UNSURE:
+            return text, cast("T", copy)
     return text, deserialize(serdes, text, operation_id, arn)
 
 
@@ -103,4 +107,4 @@ def _retry_or_fail(at: Identity, config: StepConfig, error: Exception, attempt: 
 
 
 def _logger(at: Identity, scope: Scope, attempt: int) -> Any:
-    return scope.logger.with_log_info(LogInfo(scope.state, at.parent_id, at.operation_id, at.name, attempt))
+    return scope.logger.where(lambda: LogInfo(scope.state, at.parent_id, at.operation_id, at.name, attempt))

@@ -1,0 +1,110 @@
+"""The workloads of Holdfast: payloads of about 100 bytes, trivial bodies, every step on disk before the next begins."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import holdfast
+from bench.limit import PAYLOAD
+from holdfast import AsyncDurableContext, DurableContext, StepContext, durable_execution, durable_step
+from holdfast.service.opening import OpenEngine
+
+W1_STEPS = 200
+W2_EXECUTIONS = 1_000
+W2_STEPS = 5
+
+
+@durable_step
+async def body(step: StepContext, number: int) -> dict[str, Any]:
+    return {**PAYLOAD, "number": number}
+
+
+@durable_step
+def blocking_body(step: StepContext, number: int) -> dict[str, Any]:
+    return {**PAYLOAD, "number": number}
+
+
+@durable_execution
+async def in_sequence(event: dict[str, Any], context: AsyncDurableContext) -> int:
+    for number in range(event["steps"]):
+        await context.step(body(number))
+    return int(event["steps"])
+
+
+@durable_execution
+def in_sequence_blocking(event: dict[str, Any], context: DurableContext) -> int:
+    for number in range(event["steps"]):
+        context.step(blocking_body(number))
+    return int(event["steps"])
+
+
+@durable_execution
+async def computes(event: dict[str, Any], context: AsyncDurableContext) -> int:
+    """One step that keeps a thread busy for a while, as a parser or a tokenizer would."""
+
+    def spin(step: StepContext) -> int:
+        total, until = 0, perf_counter() + event["seconds"]
+        while perf_counter() < until:
+            total += sum(range(500))
+        return total % 7
+
+    return await context.step(spin)
+
+
+@asynccontextmanager
+async def engine(folder: Path) -> AsyncIterator[OpenEngine]:
+    """An engine on a new file."""
+    with TemporaryDirectory(dir=folder, prefix="bench-") as place:
+        functions = [in_sequence, in_sequence_blocking, computes]
+        async with holdfast.open(f"{place}/bench.db", functions=functions) as opened:
+            yield opened
+
+
+async def w1(folder: Path, function: str) -> float:
+    """Seconds per step of one execution."""
+    async with engine(folder) as opened:
+        await _run(opened, function, 20)
+        began = perf_counter()
+        await _run(opened, function, W1_STEPS)
+        return (perf_counter() - began) / W1_STEPS
+
+
+async def w2(folder: Path, function: str, *, computing: bool = False) -> float:
+    """Steps per second of many executions started together; `computing` runs one CPU-bound thread beside them."""
+    async with engine(folder) as opened:
+        await _many(opened, function, 100)
+        beside = await opened.start("computes", {"seconds": 60.0}) if computing else None
+        began = perf_counter()
+        await _many(opened, function, W2_EXECUTIONS)
+        taken = perf_counter() - began
+        if beside is not None:
+            await beside.stop()
+        return W2_EXECUTIONS * W2_STEPS / taken
+
+
+async def w6(folder: Path, rounds: int = 200) -> tuple[float, float]:
+    """Seconds from start to result of a one-step function on an idle engine: median and 99th percentile."""
+    async with engine(folder) as opened:
+        await _run(opened, "in_sequence", 1)
+        times = []
+        for _ in range(rounds):
+            began = perf_counter()
+            await _run(opened, "in_sequence", 1)
+            times.append(perf_counter() - began)
+    return statistics.median(times), statistics.quantiles(times, n=100)[98]
+
+
+async def _run(opened: OpenEngine, function: str, steps: int) -> None:
+    execution = await opened.start(function, {"steps": steps, **PAYLOAD})
+    assert await execution.result() == steps
+
+
+async def _many(opened: OpenEngine, function: str, count: int) -> None:
+    await asyncio.gather(*(_run(opened, function, W2_STEPS) for _ in range(count)))

@@ -1,0 +1,36 @@
+"""Every error code is explained, and nothing is explained that does not exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import holdfast.durable.concurrency.models
+import holdfast.durable.exceptions  # noqa: F401 - its classes register themselves as subclasses
+from holdfast.model.errors import HoldfastError
+
+
+def family(root: type[HoldfastError]) -> Iterator[type[HoldfastError]]:
+    yield root
+    for child in root.__subclasses__():
+        if child.__module__.startswith("holdfast."):
+            yield from family(child)
+
+
+def explained(root: Path) -> list[str]:
+    return re.findall(r"^## (\w+)$", (root / "docs/reference/errors.md").read_text(), re.M)
+
+
+def test_every_error_code_has_a_heading_and_every_heading_a_code(root: Path) -> None:
+    assert sorted(explained(root)) == sorted({cls.code for cls in family(HoldfastError)})
+
+
+def test_no_two_errors_share_a_code() -> None:
+    classes = set(family(HoldfastError))
+    assert len({cls.code for cls in classes}) == len(classes)
+
+
+def test_an_errors_docstring_is_its_default_message() -> None:
+    assert str(holdfast.durable.exceptions.StepError()) == "The step failed."
+    assert [cls for cls in family(HoldfastError) if not (cls.__doc__ or "").strip()] == []
