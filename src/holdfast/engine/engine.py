@@ -174,7 +174,11 @@ class Engine:
         def done(outcome: Outcome, seen: int) -> None:
             self._ended(header, function, outcome, seen)
 
-        self._host.invoke(invocation, self._port, done)
+        try:
+            self._host.invoke(invocation, self._port, done)
+        except Exception as error:  # a host that cannot begin is a failed invocation, not a failed engine
+            log.exception("could not invoke %s", header.name)
+            done(Outcome(OutcomeStatus.CRASHED, error=Failure(message=str(error), type=type(error).__name__)), header.revision)
 
     def _ended(self, header: Execution, function: Function, outcome: Outcome, seen: int) -> None:
         if not self._open:
@@ -202,7 +206,12 @@ class Engine:
             self._loop.call_later(_SETTLE_AGAIN_SECONDS, self._ended, header, function, outcome, seen)
             return
         self._finished(header)
-        if isinstance(answer, Execution):
+        if isinstance(answer, HoldfastError):
+            # Somebody else closed or claimed it. Whoever waits for its end here shall hear of it.
+            current = self.store.find(header.id)
+            if current is not None:
+                self.closed(current)
+        elif isinstance(answer, Execution):
             if answer.state is State.RUNNING and answer.runner == self.runner:
                 self._reserve(function)
                 self._begin(answer, function)

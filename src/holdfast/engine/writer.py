@@ -9,6 +9,7 @@ There is one turn. Whoever takes it commits all that is queued, answers everybod
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from holdfast.model.clock import Clock, idle_seconds
 from holdfast.model.errors import EngineClosed, HoldfastError, StoreBroken
 from holdfast.model.verbs import Answer, Checkpoint, Write
 from holdfast.store.seam import Store
+
+log = logging.getLogger("holdfast.engine")
 
 Deliver = Callable[[Answer | HoldfastError], None]
 
@@ -168,7 +171,7 @@ class Writer:
         later: list[tuple[Deliver, Answer | HoldfastError]] = []
         for entry, answer in zip(batch, answers, strict=True):
             if on_loop or entry.thread is not None:
-                entry.deliver(answer)
+                _deliver(entry.deliver, answer)
             else:
                 later.append((entry.deliver, answer))
         if later:
@@ -207,4 +210,11 @@ class Writer:
 
 def _deliver_all(answers: list[tuple[Deliver, Answer | HoldfastError]]) -> None:
     for deliver, answer in answers:
+        _deliver(deliver, answer)
+
+
+def _deliver(deliver: Deliver, answer: Answer | HoldfastError) -> None:
+    try:
         deliver(answer)
+    except Exception:  # what one does with its answer must not keep the others from theirs
+        log.exception("an answer could not be taken")

@@ -22,9 +22,7 @@ MAX_DEATHS: Final = 3
 """Runners that may die in a row, without progress, before the execution is quarantined."""
 _BACKOFF_MS, _BACKOFF_LIMIT_MS = 1_000, 60_000
 
-NOTHING_PENDING: Final = Failure(
-    message="Cannot return PENDING status with no pending operations.", type="InvalidParameterValueException"
-)
+NOTHING_PENDING: Final = Failure(message="Cannot return PENDING status with no pending operations.", type="InvalidParameterValueException")
 RUNNER_DIED: Final = Failure(message="The runner's process ended before the invocation did.", type="Runtime.ExitError")
 
 _TERMINAL: Final = {

@@ -1,7 +1,7 @@
 """The ports: where the halves meet without knowing each other.
 
-`Port` joins a handler's SDK to the service that keeps its state; `Host` is where a handler's code runs; `Observer` is told what
-the engine does. `durable` and `engine` import these, never each other.
+`Port` joins a handler's SDK to the service that keeps its state; `Host` is where a handler's code runs. `durable` and `engine`
+import these, never each other.
 """
 
 from __future__ import annotations
@@ -60,9 +60,3 @@ class Host(Protocol):
     def idle(self) -> bool:
         """Whether nothing runs here."""
         ...
-
-
-class Observer(Protocol):
-    """Is told what happened, after it is on disk; must return at once."""
-
-    def settled(self, execution: Execution) -> None: ...

@@ -95,7 +95,7 @@ class Store(Protocol):
     def list(self, wanted: Filter) -> Sequence[Execution]: ...
 
     def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner, and keep a sign of life that ends with this process."""
+        """Register a runner, with a sign of life that ends with this process. It is named like the member that opened the store."""
         ...
 
     def renew(self, runner: str, lease_until: int) -> bool:
@@ -105,7 +105,7 @@ class Store(Protocol):
     def leave(self, runner: str) -> None: ...
 
     def dead(self, now: int) -> frozenset[str]:
-        """Runners that are gone, or silent past their lease."""
+        """Runners that hold something but are gone, or silent past their lease; asking declares them dead, so they cannot renew."""
         ...
 
     def held(self, runner: str) -> Collection[str]:
