@@ -40,7 +40,7 @@ async def eventually(fact: Callable[[], Any], seconds: float = 20) -> Any:
     """Wait until something is true, and return it."""
     async with asyncio.timeout(seconds):
         while not (found := fact()):
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0)
         return found
 
 
@@ -52,7 +52,7 @@ async def pending(execution: OpenExecution, name: str | None = None, seconds: fl
             for found in description.waits_for:
                 if description.state == "suspended" and name in (None, found.name):
                     return found
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0)
 
 
 def types(history: Sequence[dict[str, Any]]) -> list[str]:

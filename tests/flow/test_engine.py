@@ -88,7 +88,7 @@ async def test_a_long_body_does_not_hide_that_it_began(harness: Harness) -> None
         execution = await engine.start("slow")
         async with asyncio.timeout(20):
             while "StepStarted" not in types(await execution.history()):
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
         go_on.set()
         await execution.result()
         assert types(await execution.history()).count("StepStarted") == 1

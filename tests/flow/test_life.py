@@ -161,7 +161,7 @@ async def test_a_version_nobody_hosts_is_shown_as_such(harness: Harness) -> None
 async def eventually_state(execution: Any, state: str) -> None:
     async with asyncio.timeout(20):
         while (await execution.describe()).state != state:
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0)
 
 
 async def test_an_execution_goes_on_in_the_next_engine(harness: Harness) -> None:

@@ -216,3 +216,22 @@ async def test_context_now_moves_with_the_operations_it_has_seen(harness: Harnes
     first, later, remaining = await harness.run(handler)
     assert later - first == pytest.approx(7200, abs=1)
     assert remaining == pytest.approx(366 * 86400 - 7200, abs=1)
+
+
+async def test_numbers_of_any_size_come_back_as_they_went(harness: Harness) -> None:
+    @durable_execution
+    async def handler(event: Any, context: AsyncDurableContext) -> Any:
+        return event["n"] + 1
+
+    assert await harness.run(handler, {"n": 2**70}) == 2**70 + 1
+
+
+async def test_a_result_that_json_cannot_say_fails_instead_of_breaking_its_readers(harness: Harness) -> None:
+    @durable_execution
+    async def handler(event: Any, context: AsyncDurableContext) -> float:
+        return float("nan")
+
+    async with harness.engine(handler) as engine:
+        execution = await engine.start(handler)
+        with pytest.raises(ExecutionFailed, match="not JSON compliant"):
+            await execution.result()

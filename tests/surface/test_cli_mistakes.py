@@ -31,21 +31,21 @@ FILES: dict[str, str | bytes] = {
 @pytest.mark.parametrize(
     "words, code, told",
     [
-        (["run", "none.py:f"], "invalid_parameter", "There is no file none.py"),
-        (["run", "no.module:f"], "invalid_parameter", "There is no module 'no.module'"),
+        (["run", "none.py:f"], "function_not_loadable", "There is no file none.py"),
+        (["run", "no.module:f"], "function_not_loadable", "There is no module 'no.module'"),
         (["run", ":f"], "invalid_parameter", "names no function"),
         (["run", "functions.py:"], "invalid_parameter", "names no function"),
         (["run", "functions.py"], "function_not_found", "does not say which function to run. Durable functions there: approve,"),
         (["run", "functions.py:nobody"], "function_not_found", "There is no 'nobody' in functions.py. Durable functions there: approve,"),
         (["run", "functions.py:ordinary"], "function_not_found", "is not a durable function. Decorate it"),
         (["run", "empty.py"], "function_not_found", "No durable function was found there."),
-        (["run", "broken.py:f"], "invalid_parameter", "ZeroDivisionError: division by zero"),
-        (["run", "broken.py:f"], "invalid_parameter", "broken.py:3: price = 1 / 0"),
-        (["run", "syntax.py:f"], "invalid_parameter", "SyntaxError"),
-        (["run", "leaves.py:f"], "invalid_parameter", "it ended the program (exit code 4)"),
-        (["run", "lacks.py:f"], "invalid_parameter", "No module named 'no_such_package_anywhere'"),
-        (["run", "lacks:f"], "invalid_parameter", "No module named 'no_such_package_anywhere'"),
-        (["run", "functions.py:greet", "--input", '{"who": you}'], "payload_not_json", "--input: The payload is not JSON: unexpected"),
+        (["run", "broken.py:f"], "function_not_loadable", "ZeroDivisionError: division by zero"),
+        (["run", "broken.py:f"], "function_not_loadable", "broken.py:3: price = 1 / 0"),
+        (["run", "syntax.py:f"], "function_not_loadable", "SyntaxError"),
+        (["run", "leaves.py:f"], "function_not_loadable", "it ended the program (exit code 4)"),
+        (["run", "lacks.py:f"], "function_not_loadable", "No module named 'no_such_package_anywhere'"),
+        (["run", "lacks:f"], "function_not_loadable", "No module named 'no_such_package_anywhere'"),
+        (["run", "functions.py:greet", "--input", '{"who": you}'], "payload_not_json", "--input: The payload is not JSON: Expecting value"),
         (["run", "functions.py:greet", "--input", '{"who": you}'], "payload_not_json", "line 1 column 9"),
         (["run", "functions.py:greet", "--input", "@bad.json"], "payload_not_json", "line 2 column 3"),
         (["run", "functions.py:greet", "--input", "@none.json"], "invalid_parameter", "none.json could not be read: No such file"),
@@ -106,7 +106,7 @@ def test_a_bad_question_is_refused_with_its_code(holdfast: Program, words: list[
 def test_looking_for_a_store_does_not_make_one(holdfast: Program, words: list[str]) -> None:
     ended = holdfast(*words, "--store", "none.db")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "error[invalid_parameter]: There is no store at none.db. The first execution started there makes it.\n"
+    assert ended.stderr == "error[store_not_found]: There is no store at none.db. The first execution started there makes it.\n"
     assert list(holdfast.folder.glob("none.db*")) == []
 
 

@@ -9,7 +9,7 @@ from holdfast.model.execution import Change, Execution, State
 from holdfast.model.history import TERMINAL, Event, EventType
 from holdfast.model.ids import Position, Seal
 from holdfast.model.life import Claimant
-from holdfast.model.operations import Action, Operation, Type, Update, is_pending
+from holdfast.model.operations import Action, Operation, Status, Type, Update, is_pending
 from holdfast.model.verbs import Answer, Checkpoint, Checkpointed, Claim, Start, Write
 
 SEAL = Seal(b"a key that only the tests know")
@@ -54,6 +54,9 @@ class Lone:
     def due(self, now: int) -> Iterable[Operation]:
         ripe = [op for op in self.operations.values() if op.due_at is not None and op.due_at <= now]
         return sorted(ripe, key=lambda op: (op.due_at, op.place))
+
+    def has_ready(self, since: int) -> bool:
+        return any(op.status is Status.READY and op.revision > since for op in self.operations.values())
 
     def next_due(self, after: int) -> int | None:
         return min((op.due_at for op in self.operations.values() if op.due_at is not None and op.due_at > after), default=None)

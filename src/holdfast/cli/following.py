@@ -16,7 +16,7 @@ from holdfast.cli.arguments import Place
 from holdfast.cli.terminal import printable, say
 from holdfast.model import codec
 from holdfast.model.clock import monotonic
-from holdfast.model.errors import Fatal, FunctionNotFound, Unsuccessful
+from holdfast.model.errors import ExecutionQuarantined, FunctionNotFound, Unsuccessful
 from holdfast.model.execution import State
 from holdfast.service.describing import Description
 from holdfast.service.loading import Loaded
@@ -94,7 +94,7 @@ class _Following:
             show(told.why)
             if told.state == State.QUARANTINED:
                 again = self._order.place.command("executions", "release", f"{told.function}/{told.name}")
-                raise Fatal(f"{told.function}/{told.name}: {told.why} Then: {again}")
+                raise ExecutionQuarantined(f"{told.function}/{told.name}: {told.why} Then: {again}")
             self._tell_callbacks(told)
             await asyncio.sleep(max(_LOOK_SECONDS, _LOOK_SHARE * (monotonic() - began)))
 

@@ -95,7 +95,7 @@ def succeeded(state: ExecutionState, scope: Scope, result: Any) -> Outcome:
         return failed(state, ExecutionError(state.misuse))
     try:
         scope.check_not_swallowed()
-        return Outcome(OutcomeStatus.SUCCEEDED, json.dumps(result))
+        return Outcome(OutcomeStatus.SUCCEEDED, json.dumps(result, allow_nan=False))
     except (TypeError, ValueError, ExecutionError) as error:
         return failed(state, error)
 

@@ -6,6 +6,7 @@ Loading never runs code: a stored payload is text, and only these functions read
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import msgspec
@@ -22,15 +23,19 @@ def dumps(value: object) -> str:
     """The stored text of a Python value: compact, keys sorted, so that equal inputs have equal texts."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
+        pass  # an integer beyond 64 bits, say, which the standard library writes
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
         raise PayloadNotJson(f"The value cannot be written as JSON: {error}") from None
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text; a text that is not JSON is the sender's mistake."""
+    """The value of a JSON text that a user wrote: exact for integers of any size. No JSON is the sender's mistake."""
     try:
-        return orjson.loads(text)
-    except ValueError as error:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise PayloadNotJson(f"The payload is not JSON: {error}") from None
 
 

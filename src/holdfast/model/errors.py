@@ -5,17 +5,20 @@ HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller mu
                │             ├─ PayloadNotJson
                │             ├─ PayloadTooLarge
                │             ├─ FunctionNotFound
+               │             ├─ FunctionNotLoadable
                │             ├─ DuplicateFunction
                │             ├─ ExecutionNotFound
                │             ├─ ExecutionAlreadyStarted
                │             ├─ CallbackNotFound
                │             ├─ CallbackClosed
+               │             ├─ StoreNotFound
                │             ├─ BlockingCallRefused
                │             └─ EngineClosed
                ├─ Retryable ─┬─ LeaseLost            tried again, by whoever holds it now
                │             └─ StoreBusy
                ├─ Fatal ─────┬─ StoreBroken          a person must look
-               │             └─ StoreUnsuitable
+               │             ├─ StoreUnsuitable
+               │             └─ ExecutionQuarantined
                ├─ Unsuccessful ┬─ ExecutionFailed    what `result()` raises: the execution's own ending
                │               ├─ ExecutionTimedOut
                │               └─ ExecutionStopped
@@ -74,6 +77,12 @@ class FunctionNotFound(Rejected):
     code = "function_not_found"
 
 
+class FunctionNotLoadable(Rejected):
+    """The code of a function could not be imported."""
+
+    code = "function_not_loadable"
+
+
 class DuplicateFunction(Rejected):
     """Two functions were registered under one name and version."""
 
@@ -102,6 +111,12 @@ class CallbackClosed(Rejected):
     """The callback is either timed out or already completed."""
 
     code = "callback_closed"
+
+
+class StoreNotFound(Rejected):
+    """There is no store at this path."""
+
+    code = "store_not_found"
 
 
 class BlockingCallRefused(Rejected):
@@ -150,6 +165,12 @@ class StoreUnsuitable(Fatal):
     """This store cannot be used by this version of Holdfast."""
 
     code = "store_unsuitable"
+
+
+class ExecutionQuarantined(Fatal):
+    """The execution's runner died too often; it waits until a person releases it."""
+
+    code = "execution_quarantined"
 
 
 class Unsuccessful(HoldfastError):

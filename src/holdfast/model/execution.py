@@ -118,6 +118,9 @@ class View(Protocol):
         ...
 
     def next_due(self, after: int) -> int | None: ...
+    def has_ready(self, since: int) -> bool:
+        """Whether a step became ready after a revision and was not started since."""
+        ...
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

@@ -233,7 +233,9 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if header.deadline <= now:
             return _time_out(draft)
         fired = header.due_at is not None and header.due_at <= now and life.fire(draft, view, now)
-        state = State.READY if unseen or fired else State.SUSPENDED
+        # A step that became ready during this invocation has no timer left: if the handler went without starting it, it must come back.
+        again = unseen or fired or view.has_ready(header.seen)
+        state = State.READY if again else State.SUSPENDED
         return draft.done(state=state, ready_at=draft.at, runner=None, invocation=None, seen=self.seen, failures=0, deaths=0)
 
     def _try_again(self, draft: Draft, now: int) -> Change:

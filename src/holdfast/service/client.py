@@ -11,7 +11,7 @@ import msgspec
 from holdfast.durable.execution import DurableFunction
 from holdfast.model import codec
 from holdfast.model.clock import Clock, SystemClock
-from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter
+from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter, StoreNotFound
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.ids import Arn, IdSource, checked_name, id_at
 from holdfast.model.operations import Failure, Operation
@@ -39,7 +39,7 @@ class Client:
         """Open the store at a path. One that is not there is refused unless `create`: a look must not leave a file behind."""
         clock = clock or SystemClock()
         if not create and "://" not in where and not Path(where).exists():
-            raise InvalidParameter(f"There is no store at {where}. The first execution started there makes it.")
+            raise StoreNotFound(f"There is no store at {where}. The first execution started there makes it.")
         return cls(open_store(where, ids(clock.now())), where, clock=clock, ids=ids)
 
     def __enter__(self) -> Client:

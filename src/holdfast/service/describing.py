@@ -32,6 +32,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     callback_id: str | None = None
     attempt: int = 0
     last_error: str | None = None
+    last_error_type: str | None = None
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +110,7 @@ def _pending(op: Operation) -> Pending:
         callback_id=op.callback_id,
         attempt=op.attempt,
         last_error=op.error.message if op.error else None,
+        last_error_type=op.error.type if op.error else None,
     )
 
 

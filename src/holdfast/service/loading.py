@@ -14,7 +14,7 @@ from types import ModuleType
 import msgspec
 
 from holdfast.durable.execution import DurableFunction
-from holdfast.model.errors import FunctionNotFound, InvalidParameter
+from holdfast.model.errors import FunctionNotFound, FunctionNotLoadable, InvalidParameter
 
 _SHOWN_FRAMES = 3
 
@@ -46,21 +46,21 @@ def _is_path(place: str) -> bool:
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise InvalidParameter(f"There is no file {path}.")
+        raise FunctionNotLoadable(f"There is no file {path}.")
     path = path.resolve()
     _search_first(path.parent)
     # Under its own name, so that a sibling that imports it gets this very module; but never in the place of one already loaded.
     name = path.stem if path.stem not in sys.modules else f"holdfast_file_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise InvalidParameter(f"{path} is not a Python file.")
+        raise FunctionNotLoadable(f"{path} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
-        raise InvalidParameter(_explained(str(path), error)) from error
+        raise FunctionNotLoadable(_explained(str(path), error)) from error
     return module
 
 
@@ -70,10 +70,10 @@ def _from_name(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise InvalidParameter(f"There is no module {name!r} here, and no file of that name.") from None
-        raise InvalidParameter(_explained(name, error)) from error
+            raise FunctionNotLoadable(f"There is no module {name!r} here, and no file of that name.") from None
+        raise FunctionNotLoadable(_explained(name, error)) from error
     except (Exception, SystemExit) as error:
-        raise InvalidParameter(_explained(name, error)) from error
+        raise FunctionNotLoadable(_explained(name, error)) from error
 
 
 def _search_first(folder: Path) -> None:

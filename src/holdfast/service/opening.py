@@ -24,7 +24,7 @@ from holdfast.store.opening import open_store
 from holdfast.store.seam import Filter
 
 
-def open(  # noqa: A001 - the front door reads `holdfast.open`
+def open(
     store: str | os.PathLike[str] | None = None,
     *,
     functions: Sequence[DurableFunction],

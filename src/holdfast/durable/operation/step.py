@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar, cast
 
 from holdfast.durable.config import StepConfig, StepSemantics
+from holdfast.durable.copying import UNSURE, copied
 from holdfast.durable.exceptions import (
     DurableOperationError,
     ExecutionError,
@@ -20,7 +21,7 @@ from holdfast.durable.logger import LogInfo
 from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
 from holdfast.durable.retries import RetryPresets
 from holdfast.durable.scope import Scope
-from holdfast.durable.serdes import UNSURE, SerDes, copied, deserialize, serialize
+from holdfast.durable.serdes import SerDes, deserialize, serialize
 from holdfast.durable.types import StepContext
 from holdfast.model.operations import Action, Operation, Status
 

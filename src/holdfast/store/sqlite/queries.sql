@@ -60,6 +60,9 @@ ORDER BY o.due_at, o.place
 -- name: next_due_operation
 SELECT min(due_at) FROM operations WHERE execution = ? AND due_at > ?
 
+-- name: ready_operation
+SELECT 1 FROM operations WHERE execution = ? AND status = 'READY' AND revision > ? LIMIT 1
+
 -- name: history
 -- A closing execution's terminal event lies beyond `events` until its invocation is told of as completed.
 SELECT e.number, e.type, e.at, e.place, e.payload, e.detail FROM events AS e

@@ -72,6 +72,7 @@ CREATE TABLE operations (
 ) WITHOUT ROWID;
 
 CREATE INDEX operations_due ON operations (execution, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX operations_ready ON operations (execution) WHERE status = 'READY';
 
 -- Append-only history, and the only home of payloads. `place` says which operation an event tells of: the number of the event that
 -- began that operation.

@@ -30,6 +30,7 @@ class Presence:
         self._next = os.open(folder / "next", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._turn = os.open(folder / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.alone = False
+        self._folder_changed_at = 0
         _open_files.add(self)
 
     def _locked(self, member: str) -> int:
@@ -43,6 +44,7 @@ class Presence:
     def living(self) -> set[str]:
         """Everybody who has the store open now; files that the dead left are removed. Also learns whether we are alone."""
         living = set()
+        self._folder_changed_at = self._folder.stat().st_mtime_ns
         for entry in self._folder.glob("*.alive"):
             if entry.stem == self.member or self._is_held(entry):
                 living.add(entry.stem)
@@ -68,7 +70,9 @@ class Presence:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for our turn to write, and let the next one in afterwards."""
+        """Wait for our turn to write, and let the next one in afterwards. Who is alone need not wait, until a file appears here."""
+        if self.alone and self._folder.stat().st_mtime_ns != self._folder_changed_at:
+            self.living()
         if self.alone:
             yield
             return

@@ -241,6 +241,10 @@ class SqliteStore:
         (at,) = self._writer.execute(self._sql["next_due_operation"], (view.key, after)).fetchone()
         return None if at is None else int(at)
 
+    def read_has_ready(self, view: RowView, since: int) -> bool:
+        """Whether a step became ready after a revision and was not started since."""
+        return self._writer.execute(self._sql["ready_operation"], (view.key, since)).fetchone() is not None
+
     # --- reading
 
     def _read(self, name: str, parameters: Sequence[object] | dict[str, object]) -> list[rows.Row]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.model.execution import Change, Execution, View
-from holdfast.model.operations import Operation
+from holdfast.model.operations import Operation, Status
 
 
 class Rows(Protocol):
@@ -20,6 +20,7 @@ class Rows(Protocol):
     def read_newer(self, view: RowView, revision: int) -> list[Operation]: ...
     def read_due(self, view: RowView, now: int) -> list[Operation]: ...
     def read_next_due(self, view: RowView, after: int) -> int | None: ...
+    def read_has_ready(self, view: RowView, since: int) -> bool: ...
 
 
 class RowView:
@@ -57,6 +58,10 @@ class RowView:
     def next_due(self, after: int) -> int | None:
         """The next timer after a time."""
         return self._rows.read_next_due(self, after)
+
+    def has_ready(self, since: int) -> bool:
+        """Whether a step became ready after a revision and was not started since."""
+        return self._rows.read_has_ready(self, since)
 
     def keep(self, change: Change) -> None:
         """Take over what was committed."""
@@ -97,3 +102,8 @@ class Overlay:
         """The next timer; too early is harmless, so operations the earlier write closed may still count."""
         times = [self._below.next_due(after), *(op.due_at for op in self._change.operations.values())]
         return min((at for at in times if at is not None and at > after), default=None)
+
+    def has_ready(self, since: int) -> bool:
+        """Whether a step is ready; one that the earlier write started may still count, which costs an invocation and no more."""
+        mine = self._change.operations.values()
+        return any(op.status is Status.READY and op.revision > since for op in mine) or self._below.has_ready(since)
