@@ -39,7 +39,7 @@ _WHERE = {
     "open": "holdfast.service.opening",
 }
 
-__all__ = [  # noqa: PLE0604 - the table above is the list
+__all__ = [
     *_WHERE,
 ]
 

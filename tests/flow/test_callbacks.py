@@ -156,5 +156,3 @@ async def test_a_made_up_callback_id_is_refused(harness: Harness) -> None:
     async with harness.engine(approval) as engine:
         with pytest.raises(CallbackNotFound):
             await engine.succeed_callback("bm90IGEgY2FsbGJhY2s=", "x")
-
-

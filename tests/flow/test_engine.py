@@ -32,20 +32,16 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
 @durable_execution
 async def three_steps(event: Any, context: AsyncDurableContext) -> list[int]:
     async def body(step: StepContext) -> int:
-        return len(done)
+        return numbers.pop()
 
-    done: list[int] = []
-    for _ in range(3):
-        done.append(await context.step(body))
-    return done
+    numbers = [2, 1, 0]
+    return [await context.step(body) for _ in range(3)]
 
 
 @durable_execution
 def three_blocking_steps(event: Any, context: DurableContext) -> list[int]:
-    done: list[int] = []
-    for _ in range(3):
-        done.append(context.step(lambda _: len(done)))
-    return done
+    numbers = [2, 1, 0]
+    return [context.step(lambda _: numbers.pop()) for _ in range(3)]
 
 
 async def test_everything_that_waits_goes_into_one_transaction(harness: Harness, batches: list[list[Any]]) -> None:

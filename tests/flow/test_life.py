@@ -99,7 +99,7 @@ async def test_an_execution_times_out_as_a_whole(harness: Harness) -> None:
 
     async with harness.engine(short) as engine:
         execution = await engine.start("short")
-        with pytest.raises(ExecutionTimedOut, match="Execution timed out after 60 seconds."):
+        with pytest.raises(ExecutionTimedOut, match=r"Execution timed out after 60 seconds\."):
             await execution.result()
         history = await execution.history()
     assert types(history)[-1] == "ExecutionTimedOut"
@@ -292,5 +292,3 @@ async def test_a_suspended_execution_says_why_it_waits(harness: Harness) -> None
     assert description.why == "It waits for Wait 'sleep'."
     assert waits.woken_by == "the clock"
     assert waits.due_at == description.started_at + 86_400_000
-
-

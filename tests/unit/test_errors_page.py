@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import holdfast.durable.concurrency.models
-import holdfast.durable.exceptions  # noqa: F401 - its classes register themselves as subclasses
+import holdfast.durable.exceptions
 from holdfast.model.errors import HoldfastError
 
 

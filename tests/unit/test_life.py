@@ -249,6 +249,17 @@ def test_pending_is_ready_again_at_once_when_a_timer_is_due() -> None:
     assert execution.story[-2:] == [E.INVOCATION_COMPLETED, E.WAIT_SUCCEEDED]
 
 
+def test_a_step_seen_as_ready_but_not_started_brings_the_execution_back_once() -> None:
+    execution = live(STEP, msgspec.structs.replace(STEP, action=Action.RETRY, delay_seconds=10, error=Failure("no")))
+    execution.checkpoint(now=at(11))
+    assert execution.operations[STEP.id].status is Status.READY
+    states = []
+    for seconds in (12, 13):
+        settle(execution, Outcome(OutcomeStatus.PENDING), at(seconds), by=Claimant("me", "me-2"))
+        states.append(execution.header.state)
+    assert states == [State.RUNNING, State.SUSPENDED]
+
+
 def test_what_became_ready_may_be_claimed_in_the_same_change() -> None:
     execution = live(WAIT)
     settle(execution, Outcome(OutcomeStatus.PENDING), at(11), by=Claimant("me", "me-2"))

@@ -178,9 +178,7 @@ class DurableContext(_Context):
         """Hand a callback's id to `submitter`, and wait for the answer."""
         return self._drive(self._wait_for_callback(submitter, name, config))
 
-    def run_in_child_context(
-        self, func: Callable[[DurableContext], T], name: str | None = None, config: ChildConfig[T] | None = None
-    ) -> T:
+    def run_in_child_context(self, func: Callable[[DurableContext], T], name: str | None = None, config: ChildConfig[T] | None = None) -> T:
         """Run `func` with a context of its own; its result stands for all that happened in it."""
         return self._drive(self._child(func, name, config))
 

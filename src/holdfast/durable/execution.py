@@ -72,9 +72,7 @@ def durable_execution(
     """
 
     def decorate(handler: Callable[..., Any]) -> DurableFunction:
-        return DurableFunction(
-            handler, name=name, version=version, execution_timeout=execution_timeout, retention_days=retention_days
-        )
+        return DurableFunction(handler, name=name, version=version, execution_timeout=execution_timeout, retention_days=retention_days)
 
     return decorate if func is None else decorate(func)
 

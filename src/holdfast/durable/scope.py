@@ -18,7 +18,6 @@ from holdfast.durable.logger import Logger, LogInfo
 from holdfast.durable.state import ExecutionState
 from holdfast.model.operations import OPEN, Operation, SubType, Type
 
-
 _BUSY = (
     "This context is already busy with a durable call. A context makes one call at a time, so that its calls have the same order on "
     "every replay: for work side by side use a child context each (`context.parallel`), and inside a step or a child context use what "

@@ -47,9 +47,7 @@ class Coroutine:
         self.execution = invocation.header.id
         self._host = host
         self._report: Report | None = report
-        self._state = AsyncState(
-            invocation, port, host.clock, host.loop_stragglers, threads=host.threads.executor, quiet=self._quiet
-        )
+        self._state = AsyncState(invocation, port, host.clock, host.loop_stragglers, threads=host.threads.executor, quiet=self._quiet)
         self._scope = Scope(self._state, AsyncDurableContext, replaying=self._state.has_history)
         self._task = asyncio.get_running_loop().create_task(self._run(function, given(invocation, port)))
         self._task.add_done_callback(self._ended)
