@@ -19,9 +19,10 @@ from bench import limit, workloads
 from bench.table import Row, show
 
 PAIRS = 5
+FEW = 3
 
 
-def paired(measure: Callable[[], float], against: Callable[[], float], pairs: int = PAIRS) -> tuple[float, float, float]:
+def paired(measure: Callable[[], float], against: Callable[[], float], pairs: int) -> tuple[float, float, float]:
     """The median of a measurement, of the thing it is compared with, and of their ratio pair by pair."""
     taken = [(measure(), against()) for _ in range(pairs)]
     ratios = [ours / theirs for ours, theirs in taken]
@@ -39,14 +40,16 @@ def measured(folder: Path) -> list[Row]:
     def sketch() -> float:
         return limit.sketch(folder, runs=1)
 
-    w1, commit, w1_ratio = paired(lambda: run(workloads.w1(folder, "in_sequence")), bare)
-    w1_def, _, w1_def_ratio = paired(lambda: run(workloads.w1(folder, "in_sequence_blocking")), bare)
-    w2, sketched, w2_ratio = paired(lambda: run(workloads.w2(folder, "in_sequence")), sketch)
-    w2_def, _, w2_def_ratio = paired(lambda: run(workloads.w2(folder, "in_sequence_blocking")), sketch, 3)
+    w1, commit, w1_ratio = paired(lambda: run(workloads.w1(folder, "in_sequence")), bare, PAIRS)
+    w1_def, _, w1_def_ratio = paired(lambda: run(workloads.w1(folder, "in_sequence_blocking")), bare, PAIRS)
+    w2, sketched, w2_ratio = paired(lambda: run(workloads.w2(folder, "in_sequence")), sketch, PAIRS)
+    w2_def, _, w2_def_ratio = paired(lambda: run(workloads.w2(folder, "in_sequence_blocking")), sketch, FEW)
     busy, _, busy_ratio = paired(
-        lambda: run(workloads.w2(folder, "in_sequence", computing=True)), lambda: run(workloads.w2(folder, "in_sequence")), 3
+        lambda: run(workloads.w2(folder, "in_sequence", computing=True)), lambda: run(workloads.w2(folder, "in_sequence")), FEW
     )
-    taken = [(*asyncio.run(workloads.w6(folder)), bare()) for _ in range(3)]
+    taken = [(*asyncio.run(workloads.w6(folder)), bare()) for _ in range(FEW)]
+    wake = run(workloads.wakes(folder))
+    idle = run(workloads.idle(folder))
     p50, p99 = (statistics.median(t[n] for t in taken) for n in (0, 1))
     p50_ratio, p99_ratio = (statistics.median(t[n] / t[2] for t in taken) for n in (0, 1))
     return [
@@ -67,6 +70,8 @@ def measured(folder: Path) -> list[Row]:
         Row(what="W2 async beside a CPU-bound step", value=busy, unit="steps/s", ratio=busy_ratio, of="W2 async"),
         Row(what="W6 start to result, median", value=p50 * 1000, unit="ms", ratio=p50_ratio, of="bare commit"),
         Row(what="W6 start to result, 99th percentile", value=p99 * 1000, unit="ms", ratio=p99_ratio, of="bare commit"),
+        Row(what="answer in another process to wake, median", value=wake * 1000, unit="ms", floor="≤ 100 ms", kept=wake <= 0.1),
+        Row(what="idle CPU", value=idle * 100, unit="%", floor="< 1 %", kept=idle < 0.01),
     ]
 
 

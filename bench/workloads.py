@@ -8,17 +8,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import holdfast
 from bench.limit import PAYLOAD
 from holdfast import AsyncDurableContext, DurableContext, StepContext, durable_execution, durable_step
+from holdfast.service.client import Client
 from holdfast.service.opening import OpenEngine
 
 W1_STEPS = 200
 W2_EXECUTIONS = 1_000
 W2_STEPS = 5
+W6_ROUNDS = 200
+WAKES = 20
+IDLE_SECONDS = 5.0
 
 
 @durable_step
@@ -89,16 +93,51 @@ async def w2(folder: Path, function: str, *, computing: bool = False) -> float:
         return W2_EXECUTIONS * W2_STEPS / taken
 
 
-async def w6(folder: Path, rounds: int = 200) -> tuple[float, float]:
+async def w6(folder: Path) -> tuple[float, float]:
     """Seconds from start to result of a one-step function on an idle engine: median and 99th percentile."""
     async with engine(folder) as opened:
         await _run(opened, "in_sequence", 1)
         times = []
-        for _ in range(rounds):
+        for _ in range(W6_ROUNDS):
             began = perf_counter()
             await _run(opened, "in_sequence", 1)
             times.append(perf_counter() - began)
     return statistics.median(times), statistics.quantiles(times, n=100)[98]
+
+
+@durable_execution
+async def asks(event: dict[str, Any], context: AsyncDurableContext) -> Any:
+    """Waits for an answer from outside."""
+    return await (await context.create_callback()).result()
+
+
+async def wakes(folder: Path) -> float:
+    """Seconds from the moment another process's answer is on disk until the execution it wakes is over: the median."""
+    times = []
+    with TemporaryDirectory(dir=folder, prefix="bench-") as place:
+        async with holdfast.open(f"{place}/bench.db", functions=[asks]) as opened:
+            # A store of its own sees the file as another process does: through the file alone.
+            with Client.open(f"{place}/bench.db") as elsewhere:
+                for _ in range(WAKES):
+                    execution = await opened.start("asks")
+                    while not (waits := (await execution.describe()).waits_for):
+                        await asyncio.sleep(0.01)
+                    elsewhere.succeed_callback(str(waits[0].callback_id), "now")
+                    began = perf_counter()
+                    await execution.result()
+                    times.append(perf_counter() - began)
+    return statistics.median(times)
+
+
+async def idle(folder: Path) -> float:
+    """The share of one core that an engine uses while an execution waits for its callback."""
+    with TemporaryDirectory(dir=folder, prefix="bench-") as place:
+        async with holdfast.open(f"{place}/bench.db", functions=[asks]) as opened:
+            await opened.start("asks")
+            await asyncio.sleep(0.2)
+            began, used = perf_counter(), process_time()
+            await asyncio.sleep(IDLE_SECONDS)
+            return (process_time() - used) / (perf_counter() - began)
 
 
 async def _run(opened: OpenEngine, function: str, steps: int) -> None:

@@ -15,11 +15,13 @@ from holdfast.store.seam import Filter
 from tests.crash import worker as hosted
 from tests.crash.scene import POLL_SECONDS, Scene, check_history, died
 
-EXECUTIONS = 200
 ROUNDS = int(os.environ.get("HOLDFAST_CRASH_ROUNDS", "8"))
+PER_ROUND = 25
+"""Executions started in each round: 200 in the short form, and always enough under way to be hit."""
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "2026"))
-LINES_PER_EXECUTION = 4
-DEADLINE_SECONDS = 30.0 + 2 * ROUNDS
+BODIES = 4
+"""Step bodies of one execution."""
+DEADLINE_SECONDS = 60.0 + 5 * ROUNDS
 
 
 class Storm:
@@ -29,6 +31,7 @@ class Storm:
         self.scene = scene
         self.chance = chance
         self.kills = 0
+        self.released = 0
         self.names: dict[str, int] = {}
         self._answered = 0
         self._deadline = time.monotonic() + DEADLINE_SECONDS
@@ -57,6 +60,7 @@ class Storm:
         """Do what the outside world does meanwhile."""
         assert time.monotonic() < self._deadline, f"still open: {self.open()}\n{self.scene.errors.read_text()[-2000:]}"
         self.answer_all()
+        self.release_all()
         time.sleep(POLL_SECONDS)
 
     def open(self) -> list[str]:
@@ -69,6 +73,7 @@ class Storm:
         for header in self.scene.client.list(Filter(limit=10_000)):
             if header.state is State.QUARANTINED:
                 self.scene.client.release(header.id)
+                self.released += 1
 
 
 @pytest.mark.alone
@@ -78,20 +83,15 @@ def test_executions_survive_any_number_of_kills(scene: Scene) -> None:
     workers = [scene.worker(), scene.worker()]
     for one in workers:
         one.wait_until_ready()
-    storm.start(EXECUTIONS)
-    bodies = EXECUTIONS * LINES_PER_EXECUTION
     for _ in range(ROUNDS):
-        told = len(scene.lines())
-        storm.until_told(told + storm.chance.randint(1, max(2, (bodies - told) // max(2, ROUNDS // 2))))
-        if not storm.open():
-            break
+        storm.start(PER_ROUND)
+        storm.until_told(len(scene.lines()) + storm.chance.randint(1, PER_ROUND * BODIES // 2))
         time.sleep(storm.chance.random() * 0.01)
         victim = storm.chance.randrange(len(workers))
         scene.kill(workers[victim])
         storm.kills += 1
         workers[victim] = scene.worker()
     while storm.open():
-        storm.release_all()
         storm.pause()
     check(scene, storm)
 
@@ -104,7 +104,9 @@ def check(scene: Scene, storm: Storm) -> None:
         check_bodies(scene, name, histories[name])
     deaths = sum(died(history) for history in histories.values())
     bodies = Counter((line["x"], line["step"], line["attempt"]) for line in scene.lines())
-    print(f"{storm.kills} kills ended {deaths} invocations; {sum(bodies.values()) - len(bodies)} bodies ran again")
+    print(
+        f"{storm.kills} kills ended {deaths} invocations; {sum(bodies.values()) - len(bodies)} bodies ran again; {storm.released} quarantines"
+    )
     assert storm.kills > 0
     assert deaths >= storm.kills / 2, "hardly any kill hit a live invocation"
 

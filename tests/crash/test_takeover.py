@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from holdfast.model.execution import ExecutionStatus, State
-from holdfast.model.operations import Failure
+from holdfast.model.errors import LeaseLost
+from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.ids import Position, id_at
+from holdfast.model.life import Claimant
+from holdfast.model.operations import Action, Failure, Type, Update
+from holdfast.model.verbs import Checkpoint, Checkpointed, Claim, Start, Started
+from holdfast.store.opening import open_store
 from tests.crash import worker as hosted
 from tests.crash.scene import Scene, check_history, died, until
 
@@ -110,6 +117,38 @@ def test_a_paused_process_that_wakes_late_can_write_nothing(scene: Scene, once: 
     held = [(body["pid"], body["attempt"]) for body in scene.told("x", "held")]
     assert held == [(paused.pid, 1), (fresh.pid, 2 if once else 1)]
     assert [body["pid"] for body in scene.told("x", "after")] == [fresh.pid]
+
+
+def test_a_stale_writer_in_a_batch_spoils_nobody_elses_write(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store.db"), "r1")
+    try:
+        store.join("r1", 10)
+        started = store.commit([Start(execution(name), "null", Claimant("r1", name)) for name in ("lost", "kept")], 1)
+        lost, kept = (answer.header for answer in started if isinstance(answer, Started))
+        store.commit([Claim(lost.id, Claimant("r2", "i2"), frozenset({"r1"}))], 2)
+        step = Update(id="1", type=Type.STEP, action=Action.START)
+
+        refused, accepted = store.commit([Checkpoint(Position(x.id, x.epoch, 0, 1), (step,)) for x in (lost, kept)], 3)
+
+        assert isinstance(refused, LeaseLost)
+        assert isinstance(accepted, Checkpointed)
+        assert [store.operations(x.id) != [] for x in (lost, kept)] == [False, True]
+    finally:
+        store.close()
+
+
+def execution(name: str) -> Execution:
+    return Execution(
+        id=id_at(0),
+        function="f",
+        version="1",
+        name=name,
+        input_hash="",
+        timeout_seconds=60,
+        retention_days=1,
+        started_at=0,
+        deadline=0,
+    )
 
 
 @pytest.mark.alone

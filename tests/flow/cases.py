@@ -80,6 +80,9 @@ class Case(msgspec.Struct, kw_only=True):
     """How often it waits for something outside."""
     side_by_side: bool = False
     """Branches race, so only the order within each branch is decided."""
+    rests_between: bool = False
+    """A blocked branch is woken in the same invocation or by the next one: each SDK and colour has its own way, so how many
+    invocations there are is not compared."""
     cut_off: bool = False
     """The handler ends inside an operation. Whether the START of that operation is still written is a race inside the official SDK,
     which drops what its background thread has not collected by then; ours always writes it."""
@@ -1404,5 +1407,78 @@ def an_empty_name_is_no_name(sdk: Sdk) -> Any:
         one = context.step(lambda _: 1, name="")
         context.wait(sdk.seconds(1), name="")
         return [one, context.step(named(), name="")]
+
+    return handler
+
+
+@case(result=["early", "held"], early={"approval": Answer("early")}, side_by_side=True, rests_between=True)
+def a_branch_is_answered_while_another_one_works(sdk: Sdk) -> Any:
+    @sdk.durable_execution
+    def handler(event: Any, context: Any) -> Any:
+        config = sdk.step_config(step_semantics=sdk.at_most_once)
+
+        def held(branch: Any) -> Any:
+            return branch.step(lambda _: sdk.gate.wait(20) and "held", name="hold", config=config)
+
+        return context.parallel([lambda branch: branch.create_callback("approval").result(), held]).get_results()
+
+    return handler
+
+
+@twin(a_branch_is_answered_while_another_one_works)
+def _(sdk: Sdk) -> Any:
+    @sdk.durable_execution
+    async def handler(event: Any, context: Any) -> Any:
+        config = sdk.step_config(step_semantics=sdk.at_most_once)
+
+        async def asking(branch: Any) -> Any:
+            return await (await branch.create_callback("approval")).result()
+
+        async def held(branch: Any) -> Any:
+            return await branch.step(lambda _: sdk.gate.wait(20) and "held", name="hold", config=config)
+
+        return (await context.parallel([asking, held])).get_results()
+
+    return handler
+
+
+@case(result=[3, "x"], rests=2)
+def a_branch_retries_its_step(sdk: Sdk) -> Any:
+    @sdk.durable_execution
+    def handler(event: Any, context: Any) -> Any:
+        branches = [lambda b: b.step(_third_time, config=sdk.step_config(5)), lambda b: b.step(lambda _: "x")]
+        return context.parallel(branches, config=sdk.config.ParallelConfig(max_concurrency=1)).get_results()
+
+    return handler
+
+
+@case(result=["x", None, "y"], rests=2, side_by_side=True)
+def branches_wait_for_the_clock(sdk: Sdk) -> Any:
+    def later(branch: Any) -> Any:
+        branch.wait(sdk.seconds(20))
+        return branch.step(lambda _: "y")
+
+    @sdk.durable_execution
+    def handler(event: Any, context: Any) -> Any:
+        return context.parallel([lambda b: b.step(lambda _: "x"), lambda b: b.wait(sdk.seconds(10)), later]).get_results()
+
+    return handler
+
+
+@twin(branches_wait_for_the_clock)
+def _(sdk: Sdk) -> Any:
+    async def now(branch: Any) -> Any:
+        return await branch.step(lambda _: "x")
+
+    async def soon(branch: Any) -> Any:
+        return await branch.wait(sdk.seconds(10))
+
+    async def later(branch: Any) -> Any:
+        await branch.wait(sdk.seconds(20))
+        return await branch.step(lambda _: "y")
+
+    @sdk.durable_execution
+    async def handler(event: Any, context: Any) -> Any:
+        return (await context.parallel([now, soon, later])).get_results()
 
     return handler

@@ -22,8 +22,10 @@ from holdfast.model.errors import (
     InvalidParameter,
 )
 from holdfast.model.execution import ExecutionStatus
+from holdfast.service.opening import BlockingEngine, BlockingExecution, OpenEngine, OpenExecution
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
+from holdfast.store.sqlite.store import SqliteStore
 from tests.flow.harness import Harness, pending, types
 
 
@@ -292,3 +294,38 @@ async def test_a_suspended_execution_says_why_it_waits(harness: Harness) -> None
     assert description.why == "It waits for Wait 'sleep'."
     assert waits.woken_by == "the clock"
     assert waits.due_at == description.started_at + 86_400_000
+
+
+def test_the_blocking_surface_has_the_verbs_of_the_awaited_one() -> None:
+    def verbs(cls: type) -> set[str]:
+        return {name for name, value in vars(cls).items() if callable(value) and not name.startswith("_")}
+
+    assert verbs(BlockingEngine) == verbs(OpenEngine) - {"create", "close"}
+    assert verbs(BlockingExecution) == verbs(OpenExecution)
+
+
+async def test_an_idle_engine_asks_the_store_one_question_per_look(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps idle CPU low: `make bench` measures it, this says why."""
+    asked: list[str] = []
+    looks = 0
+    changed = SqliteStore.changed
+
+    def counted(self: SqliteStore) -> bool:
+        nonlocal looks
+        if not looks:
+            self._writer.set_trace_callback(asked.append)
+            self._reader.set_trace_callback(asked.append)
+        looks += 1
+        return changed(self)
+
+    monkeypatch.setattr(SqliteStore, "changed", counted)
+    async with Harness(tmp_path, park=10).engine(sleeper, clock=VirtualClock(skipping=False)) as engine:
+        await pending(await engine.start("sleeper"))
+        looks = 0
+        asked.clear()
+        async with asyncio.timeout(20):
+            while looks < 11:
+                await asyncio.sleep(0)
+        said = list(asked)
+    assert said.count("PRAGMA data_version") == 10
+    assert len(said) <= 10 + 8, "once a second it also looks for dead runners and the next timer"

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import limit
+import bench.__main__
+from bench import limit, workloads
 from bench.table import Row, figure, table
 
 MOUNTS = """\
@@ -86,3 +87,19 @@ def test_a_broken_floor_is_said_aloud() -> None:
 @pytest.mark.parametrize("value, text", [(31_415.9, "31,416"), (100, "100"), (12.54, "12.5"), (0.23149, "0.231")])
 def test_figures_show_the_digits_that_matter(value: float, text: str) -> None:
     assert figure(value) == text
+
+
+def test_every_workload_is_measured_beside_the_limit_of_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.__main__, "PAIRS", 1)
+    monkeypatch.setattr(bench.__main__, "FEW", 1)
+    for name, small in (("W1_STEPS", 5), ("W2_EXECUTIONS", 10), ("W6_ROUNDS", 5), ("IDLE_SECONDS", 0.2)):
+        monkeypatch.setattr(workloads, name, small)
+    rows = {row.what: row for row in bench.__main__.measured(tmp_path)}
+    for what in ("W1 async", "W1 def", "W2 async", "W2 def", "W2 async beside a CPU-bound step", "W6 start to result, median"):
+        assert rows[what].value > 0
+        assert rows[what].ratio is not None
+        assert rows[what].of
+    assert rows["W1 async"].floor == "≤ 2.5 ×"
+    assert rows["W2 async"].floor == "≥ 8,000 and ≥ 0.25 ×"
+    assert rows["answer in another process to wake, median"].floor == "≤ 100 ms"
+    assert rows["idle CPU"].floor == "< 1 %"

@@ -20,7 +20,7 @@ from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
-from holdfast.model.operations import Update
+from holdfast.model.operations import Operation, Update
 from holdfast.model.ports import Invocation, Port
 
 T = TypeVar("T")
@@ -36,11 +36,25 @@ class BlockingState(ExecutionState):
         self.lend = lend
         self._taking = threading.Lock()
         self._flying = threading.Lock()
+        self._blocked: dict[str, int] = {}
 
     def record(self, update: Update) -> None:
         """Take an update for the next write."""
         with self._taking:
             super().record(update)
+
+    def block(self, operation_id: str, looked: Operation | None) -> None:
+        """A strand gives up its thread because of an operation as it looked to it."""
+        self._blocked[operation_id] = looked.revision if looked is not None else 0
+
+    @property
+    def acted_on(self) -> int:
+        """The revision up to which every strand has acted on what there was.
+
+        A blocked strand is not woken, so what another strand's write told of its operation meanwhile is news to the handler.
+        """
+        news = [self.operations[at].revision for at, then in self._blocked.items() if self.operations[at].revision > then]
+        return min(news) - 1 if news else self.revision
 
     def write(self, update: Update) -> None:
         """Record an update and wait until it is on disk."""
@@ -131,6 +145,7 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
     answer: Any = None
     raised: Exception | None = None
     strands: _Strands | None = None
+    looked: Operation | None = None
     while True:
         try:
             effect = plan.send(answer) if raised is None else plan.throw(raised)
@@ -139,7 +154,7 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
             return result
         answer = raised = None
         if isinstance(effect, Look):
-            answer = state.look(effect.identity)
+            answer = looked = state.look(effect.identity)
         elif isinstance(effect, Record):
             if effect.wait:
                 state.write(effect.update)
@@ -151,6 +166,7 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
             except Exception as error:
                 raised = error
         elif isinstance(effect, Suspend):
+            state.block(effect.operation_id, looked)
             raise SuspendExecution(f"Waiting for operation {effect.operation_id}.")
         else:
             if strands is None:

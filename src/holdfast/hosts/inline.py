@@ -105,7 +105,7 @@ class InlineHost:
                 state.flush()
             except BackgroundThreadError as error:
                 outcome = failed(state, error) if outcome is PENDING else outcome
-        return outcome, state.revision
+        return outcome, state.acted_on if outcome is PENDING else state.revision
 
 
 def _report(ended: asyncio.Future[tuple[Outcome, int]], done: Report) -> None:
