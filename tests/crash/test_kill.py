@@ -104,9 +104,8 @@ def check(scene: Scene, storm: Storm) -> None:
         check_bodies(scene, name, histories[name])
     deaths = sum(died(history) for history in histories.values())
     bodies = Counter((line["x"], line["step"], line["attempt"]) for line in scene.lines())
-    print(
-        f"{storm.kills} kills ended {deaths} invocations; {sum(bodies.values()) - len(bodies)} bodies ran again; {storm.released} quarantines"
-    )
+    again = sum(bodies.values()) - len(bodies)
+    print(f"{storm.kills} kills ended {deaths} invocations; {again} bodies ran again; {storm.released} were quarantined and released")
     assert storm.kills > 0
     assert deaths >= storm.kills / 2, "hardly any kill hit a live invocation"
 
