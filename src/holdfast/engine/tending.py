@@ -1,7 +1,8 @@
 """Tending: what happens by itself. Timers fire, ready executions are claimed, dead runners' work is taken over, news is noticed.
 
-One task looks around when something may have become ready, when the next timer is due, and twenty times a second for news from
-other processes (one PRAGMA). The lease is renewed by a thread of its own, so that a busy loop does not look like a dead runner.
+One task looks around when something may have become ready, when the next timer is due, and once a second for dead runners. A thread
+asks twenty times a second whether another process wrote (one PRAGMA, cheaper than a turn of the loop) and renews the lease, so that a
+busy loop does not look like a dead runner.
 """
 
 from __future__ import annotations
@@ -55,20 +56,24 @@ class Tender:
         self._wake = asyncio.Event()
         self._next: int | None = None
         self._deaths_at = 0.0
+        self._foreign = False
+        self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="holdfast-watch", daemon=True)
         self._lease_ms = _VIRTUAL_LEASE_MS if engine.clock.virtual else _LEASE_MS
 
     async def begin(self) -> None:
         """Join the store and look around at once: what a dead process left is taken over here."""
         self._store.join(self._engine.runner, self._engine.clock.now() + self._lease_ms)
-        threading.Thread(target=self._keep_lease, name="holdfast-lease", daemon=True).start()
+        self._thread.start()
         self._engine.backlog = True
         self._task = asyncio.create_task(self._tend(), name="holdfast-tender")
 
     async def end(self) -> None:
         """Stop looking, and let the lease go last."""
         self._stopped.set()
+        self._thread.join()
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -99,6 +104,10 @@ class Tender:
     async def _round(self) -> None:
         self._wake.clear()
         engine = self._engine
+        if self._foreign:
+            self._foreign = False
+            engine.backlog = True
+            engine.news()
         now = engine.clock.now()
         due = self._next is None or self._next <= now
         if due:
@@ -139,21 +148,23 @@ class Tender:
 
     async def _rest(self) -> None:
         """Until there is something to do."""
-        engine = self._engine
-        quiet_until = monotonic() + _DEATHS_SECONDS
-        while not self._wake.is_set() and monotonic() < quiet_until:
-            if await self._skipped():
-                return
-            now = engine.clock.now()
-            left = _NEWS_SECONDS if self._next is None else min(_NEWS_SECONDS, max(self._next - now, 0) / 1000)
+        if self._engine.clock.virtual:
+            await self._rest_virtually()
+            return
+        left = _DEATHS_SECONDS
+        if self._next is not None:
+            left = min(left, max(self._next - self._engine.clock.now(), 0) / 1000)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await self._wake.wait()
+
+    async def _rest_virtually(self) -> None:
+        """Until somebody moves the clock past the next timer, or we may."""
+        while not self._wake.is_set() and not await self._skipped():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_NEWS_SECONDS if engine.clock.virtual else left):
+                async with asyncio.timeout(_NEWS_SECONDS):
                     await self._wake.wait()
-            if self._store.changed():
-                engine.news()
-                engine.backlog = True
-                return
-            if self._next is not None and self._next <= engine.clock.now():
+            if self._next is not None and self._next <= self._engine.clock.now():
                 return
 
     async def _skipped(self) -> bool:
@@ -168,12 +179,24 @@ class Tender:
         clock.skip_to(self._next)
         return clock.now() >= self._next
 
-    def _keep_lease(self) -> None:
-        engine = self._engine
-        while not self._stopped.wait(_HEARTBEAT_SECONDS):
+    def _watch(self) -> None:
+        beaten = monotonic()
+        while not self._stopped.wait(_NEWS_SECONDS):
             try:
-                until = engine.clock.now() + self._lease_ms
-                if not self._store.renew(engine.runner, until):
-                    self._store.join(engine.runner, until)
+                if self._store.changed():
+                    self._loop.call_soon_threadsafe(self._hear)
+                if monotonic() - beaten >= _HEARTBEAT_SECONDS:
+                    beaten = monotonic()
+                    self._renew()
             except HoldfastError as trouble:
-                log.warning("could not renew the lease of %s: %s", engine.runner, trouble)
+                log.warning("watching for %s: %s", self._engine.runner, trouble)
+
+    def _hear(self) -> None:
+        self._foreign = True
+        self.look()
+
+    def _renew(self) -> None:
+        engine = self._engine
+        until = engine.clock.now() + self._lease_ms
+        if not self._store.renew(engine.runner, until):
+            self._store.join(engine.runner, until)
