@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from holdfast.durable.exceptions import SuspendExecution
 from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend
@@ -56,7 +55,8 @@ class AsyncState(ExecutionState):
         self._on_change: dict[str, list[asyncio.Future[None]]] = {}
         self._flying = False
         self._next_flight: asyncio.Future[None] | None = None
-        self.orphans: WeakSet[asyncio.Task[None]] = WeakSet()
+        self.orphans: set[asyncio.Task[None]] = set()
+        """Branches that were cancelled because their batch was over; user code has no part in that."""
         self.cancelled = False
         """The engine ended this invocation; a cancellation is not user code's."""
 
@@ -198,6 +198,7 @@ class _Strands:
         """The batch is over without these; what they would still do is nobody's."""
         for task in self._tasks:
             self._state.orphans.add(task)
+            task.add_done_callback(self._state.orphans.discard)
             task.cancel()
 
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
@@ -31,6 +31,13 @@ from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
 _SETTLE_AGAIN_SECONDS: Final = 1.0
+
+
+class Closed(NamedTuple):
+    """An execution that is over, and the payload it ended with: its result, or the JSON of its error."""
+
+    header: Execution
+    payload: str | None
 
 
 class Engine:
@@ -55,7 +62,7 @@ class Engine:
         self._ids = ids
         self._chance = chance
         self._live: dict[str, tuple[Execution, Function]] = {}
-        self._waiters: dict[str, list[asyncio.Future[Execution]]] = {}
+        self._waiters: dict[str, list[asyncio.Future[Closed]]] = {}
         self._open = False
         self.backlog = False
         """Something may be ready that nobody had room for."""
@@ -141,9 +148,9 @@ class Engine:
         self.look()
         return header
 
-    async def closing(self, execution: str) -> Execution:
+    async def closing(self, execution: str) -> Closed:
         """Wait until an execution is closed."""
-        waiter: asyncio.Future[Execution] = self._loop.create_future()
+        waiter: asyncio.Future[Closed] = self._loop.create_future()
         self._waiters.setdefault(execution, []).append(waiter)
         if execution not in self._live:
             header = self.store.find(execution)
@@ -195,7 +202,7 @@ class Engine:
             invocation=header.invocation or "",
             seen=seen,
             outcome=outcome,
-            jitter=self._chance.random(),
+            jitter=self._chance.random() if outcome.status is OutcomeStatus.CRASHED else 1.0,
             by=by,
         )
 
@@ -216,7 +223,7 @@ class Engine:
                 self._reserve(function)
                 self._begin(answer, function)
             else:
-                self.closed(answer)
+                self.closed(answer, outcome.result if answer.status is ExecutionStatus.SUCCEEDED else None)
                 if answer.state is not State.CLOSED:
                     self._tender.expect(answer)
 
@@ -295,15 +302,18 @@ class Engine:
         """Let due timers of one execution act."""
         await self.wake(lambda by: Fire(execution, by), execution)
 
-    def closed(self, header: Execution) -> None:
-        """Tell those who wait for a result, if this is the end."""
+    def closed(self, header: Execution, payload: str | None = None) -> None:
+        """Tell those who wait for a result, if this is the end; a payload that is not at hand is read."""
         if header.status is ExecutionStatus.RUNNING:
             return
         if header.state is State.CLOSED:
             self._drop(header.id)
-        for waiter in self._waiters.pop(header.id, ()):
-            if not waiter.done():
-                waiter.set_result(header)
+        waiters = self._waiters.pop(header.id, None)
+        if waiters:
+            ending = Closed(header, payload or self.store.result(header))
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(ending)
 
     def look(self) -> None:
         """Look for work soon."""

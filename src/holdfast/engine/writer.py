@@ -26,7 +26,7 @@ Deliver = Callable[[Answer | HoldfastError], None]
 
 _MAX_ENTRIES: Final = 512
 _MAX_BYTES: Final = 8 * 1024 * 1024
-_SLOW_SECONDS: Final = 0.002
+_SLOW_SECONDS: Final = 0.01
 
 
 class _Entry:

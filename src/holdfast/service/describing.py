@@ -58,9 +58,8 @@ def arn_of(header: Execution) -> str:
     return str(Arn(header.function, header.version, header.name, header.id))
 
 
-def result_of(store: Store, header: Execution) -> Any:
+def result_of(header: Execution, payload: str | None) -> Any:
     """The value a closed execution came to, or its ending raised."""
-    payload = store.result(header)
     if header.status is ExecutionStatus.SUCCEEDED:
         return None if payload is None else codec.loads(payload)
     failure = codec.failure_from(payload or "{}")

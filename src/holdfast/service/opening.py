@@ -164,7 +164,7 @@ class OpenExecution:
 
     async def result(self) -> Any:
         """Wait for its result; an unsuccessful ending is raised."""
-        return result_of(self._engine.store, await self._engine.closing(self.id))
+        return result_of(*await self._engine.closing(self.id))
 
     async def status(self) -> ExecutionStatus:
         """Where it stands."""
