@@ -1,8 +1,8 @@
 """The raw limit: what this disk and this Python could do at best, with nothing of Holdfast's in between.
 
 `bare_commit` is the floor of one durable step: a small row, on disk. `sketch` is the ceiling of many: asyncio tasks that each encode
-a result, hand two event rows and one fenced update to a single writer thread, and wait until the group's commit is on disk. It does
-what any engine must and nothing else: no replay, no tokens, no retries, no history checks.
+a result, hand two lines of history (with the members the history API must show) and one fenced update to a single writer thread, and
+wait until the group's commit is on disk. It does what any engine must and nothing else: no replay, no tokens, no retries, no checks.
 
     python -m bench.limit [FOLDER]      the database goes into FOLDER (default: here), because the disk is what is measured
 """
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time
 from typing import Final, NamedTuple
 
 import orjson
@@ -218,13 +218,17 @@ async def _execution(writer: Writer, execution: int, steps: int) -> None:
     """What a function with trivial steps costs at least: encode, write, wait, decode (the first run returns what a replay returns)."""
     new_future: Callable[[], asyncio.Future[None]] = asyncio.get_running_loop().create_future
     for revision in range(steps):
-        begun = orjson.dumps({"type": "StepStarted", "id": revision})
-        ended = orjson.dumps({"type": "StepSucceeded", "id": revision, "payload": PAYLOAD})
         number = 2 * revision
+        line = {"Id": f"{execution:032x}{revision:032x}", "Name": "step", "SubType": "Step", "EventTimestamp": time()}
+        payload = orjson.dumps(PAYLOAD).decode()
+        begun = orjson.dumps({"EventType": "StepStarted", "EventId": number, **line, "StepStartedDetails": {}})
+        ended = orjson.dumps(
+            {"EventType": "StepSucceeded", "EventId": number + 1, **line, "StepSucceededDetails": {"Result": {"Payload": payload}}}
+        )
         waiter = new_future()
         writer.write(Step(execution, 1, revision, ((execution, number, begun), (execution, number + 1, ended)), waiter))
         await waiter
-        orjson.loads(ended)
+        orjson.loads(payload)
 
 
 def _prove(db: sqlite3.Connection, tasks: int, steps: int) -> None:

@@ -17,7 +17,7 @@ from holdfast.durable import awaiting, blocking
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import CallbackConfig, ChildConfig, ParallelBranch, ParallelConfig, StepConfig, WaitForCallbackConfig
 from holdfast.durable.delays import Duration
-from holdfast.durable.exceptions import ValidationError
+from holdfast.durable.exceptions import SuspendExecution, ValidationError
 from holdfast.durable.identifier import Identity
 from holdfast.durable.logger import Logger, LogInfo
 from holdfast.durable.operation.callback import callback_result, create_callback
@@ -34,6 +34,8 @@ from holdfast.model.operations import SubType, Type
 
 T = TypeVar("T")
 Params = ParamSpec("Params")
+
+_PLAIN_STEP = StepConfig()
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class _Context:
     # --- the plans: an identity is taken at the call
 
     def _step(self, func: Callable[[StepContext], T], name: str | None, config: StepConfig | None) -> tuple[Identity, Plan[T]]:
-        config = config or StepConfig()
+        config = config or _PLAIN_STEP
         at = self._scope.next_identity(Type.STEP, config.sub_type or SubType.STEP.value, _named(name, func))
         return at, step(at, self._scope, func, config)
 
@@ -202,8 +204,14 @@ class AsyncDurableContext(_Context):
         scope = self._scope
         state = scope.state
         assert isinstance(state, awaiting.AsyncState)
-        with scope.call(at):
+        resumed = scope.began(at)
+        try:
             return await awaiting.drive(plan, state)
+        except SuspendExecution:
+            scope.suspended = True
+            raise
+        finally:
+            scope.ended(at, resumed=resumed)
 
     @overload
     def step(

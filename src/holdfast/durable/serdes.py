@@ -124,7 +124,12 @@ def _write_batch_result(value: BatchResult[Any]) -> str:
 
 
 def _members(value: dict[Any, Any]) -> str:
-    pairs = [(_quote(key) if type(key) is str else _key(key)) + ":" + _WRITERS[type(item)](item) for key, item in value.items()]
+    pairs = [
+        (_quote(key) if type(key) is str else _key(key))
+        # Text is what most members are: written right here, it saves a call each.
+        + (':{"t":"s","v":' + _quote(item) + "}" if type(item) is str else ":" + _WRITERS[type(item)](item))
+        for key, item in value.items()
+    ]
     return "{" + ",".join(pairs) + "}"
 
 

@@ -30,7 +30,7 @@ class ExecutionState:
         self.port = port
         self.clock = clock
         self.operations: dict[str, Operation] = {}
-        self.token: str = invocation.token
+        self.token = invocation.token
         self.revision: int = invocation.header.revision
         self.unwritten: list[Update] = []
         self.suspended = False

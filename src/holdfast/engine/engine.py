@@ -174,7 +174,7 @@ class Engine:
     def _begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
         execution = header.id
         self._live[execution] = (header, function)
-        token = self.store.seal.token(Position(execution, header.epoch, header.sequence, header.revision))
+        token = Position(execution, header.epoch, header.sequence, header.revision)
         arn = str(Arn(header.function, header.version, header.name, execution))
         invocation = Invocation(arn, header, token, header.epoch == 1, payload)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from holdfast.engine.writer import Writer
 from holdfast.model.errors import HoldfastError
+from holdfast.model.ids import Position
 from holdfast.model.operations import Operation, Update, unpruned
 from holdfast.model.verbs import Answer, Checkpoint, Checkpointed
 from holdfast.store.seam import Store
@@ -17,17 +18,16 @@ class EnginePort:
 
     def __init__(self, store: Store, writer: Writer, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
-        self._seal = store.seal
         self._writer = writer
         self._loop = loop
 
-    def checkpoint(self, token: str, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
+    def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
         """From a handler's thread; returns when it is on disk."""
-        answer = self._writer.call(Checkpoint(self._seal.position(token), tuple(updates), client_token))
+        answer = self._writer.call(Checkpoint(token, tuple(updates), client_token))
         assert isinstance(answer, Checkpointed)
         return answer
 
-    def checkpoint_soon(self, token: str, updates: Sequence[Update]) -> asyncio.Future[Checkpointed]:
+    def checkpoint_soon(self, token: Position, updates: Sequence[Update]) -> asyncio.Future[Checkpointed]:
         """From a coroutine on the engine's loop; resolves when it is on disk."""
         future: asyncio.Future[Checkpointed] = self._loop.create_future()
 
@@ -40,15 +40,14 @@ class EnginePort:
                 assert isinstance(answer, HoldfastError)
                 future.set_exception(answer)
 
-        self._writer.submit(Checkpoint(self._seal.position(token), tuple(updates)), deliver)
+        self._writer.submit(Checkpoint(token, tuple(updates)), deliver)
         return future
 
-    def state(self, token: str, newer_than: int = 0) -> Sequence[Operation]:
+    def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
         """The operations a replay needs."""
-        position = self._seal.position(token)
-        found = self._store.operations(position.execution, newer_than)
+        found = self._store.operations(token.execution, newer_than)
         return found if newer_than else unpruned(found)
 
-    def input(self, token: str) -> str | None:
+    def input(self, token: Position) -> str | None:
         """The execution's input as it was given."""
-        return self._store.input(self._seal.position(token).execution)
+        return self._store.input(token.execution)

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.model.clock import Clock, idle_seconds
 from holdfast.model.errors import EngineClosed, HoldfastError, StoreBroken
@@ -29,15 +29,12 @@ _MAX_BYTES: Final = 8 * 1024 * 1024
 _SLOW_SECONDS: Final = 0.01
 
 
-class _Entry:
-    """A write and where its answer goes."""
+class _Entry(NamedTuple):
+    """A write, where its answer goes, and the thread that waits for it, if one does."""
 
-    __slots__ = ("deliver", "thread", "write")
-
-    def __init__(self, write: Write, deliver: Deliver, thread: _Waiter | None) -> None:
-        self.write = write
-        self.deliver = deliver
-        self.thread = thread
+    write: Write
+    deliver: Deliver
+    thread: _Waiter | None
 
 
 class _Waiter:

@@ -6,19 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
 from holdfast.model.history import Event
-from holdfast.model.operations import Failure, Operation
+from holdfast.model.operations import Failure, Operation, Word
 
 DAY_SECONDS = 86_400
 MAX_TIMEOUT_SECONDS = 366 * DAY_SECONDS
 
 
-class ExecutionStatus(StrEnum):
+class ExecutionStatus(Word):
     """The public status; once closed it never changes."""
 
     RUNNING = "RUNNING"
@@ -28,7 +27,7 @@ class ExecutionStatus(StrEnum):
     STOPPED = "STOPPED"
 
 
-class State(StrEnum):
+class State(Word):
     """Who has the execution now."""
 
     READY = "ready"
@@ -86,7 +85,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     client_revision: int = 0
 
 
-class OutcomeStatus(StrEnum):
+class OutcomeStatus(Word):
     """How an invocation can end."""
 
     SUCCEEDED = "SUCCEEDED"

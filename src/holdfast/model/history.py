@@ -7,16 +7,15 @@ within an operation, so they are joined in when a line is shown.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.model import codec
-from holdfast.model.operations import Action, Operation, Status, Type
+from holdfast.model.operations import Action, Operation, Status, Type, Word
 
 
-class EventType(StrEnum):
+class EventType(Word):
     """All the lines a history can have."""
 
     EXECUTION_STARTED = "ExecutionStarted"

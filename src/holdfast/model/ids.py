@@ -29,7 +29,6 @@ _EXECUTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _VERSION = re.compile(r"\$LATEST|[1-9][0-9]*")
 _POSITION = struct.Struct(">16sIIQ")
 _MAC_BYTES = 16
-_MADE_LIMIT = 20_000
 _IDS_PER_MS = 1 << 12
 
 IdSource = Callable[[int], str]
@@ -108,7 +107,10 @@ def checked_version(version: int | str) -> str:
 
 
 class Position(NamedTuple):
-    """What a checkpoint token says: which write of which invocation comes next, and what its sender has seen."""
+    """What a checkpoint token says: which write of which invocation comes next, and what its sender has seen.
+
+    Inside the process this is the token itself; it is sealed where it leaves.
+    """
 
     execution: str
     epoch: int
@@ -121,24 +123,15 @@ class Seal:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._made: dict[str, Position] = {}
-        """Tokens made here and not used yet: reading them back needs no cryptography."""
 
     def token(self, position: Position) -> str:
         """The checkpoint token for a position."""
         execution, epoch, sequence, revision = position
         raw = _POSITION.pack(bytes.fromhex(execution.replace("-", "")), epoch, sequence, revision)
-        token = base64.b64encode(raw + self._mac(b"t", raw)).decode()
-        if len(self._made) >= _MADE_LIMIT:
-            self._made.clear()
-        self._made[token] = position
-        return token
+        return base64.b64encode(raw + self._mac(b"t", raw)).decode()
 
     def position(self, token: str) -> Position:
         """The position a token was made for."""
-        made = self._made.pop(token, None)
-        if made is not None:
-            return made
         raw = self._opened(b"t", token)
         if raw is None or len(raw) != _POSITION.size:
             raise InvalidToken

@@ -12,7 +12,13 @@ from enum import StrEnum
 import msgspec
 
 
-class Type(StrEnum):
+class Word(StrEnum):
+    """A word of the wire. It is hashed as the text it is: looking up a table by an ordinary enum runs Python code each time."""
+
+    __hash__ = str.__hash__
+
+
+class Type(Word):
     """The kinds of operation the service knows."""
 
     EXECUTION = "EXECUTION"
@@ -23,7 +29,7 @@ class Type(StrEnum):
     CHAINED_INVOKE = "CHAINED_INVOKE"
 
 
-class Action(StrEnum):
+class Action(Word):
     """What an update asks for."""
 
     START = "START"
@@ -33,7 +39,7 @@ class Action(StrEnum):
     CANCEL = "CANCEL"
 
 
-class Status(StrEnum):
+class Status(Word):
     """Where an operation stands; an operation without a status is absent."""
 
     STARTED = "STARTED"

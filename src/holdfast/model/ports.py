@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.model.execution import Execution, Outcome
+from holdfast.model.ids import Position
 from holdfast.model.operations import Operation, Update
 from holdfast.model.verbs import Checkpointed
 
@@ -19,13 +20,13 @@ from holdfast.model.verbs import Checkpointed
 class Port(Protocol):
     """The service, as a handler's SDK sees it. Two colours of one verb: blocking for threads, awaitable for coroutines."""
 
-    def checkpoint(self, token: str, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed: ...
-    def checkpoint_soon(self, token: str, updates: Sequence[Update]) -> Awaitable[Checkpointed]: ...
-    def state(self, token: str, newer_than: int = 0) -> Sequence[Operation]:
+    def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed: ...
+    def checkpoint_soon(self, token: Position, updates: Sequence[Update]) -> Awaitable[Checkpointed]: ...
+    def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
         """The operations that changed after a revision, in the order they began."""
         ...
 
-    def input(self, token: str) -> str | None:
+    def input(self, token: Position) -> str | None:
         """What the execution was started with."""
         ...
 
@@ -35,7 +36,7 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
 
     arn: str
     header: Execution
-    token: str
+    token: Position
     fresh: bool
     """The first invocation: no earlier one can have left operations behind."""
     input: str | None = None

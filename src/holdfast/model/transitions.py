@@ -100,7 +100,7 @@ def _check_values(update: Update) -> None:
         raise InvalidParameter(f"Operation name must have at most {MAX_NAME} characters.")
     payload, error, action = update.payload, update.error, update.action
     for text in (update.id, update.name, update.sub_type, payload):
-        if text is not None:
+        if text is not None and not text.isascii():
             codec.storable(text)
     if payload is not None:
         if action is Action.FAIL:

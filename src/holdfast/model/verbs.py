@@ -30,7 +30,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
 class Checkpointed(msgspec.Struct, frozen=True, gc=False):
     """The answer to a checkpoint: the next token (none when it closed the execution) and what changed since the last one."""
 
-    token: str | None
+    token: Position | None
     operations: tuple[Operation, ...]
     revision: int
 
@@ -160,7 +160,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
             change = _close_by(draft, closing)
             change = msgspec.structs.replace(change, header=msgspec.structs.replace(change.header, client=client))
             return change, Checkpointed(None, operations, change.header.revision)
-        token = seal.token(Position(header.id, at.epoch, at.sequence + 1, draft.revision))
+        token = Position(header.id, at.epoch, at.sequence + 1, draft.revision)
         return self._accepted(draft, client), Checkpointed(token, operations, draft.revision)
 
     def _accepted(self, draft: Draft, client: str | None) -> Change:
@@ -176,7 +176,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         token = None
         if header.status is ExecutionStatus.RUNNING:
             # Also after a takeover: the request was accepted, and the next one will learn that the token is dead.
-            token = seal.token(Position(header.id, at.epoch, at.sequence + 1, header.client_revision))
+            token = Position(header.id, at.epoch, at.sequence + 1, header.client_revision)
         return Checkpointed(token, tuple(sorted(view.newer(at.revision), key=_changed_at)), header.client_revision)
 
 

@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 _SWITCH_SECONDS: Final = 0.0005
-_GC_THRESHOLD: Final = 20_000
+_GC_THRESHOLD: Final = 50_000
 
 
 def tune() -> None:

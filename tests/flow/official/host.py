@@ -21,6 +21,7 @@ from holdfast.durable.exceptions import wire_name
 from holdfast.model import wire
 from holdfast.model.errors import HoldfastError, InvalidToken, LeaseLost, Rejected
 from holdfast.model.execution import Outcome, OutcomeStatus
+from holdfast.model.ids import Seal
 from holdfast.model.operations import Failure
 from holdfast.model.ports import Invocation, Port
 
@@ -42,6 +43,9 @@ class Refused(Exception):
         }
 
 
+SEAL = Seal(b"tokens leave the engine here")
+
+
 class Client:
     """The official DurableServiceClient over a port: both directions go through the wire form."""
 
@@ -60,7 +64,7 @@ class Client:
         """The invocation's event, cut after its first page."""
         at = self._invocation
         operations, marker = self._cut(0)
-        event = DurableExecutionInvocationInput.from_json_dict(wire.invocation_to_wire(at.arn, at.token, operations, marker))
+        event = DurableExecutionInvocationInput.from_json_dict(wire.invocation_to_wire(at.arn, SEAL.token(at.token), operations, marker))
         made = DurableExecutionInvocationInputWithClient.from_durable_execution_invocation_input(event, self)
         assert isinstance(made, DurableExecutionInvocationInputWithClient)
         return made
@@ -75,12 +79,13 @@ class Client:
         """CheckpointDurableExecution."""
         try:
             asked = [wire.update_from_wire(update.to_dict()) for update in updates]
-            answer = self._port.checkpoint(checkpoint_token, asked, client_token)
+            answer = self._port.checkpoint(SEAL.position(checkpoint_token), asked, client_token)
         except HoldfastError as error:
             raise CheckpointError.from_exception(Refused(error)) from error
         self.seen = answer.revision
         changed = [Operation.from_json_dict(wire.operation_to_wire(o, wire.milliseconds)) for o in answer.operations]
-        return CheckpointOutput(answer.token, CheckpointUpdatedExecutionState(changed))
+        token = answer.token and SEAL.token(answer.token)
+        return CheckpointOutput(token, CheckpointUpdatedExecutionState(changed))
 
     def get_execution_state(
         self, durable_execution_arn: str, checkpoint_token: str, next_marker: str, max_items: int = 1000

@@ -17,6 +17,9 @@ MEMORY = ":memory:"
 _APPLICATION_ID = 0x484F4C44
 _LEAST_SQLITE = (3, 37, 0)
 _BUSY_SECONDS = 10.0
+_CACHE_KIB = 65_536
+_WAL_PAGES = 8_000
+"""32 MiB of WAL before it is carried over: pages that many batches touch are carried over once."""
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs"})
 _NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.M | re.S)
 
@@ -43,6 +46,8 @@ def connect(where: str) -> sqlite3.Connection:
             connection.execute("PRAGMA fullfsync = ON")
             connection.execute("PRAGMA checkpoint_fullfsync = ON")
             connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         except BaseException:
             connection.close()
             raise

@@ -135,7 +135,7 @@ FROM (VALUES {rows}) AS v WHERE key = v.column1
 
 -- name: put_operations
 INSERT INTO operations VALUES {rows}
-ON CONFLICT (execution, id) DO UPDATE SET
+ON CONFLICT (execution, place) DO UPDATE SET
     status = excluded.status, ended_at = excluded.ended_at, attempt = excluded.attempt, due_at = excluded.due_at,
     timeout_at = excluded.timeout_at, replay_children = excluded.replay_children, payload_event = excluded.payload_event,
     revision = excluded.revision

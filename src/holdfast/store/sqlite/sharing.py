@@ -1,7 +1,9 @@
 """Sharing one file between processes: fair turns, and a sign of life that the kernel takes away at death.
 
 SQLite's own locks keep the file right; they do not keep it fair. Two lock files make a turnstile: take `next`, take `turn`, drop
-`next`. Whoever waits holds `next`, so the one that just wrote queues behind it. A process that is alone skips all of it.
+`next`. Whoever waits holds `next`, so the one that just wrote queues behind it. A process that is alone skips all of it. Nobody waits
+for long: a process may be stopped in the turnstile (SIGSTOP, a debugger), and then the others go around it. That costs fairness and
+nothing else.
 
 Each process that has the store open holds a `flock` on a file of its own. The kernel frees it when the process ends, however it
 ends, so a restart need not wait for a lease to run out.
@@ -12,11 +14,57 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+
+from holdfast.model.clock import monotonic
+
+_PATIENCE_SECONDS: Final = 0.25
+_PAUSE_SECONDS: Final = 0.0005
+"""Always the same, so that whoever came last is not served first: pauses that grow would starve the one that has waited longest."""
+
+_ALIVE: Final = ".alive"
+_PASSING: Final = ".coming"
 
 _open_files: weakref.WeakSet[Presence] = weakref.WeakSet()
+
+
+class _Gate:
+    """A lock file that is waited for, but not for ever."""
+
+    def __init__(self, path: Path) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._stuck = False
+        """Waited for in vain: nobody waits here again before it was seen free once."""
+
+    def enter(self) -> bool:
+        """Whether we have it now."""
+        if self._taken():
+            self._stuck = False
+            return True
+        if self._stuck:
+            return False
+        until = monotonic() + _PATIENCE_SECONDS
+        while monotonic() < until:
+            select.select((), (), (), _PAUSE_SECONDS)
+            if self._taken():
+                return True
+        self._stuck = True
+        return False
+
+    def _taken(self) -> bool:
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def leave(self) -> None:
+        """Let somebody else in; without effect for one who has it not."""
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
 
 
 class Presence:
@@ -27,29 +75,36 @@ class Presence:
         self._folder = folder
         self.member = member
         self._mine = self._locked(member)
-        self._next = os.open(folder / "next", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._turn = os.open(folder / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._next = _Gate(folder / "next")
+        self._turn = _Gate(folder / "turn")
         self.alone = False
         self._folder_changed_at = 0
         _open_files.add(self)
 
     def _locked(self, member: str) -> int:
-        """Create the file under a passing name and lock it before it can be seen, so that nobody takes it for a dead one."""
-        passing = self._folder / f".{member}"
-        fd = os.open(passing, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        passing.rename(self._folder / f"{member}.alive")
-        return fd
+        """Create the file under a passing name and lock it before it counts, so that nobody takes it for a dead one."""
+        passing = self._folder / f"{member}{_PASSING}"
+        while True:
+            fd = os.open(passing, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                passing.rename(self._folder / f"{member}{_ALIVE}")
+            except (BlockingIOError, FileNotFoundError):
+                os.close(fd)  # somebody saw it before it was locked, and is removing it
+            else:
+                return fd
 
     def living(self) -> set[str]:
         """Everybody who has the store open now; files that the dead left are removed. Also learns whether we are alone."""
         living = set()
         self._folder_changed_at = self._folder.stat().st_mtime_ns
-        for entry in self._folder.glob("*.alive"):
-            if entry.stem == self.member or self._is_held(entry):
-                living.add(entry.stem)
-            else:
+        for entry in self._folder.iterdir():
+            if entry.suffix not in (_ALIVE, _PASSING):
+                continue
+            if entry.stem != self.member and not self._is_held(entry):
                 entry.unlink(missing_ok=True)
+            elif entry.suffix == _ALIVE:
+                living.add(entry.stem)
         self.alone = living == {self.member}
         return living
 
@@ -76,15 +131,17 @@ class Presence:
         if self.alone:
             yield
             return
-        fcntl.flock(self._next, fcntl.LOCK_EX)
+        waiting = self._next.enter()
         try:
-            fcntl.flock(self._turn, fcntl.LOCK_EX)
-        finally:
-            fcntl.flock(self._next, fcntl.LOCK_UN)
-        try:
+            # Who has only one of the two keeps it while it writes: then that one is the turnstile.
+            if self._turn.enter() and waiting:
+                self._next.leave()
+                waiting = False
             yield
         finally:
-            fcntl.flock(self._turn, fcntl.LOCK_UN)
+            self._turn.leave()
+            if waiting:
+                self._next.leave()
 
     def close(self) -> None:
         """Go, and take our file along. Only once: the numbers of closed files are given to others, and a forked child has no part in it."""
@@ -94,7 +151,7 @@ class Presence:
         self._forget()
 
     def _forget(self) -> None:
-        for fd in (self._mine, self._next, self._turn):
+        for fd in (self._mine, self._next.fd, self._turn.fd):
             with contextlib.suppress(OSError):
                 os.close(fd)
         _open_files.discard(self)

@@ -7,10 +7,13 @@ after COMMIT.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.operations import Operation, Status
+
+
+_FEW_MISSES: Final = 2
 
 
 class Rows(Protocol):
@@ -26,10 +29,11 @@ class Rows(Protocol):
 class RowView:
     """The committed rows of one execution, as far as they have been read."""
 
-    __slots__ = ("_rows", "complete", "header", "key", "operations", "version")
+    __slots__ = ("_misses", "_rows", "complete", "header", "key", "operations", "version")
 
     def __init__(self, rows: Rows, key: int, header: Execution, version: int, *, complete: bool) -> None:
         self._rows = rows
+        self._misses = 0
         self.key = key
         self.header = header
         self.operations: dict[str, Operation] = {}
@@ -39,12 +43,18 @@ class RowView:
         """Every operation is in memory, so an unknown id is an absent operation."""
 
     def get(self, operation_id: str) -> Operation | None:
-        """An operation, read once."""
+        """An operation. Rows have no index by id, so a view that is asked again and again reads them all, once."""
         found = self.operations.get(operation_id)
-        if found is None and not self.complete:
-            found = self._rows.read_operation(self, operation_id)
-            if found is not None:
-                self.operations[operation_id] = found
+        if found is not None or self.complete:
+            return found
+        self._misses += 1
+        if self._misses > _FEW_MISSES:
+            self.operations = {op.id: op for op in self._rows.read_newer(self, 0)}
+            self.complete = True
+            return self.operations.get(operation_id)
+        found = self._rows.read_operation(self, operation_id)
+        if found is not None:
+            self.operations[operation_id] = found
         return found
 
     def newer(self, revision: int) -> Iterable[Operation]:

@@ -1,0 +1,44 @@
+"""The README's example, as a reader would try it: run, kill in the middle, run again."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from holdfast.model.clock import monotonic
+from holdfast.model.errors import HoldfastError
+from holdfast.service.client import Client
+
+
+def test_the_readmes_example_is_killed_during_its_wait_and_charges_once(root: Path, tmp_path: Path) -> None:
+    found = re.search(r"```python\n(.*?)```", (root / "README.md").read_text(), re.S)
+    assert found is not None
+    counted = found[1].replace('    return f"receipt', '    print("charged", flush=True)\n    return f"receipt')
+    assert counted != found[1]
+    (tmp_path / "orders.py").write_text(counted)
+    first = subprocess.Popen([sys.executable, "orders.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    wait_until_suspended(str(tmp_path / "orders.db"))
+    first.kill()
+    said, _ = first.communicate()
+    again = subprocess.run([sys.executable, "orders.py"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert said == "charged\n"
+    assert again.stdout == "{'order_id': '42', 'receipt': 'receipt-42'}\n"
+    shown = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli", "run", "orders.py:process_order", "--input", '{"order_id": "42"}', "--name", "order-42",
+         "--store", "orders.db"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert '"receipt-42"' in shown.stdout
+
+
+def wait_until_suspended(store: str) -> None:
+    deadline = monotonic() + 60
+    while monotonic() < deadline:
+        try:
+            with Client.open(store) as client:
+                if client.describe("order-42").state == "suspended":
+                    return
+        except HoldfastError:
+            continue
+    raise AssertionError("the example did not come to its wait")
