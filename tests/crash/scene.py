@@ -59,6 +59,10 @@ class Worker:
             assert pipe is not None
             pipe.close()
 
+    def wait_until_dead(self) -> None:
+        """It ended by itself."""
+        self._process.wait(PATIENCE_SECONDS)
+
     def pause(self) -> None:
         """Stop its time. Returns when it stands still, all threads of it."""
         os.kill(self.pid, signal.SIGSTOP)
@@ -147,7 +151,7 @@ class Scene:
     def end_lease(self, runner: str) -> None:
         """Let a runner's lease be over, as if it had been silent for long."""
         with self._database() as rows:
-            rows.execute("UPDATE runners SET lease_until = 0 WHERE id = ?", (runner,))
+            rows.execute("UPDATE runners SET lease_until = 1 WHERE id = ?", (runner,))
 
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:

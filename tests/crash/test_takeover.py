@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import holdfast
+from holdfast.engine import tending
+from holdfast.model.clock import SystemClock, monotonic
 from holdfast.model.errors import LeaseLost
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.ids import Position, id_at
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Failure, Type, Update
 from holdfast.model.verbs import Checkpoint, Checkpointed, Claim, Start, Started
+from holdfast.service.settings import Settings
 from holdfast.store.opening import open_store
 from tests.crash import worker as hosted
-from tests.crash.scene import Scene, check_history, died, until
+from tests.crash.scene import PATIENCE_SECONDS, POLL_SECONDS, Scene, check_history, died, until
 
 
 def until_suspended(scene: Scene, execution: str) -> None:
@@ -76,6 +83,7 @@ def test_a_process_that_dies_again_and_again_without_progress_is_not_tried_for_e
     for deaths in (1, 2, 3):
         worker = scene.worker().wait_until_ready()
         until_told(scene, "held", deaths)
+        assert scene.client.find(execution).deaths == deaths - 1
         scene.kill(worker)
     scene.hold.unlink()
     scene.worker().wait_until_ready()
@@ -85,6 +93,28 @@ def test_a_process_that_dies_again_and_again_without_progress_is_not_tried_for_e
     scene.closed(execution)
     assert scene.result(execution)
     check_history(scene.client.history(execution))
+
+
+def test_only_what_kills_its_process_is_put_aside_and_not_what_runs_beside_it(scene: Scene) -> None:
+    scene.hold.touch()
+    beside = [scene.start(hosted.holding, f"x{n}") for n in range(3)]
+    killer = scene.start(hosted.deadly, "x")
+    for _ in range(2):
+        worker = scene.worker()
+        worker.wait_until_dead()
+        scene.kill(worker)
+    scene.hold.unlink()
+    third = scene.worker()
+    third.wait_until_dead()
+    scene.kill(third)
+    scene.worker().wait_until_ready()
+    until(lambda: scene.client.find(killer).state is State.QUARANTINED, "the killer to be put aside")
+    for execution in beside:
+        scene.closed(execution)
+        assert scene.result(execution)
+        assert died(scene.client.history(execution)) == 2, "it was hit as often as it may be"
+    assert len(scene.told("x", "deadly")) == 3
+    assert died(scene.client.history(killer)) == 3
 
 
 @pytest.mark.parametrize("once", [False, True], ids=["at least once", "at most once"])
@@ -117,6 +147,55 @@ def test_a_paused_process_that_wakes_late_can_write_nothing(scene: Scene, once: 
     held = [(body["pid"], body["attempt"]) for body in scene.told("x", "held")]
     assert held == [(paused.pid, 1), (fresh.pid, 2 if once else 1)]
     assert [body["pid"] for body in scene.told("x", "after")] == [fresh.pid]
+
+
+class SleepingClock(SystemClock):
+    """The machine's time, on a machine that sleeps."""
+
+    slept = 0
+
+    def now(self) -> int:
+        return super().now() + self.slept
+
+
+async def test_who_slept_with_the_machine_is_not_taken_for_dead(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both runners wake with all leases long over. The one that looks first must wait until the other could say that it lives."""
+    for name, seconds in {"_HEARTBEAT_SECONDS": 0.5, "_DEATHS_SECONDS": 0.1, "_AWAKE_SECONDS": 0.6}.items():
+        monkeypatch.setattr(tending, name, seconds)
+    clock = SleepingClock()
+    settings = Settings(clock=clock)
+    go = asyncio.Event()
+
+    async def fact(holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not holds():
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def body(_: Any) -> str:
+        await go.wait()
+        return "done"
+
+    @holdfast.durable_execution
+    async def held(event: Any, context: Any) -> Any:
+        return await context.step(body)
+
+    async with holdfast.open(scene.store, functions=[held], settings=settings) as one:
+        execution = await one.start(held)
+        runner = one._engine.runner
+        async with holdfast.open(scene.store, functions=[held], settings=settings) as two:
+            tender = two._engine._tender
+            await fact(lambda: monotonic() - tender._awake_at > 1)  # it would call a silent runner dead
+            lease = scene.leases()[runner]
+            await fact(lambda: scene.leases()[runner] != lease)  # there is time until the next one
+            clock.slept = 3_600_000
+            woken_at = clock.now()
+            await fact(lambda: tender._looked_at > woken_at and scene.leases()[runner] > woken_at)
+            assert scene.leases().keys() == {runner, two._engine.runner}
+            looked_at = tender._looked_at
+            await fact(lambda: tender._looked_at > looked_at + 1000)
+            go.set()
+            assert await execution.result() == "done"
+    assert died(scene.client.history(execution.id)) == 0
 
 
 def test_a_stale_writer_in_a_batch_spoils_nobody_elses_write(tmp_path: Path) -> None:

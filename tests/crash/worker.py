@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -129,6 +130,18 @@ def holding(event: Any, context: Any) -> Any:
 
 
 @holdfast.durable_execution
+def deadly(event: Any, context: Any) -> Any:
+    """A step that kills its process, after everything else that was claimed with it has begun."""
+
+    def body(step: Any) -> None:
+        outside.tell(event, "deadly", step.attempt)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    context.step(body, name="deadly")
+
+
+@holdfast.durable_execution
 async def endless(event: Any, context: Any) -> Any:
     """A step that ends only by being cancelled, and says so."""
 
@@ -152,7 +165,7 @@ async def asking(event: Any, context: Any) -> Any:
     return answer
 
 
-FUNCTIONS = [order, aorder, holding, endless, asking]
+FUNCTIONS = [order, aorder, holding, deadly, endless, asking]
 
 
 def _leave_with_parent() -> None:

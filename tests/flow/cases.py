@@ -1411,7 +1411,7 @@ def an_empty_name_is_no_name(sdk: Sdk) -> Any:
     return handler
 
 
-@case(result=["early", "held"], early={"approval": Answer("early")}, side_by_side=True, ours_only=True)
+@case(result=["early", "held"], early={"approval": Answer("early")}, side_by_side=True)
 def a_branch_is_answered_while_another_one_works(sdk: Sdk) -> Any:
     @sdk.durable_execution
     def handler(event: Any, context: Any) -> Any:

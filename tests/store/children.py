@@ -70,6 +70,14 @@ def make(path: str, member: str) -> None:
     store.close()
 
 
+def stand(path: str, member: str, where: str) -> None:
+    """Take one half of the turnstile and stay in it, as a process does that is stopped there."""
+    store = SqliteStore(path, member)
+    gate = {"next": store._presence._next, "turn": store._presence._turn}[where] if store._presence else None
+    say("standing" if gate and gate.enter() else "no room")
+    sys.stdin.readline()
+
+
 def saturate(path: str, member: str, count: str) -> None:
     """Commit as fast as it goes: all is made before, and a commit is long compared with what lies between two."""
     store = SqliteStore(path, member)
@@ -84,5 +92,5 @@ def saturate(path: str, member: str, count: str) -> None:
 
 
 if __name__ == "__main__":
-    parts: dict[str, Callable[..., None]] = {"hold": hold, "fork": fork, "make": make, "saturate": saturate}
+    parts: dict[str, Callable[..., None]] = {"hold": hold, "fork": fork, "make": make, "saturate": saturate, "stand": stand}
     parts[sys.argv[1]](*sys.argv[2:])

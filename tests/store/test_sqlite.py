@@ -1,6 +1,7 @@
 """The embedded store: the suite, and what only SQLite, its file and its lock files can get wrong."""
 
 import contextlib
+import fcntl
 import os
 import selectors
 import signal
@@ -13,16 +14,19 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.errors import HoldfastError, InvalidParameter, StoreBroken, StoreBusy, StoreUnsuitable
+from holdfast.model.execution import State
 from holdfast.model.operations import Action, Status
 from holdfast.model.verbs import Checkpointed
 from holdfast.store.opening import open_store
-from holdfast.store.seam import Filter, Store
+from holdfast.store.seam import Filter, Store, Target
 from holdfast.store.sqlite import opening as opening_module
+from holdfast.store.sqlite import sharing
 from holdfast.store.sqlite.opening import SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore
 from tests.store.children import child, heard, told
 from tests.store.suite import (
     LEASE,
+    ORDER,
     T0,
     Opening,
     SharedStoreSuite,
@@ -30,11 +34,13 @@ from tests.store.suite import (
     after,
     answers,
     checkpoint,
+    claim,
     live,
     now_at,
     started,
     step,
     story,
+    written,
 )
 
 
@@ -200,6 +206,40 @@ def test_a_dead_process_leaves_no_file_behind(store: SqliteStore, path: Path) ->
     assert sorted(entry.name for entry in Path(f"{path}-holdfast").iterdir()) == ["here.alive", "next", "turn"]
 
 
+def test_a_process_killed_while_it_came_leaves_no_file_behind(store: SqliteStore, path: Path) -> None:
+    folder = Path(f"{path}-holdfast")
+    left, coming = folder / "left.coming", folder / "comes.coming"
+    left.touch()
+    with coming.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        store.dead(T0)
+        assert (left.exists(), coming.exists()) == (False, True)
+
+
+def test_a_process_whose_file_is_taken_for_a_dead_ones_while_it_comes_makes_another(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+    seen: list[str] = []
+
+    def flock(fd: int, how: int) -> None:
+        """Between the file's making and its lock somebody comes along, who first holds it, then has removed it."""
+        coming = list(Path(f"{path}-holdfast").glob("*.coming"))
+        if coming and len(seen) < 2:
+            seen.append("held" if not seen else "removed")
+            if seen[-1] == "held":
+                raise BlockingIOError
+            coming[0].unlink()
+        lock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with contextlib.closing(SqliteStore(str(path), "there")) as there:
+        assert seen == ["held", "removed"]
+        there.join("there", LEASE)
+        live(there, "a", runner="there")
+        assert store.dead(T0) == frozenset()
+
+
 def test_a_forked_child_does_not_keep_its_parent_alive(store: SqliteStore, path: Path) -> None:
     parent = child("fork", path, "there")
     with killed_afterwards(parent):
@@ -248,6 +288,49 @@ def test_two_saturating_processes_get_fair_turns(store: SqliteStore, path: Path)
         assert min(done.values()) >= count / 4, done
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("where", ["next", "turn"])
+def test_a_process_stopped_in_the_turnstile_stops_nobody_else(store: SqliteStore, path: Path, where: str) -> None:
+    stopped = child("stand", path, "stopped", where)
+    with killed_afterwards(stopped):
+        assert heard(stopped) == "standing"
+        stopped.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
+        writers = {name: child("saturate", path, name, "50") for name in ("one", "two")}
+        with killed_afterwards(*writers.values()):
+            assert {heard(writer) for writer in writers.values()} == {"ready"}
+            for writer in writers.values():
+                told(writer)
+            assert {heard(writer) for writer in writers.values()} == {"done"}
+        assert {len(store.list(Filter(function=name, limit=5000))) for name in writers} == {50 * 30}
+        assert store.dead(T0) == frozenset()
+
+
+def test_the_turnstile_is_waited_for_in_vain_once_and_works_again_when_it_is_free(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that memory each write of everybody would cost the whole patience for as long as somebody is stopped in there."""
+    waits: list[float] = []
+
+    def select(*given: object) -> None:
+        waits.append(0)
+
+    monkeypatch.setattr("select.select", select)
+    monkeypatch.setattr(sharing, "monotonic", lambda: len(waits) / 100)  # a hundredth of a second in each pause
+    with contextlib.closing(SqliteStore(str(path), "there")) as other:
+        assert other._presence is not None
+        assert other._presence._turn.enter()
+        started(store, "a")
+        assert len(waits) == 25, "a quarter of a second"
+        started(store, "b")
+        assert len(waits) == 25, "and no more"
+        other._presence._turn.leave()
+        started(store, "c")
+        assert other._presence._turn.enter(), "it was given back"
+        started(store, "d")
+        assert len(waits) == 50
+
+
 def test_a_process_that_is_alone_skips_the_turnstile_and_a_second_one_ends_that(store: SqliteStore, path: Path) -> None:
     def alone() -> bool:
         return store._presence is not None and store._presence.alone
@@ -260,6 +343,18 @@ def test_a_process_that_is_alone_skips_the_turnstile_and_a_second_one_ends_that(
     other.close()
     store.dead(T0)
     assert alone()
+
+
+def test_a_suspect_is_offered_only_to_a_runner_with_nothing_else(store: SqliteStore) -> None:
+    header, other = live(store, "suspect"), started(store, "other")
+    written(store, claim(header, "there", "here"))
+    taken = written(store, claim(header, "there", "there"))
+    assert (taken.state, taken.deaths) == (State.READY, 2)
+    assert list(store.claimable(ORDER, (), T0, 10)) == [other.id]
+    assert store.suspect(ORDER) == header.id
+    assert store.suspect((Target("another", "1"),)) is None
+    written(store, claim(other, "here"))
+    assert store.next_due(ORDER) == header.deadline, "nobody is woken for it again and again"
 
 
 # --- when the disk says no ---------------------------------------------------------------------------------------------------

@@ -110,8 +110,8 @@ class Lone:
         """Where the live invocation stands, having seen everything."""
         return Position(self.header.id, self.header.epoch, self.header.sequence, self.header.revision)
 
-    def claim(self, runner: str, now: int, dead: Iterable[str] = ()) -> Execution:
-        answer = self.do(Claim(self.header.id, Claimant(runner, f"{runner}-{self.header.epoch + 1}"), frozenset(dead)), now)
+    def claim(self, runner: str, now: int, dead: Iterable[str] = (), *, alone: bool = False) -> Execution:
+        answer = self.do(Claim(self.header.id, Claimant(runner, f"{runner}-{self.header.epoch + 1}"), frozenset(dead), alone), now)
         assert isinstance(answer, Execution)
         return answer
 

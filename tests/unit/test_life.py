@@ -144,10 +144,48 @@ def test_timers_that_became_due_meanwhile_are_told_after_the_dead_invocation() -
     assert execution.story[-2:] == [E.INVOCATION_COMPLETED, E.WAIT_SUCCEEDED]
 
 
-def test_three_deaths_without_progress_quarantine() -> None:
+def suspect() -> Lone:
+    """An execution under which two runners died without progress."""
     execution = live()
     execution.claim("b", at(1), dead=["me"])
     execution.claim("c", at(2), dead=["b"])
+    return execution
+
+
+def test_after_two_deaths_an_execution_is_a_suspect_that_nobody_has() -> None:
+    left = suspect().header
+    assert (left.state, left.runner, left.invocation, left.deaths, left.ready_at) == (State.READY, None, None, 2, at(2))
+    assert suspect().story[-2:] == [E.INVOCATION_COMPLETED, E.INVOCATION_COMPLETED]
+
+
+def test_a_suspect_is_claimed_only_by_a_runner_that_has_nothing_else() -> None:
+    execution = suspect()
+    unchanged(execution, Claim(ID, Claimant("c", "c-1")), at(3), LeaseLost)
+    claimed = execution.claim("c", at(3), alone=True)
+    assert (claimed.state, claimed.runner, claimed.deaths, claimed.epoch) == (State.RUNNING, "c", 2, 4)
+
+
+def test_a_suspect_is_not_claimed_by_what_changes_it() -> None:
+    execution = live(CALLBACK, WAIT)
+    execution.claim("b", at(2), dead=["me"])
+    execution.claim("c", at(3), dead=["b"])
+    execution.do(Answering(ID, "call", "1", by=Claimant("c", "c-1")), at(4))
+    execution.do(Fire(ID, Claimant("c", "c-2")), at(11))
+    assert execution.story[-2:] == [E.CALLBACK_SUCCEEDED, E.WAIT_SUCCEEDED]
+    assert (execution.header.state, execution.header.deaths) == (State.READY, 2)
+
+
+def test_a_suspects_old_token_is_dead() -> None:
+    execution = live()
+    execution.claim("b", at(1), dead=["me"])
+    old = execution.position
+    execution.claim("c", at(2), dead=["b"])
+    unchanged(execution, Checkpoint(old, (STEP,)), at(3), LeaseLost)
+
+
+def test_three_deaths_without_progress_quarantine() -> None:
+    execution = suspect()
+    execution.claim("c", at(2), alone=True)
     left = execution.claim("d", at(3), dead=["c"])
     assert (left.state, left.runner, left.invocation, left.deaths) == (State.QUARANTINED, None, None, 3)
     assert left.status is ExecutionStatus.RUNNING
@@ -155,12 +193,18 @@ def test_three_deaths_without_progress_quarantine() -> None:
 
 
 def test_progress_forgives_deaths() -> None:
-    execution = live()
-    execution.claim("b", at(1), dead=["me"])
-    execution.claim("c", at(2), dead=["b"])
+    execution = suspect()
+    execution.claim("c", at(2), alone=True)
     execution.checkpoint(STEP, now=at(3))
     assert execution.claim("d", at(4), dead=["c"]).state is State.RUNNING
     assert execution.header.deaths == 1
+
+
+def test_an_invocation_that_fails_by_itself_forgives_deaths() -> None:
+    execution = suspect()
+    execution.claim("c", at(2), alone=True)
+    settle(execution, Outcome(OutcomeStatus.CRASHED, None, OOPS), at(3))
+    assert (execution.header.deaths, execution.header.failures) == (0, 1)
 
 
 def test_an_empty_checkpoint_is_no_progress() -> None:
@@ -170,10 +214,16 @@ def test_an_empty_checkpoint_is_no_progress() -> None:
     assert execution.header.deaths == 1
 
 
+def quarantined() -> Lone:
+    execution = suspect()
+    execution.claim("c", at(2), alone=True)
+    execution.claim("d", at(3), dead=["c"])
+    assert execution.header.state is State.QUARANTINED
+    return execution
+
+
 def test_a_person_can_release_a_quarantined_execution() -> None:
-    execution = live()
-    for runner, dead in [("b", "me"), ("c", "b"), ("d", "c")]:
-        execution.claim(runner, at(1), dead=[dead])
+    execution = quarantined()
     execution.do(Release(ID), at(5))
     assert (execution.header.state, execution.header.deaths) == (State.READY, 0)
     assert execution.claim("e", at(6)).state is State.RUNNING
@@ -184,9 +234,7 @@ def test_only_a_quarantined_execution_can_be_released() -> None:
 
 
 def test_a_quarantined_execution_still_times_out() -> None:
-    execution = live()
-    for runner, dead in [("b", "me"), ("c", "b"), ("d", "c")]:
-        execution.claim(runner, at(1), dead=[dead])
+    execution = quarantined()
     execution.do(Fire(ID), T0 + HOUR)
     assert execution.header.status is ExecutionStatus.TIMED_OUT
 
@@ -232,6 +280,25 @@ def test_pending_with_nothing_pending_fails_with_the_official_message(updates: t
     assert execution.header.status is ExecutionStatus.FAILED
     assert error_of(execution.history[-1]).message == "Cannot return PENDING status with no pending operations."
     assert execution.story[-2:] == [E.INVOCATION_COMPLETED, E.EXECUTION_FAILED]
+
+
+def answered_callback(execution: Lone) -> None:
+    execution.do(Answering(ID, "call", "1"), at(2))
+
+
+def finished_wait(execution: Lone) -> None:
+    execution.checkpoint(now=at(12))
+
+
+@pytest.mark.parametrize("update, serve", [(CALLBACK, answered_callback), (WAIT, finished_wait)], ids=["callback", "wait"])
+def test_a_handler_that_did_not_act_on_what_it_waited_for_is_invoked_once_more(update: Update, serve: Callable[[Lone], None]) -> None:
+    execution = live(update)
+    serve(execution)
+    settle(execution, Outcome(OutcomeStatus.PENDING), at(13), by=Claimant("me", "me-2"))
+    assert (execution.header.state, execution.header.invocation) == (State.RUNNING, "me-2")
+    settle(execution, Outcome(OutcomeStatus.PENDING), at(14))
+    assert execution.header.status is ExecutionStatus.FAILED
+    assert error_of(execution.history[-1]).message == "Cannot return PENDING status with no pending operations."
 
 
 def test_pending_with_unseen_changes_is_ready_again_at_once() -> None:

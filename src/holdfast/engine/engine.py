@@ -220,7 +220,7 @@ class Engine:
                 self.closed(current)
         elif isinstance(answer, Execution):
             if answer.state is State.RUNNING and answer.runner == self.runner:
-                self._reserve(function)
+                function.slots.free -= 1  # what this invocation just gave back, also where there is no room for others
                 self._begin(answer, function)
             else:
                 self.closed(answer, outcome.result if answer.status is ExecutionStatus.SUCCEEDED else None)
@@ -282,11 +282,11 @@ class Engine:
                 self.backlog = True
             self._tender.expect(answer)
 
-    async def claim(self, execution: str, dead: frozenset[str], function: Function) -> None:
+    async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
         """Take one execution; the room for it is already reserved."""
         claimant = self._claimant(self.clock.now())
         try:
-            answer = await self._write(Claim(execution, claimant, dead))
+            answer = await self._write(Claim(execution, claimant, dead, alone))
         except LeaseLost:
             function.slots.free += 1
             return

@@ -40,7 +40,12 @@ class EnginePort:
                 assert isinstance(answer, HoldfastError)
                 future.set_exception(answer)
 
-        self._writer.submit(Checkpoint(token, tuple(updates)), deliver)
+        write = Checkpoint(token, tuple(updates))
+        answer = self._writer.write_now(write)
+        if answer is None:
+            self._writer.submit(write, deliver)
+        else:
+            deliver(answer)
         return future
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:

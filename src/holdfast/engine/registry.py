@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -11,14 +12,22 @@ from holdfast.model.execution import MAX_TIMEOUT_SECONDS
 from holdfast.model.ids import LATEST
 from holdfast.store.seam import Target
 
+_MORE_THAN_ANY: Final = 10**9
+
 
 class Slots:
     """Room for live invocations, shared by the functions that run in one place."""
 
-    __slots__ = ("free",)
+    __slots__ = ("_room", "free")
 
     def __init__(self, room: int) -> None:
+        self._room = room
         self.free = room
+
+    @property
+    def unused(self) -> bool:
+        """Nothing is live here, nor about to be."""
+        return self.free == self._room
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +50,7 @@ class Registry:
             if key in self._functions:
                 raise DuplicateFunction(f"Function {function.name!r} was given twice in version {function.version}.")
             self._functions[key] = function
+        self._slots = {function.slots for function in self._functions.values()}
 
     def get(self, name: str, version: str) -> Function | None:
         """A function of exactly this version."""
@@ -66,6 +76,20 @@ class Registry:
     def is_full(self) -> bool:
         """Whether there is a function here that has no room at all now."""
         return any(f.slots.free <= 0 for f in self._functions.values())
+
+    def is_unused(self) -> bool:
+        """Whether nothing at all is live here."""
+        return all(slots.unused for slots in self._slots)
+
+    def shut(self) -> None:
+        """Have no room for anything new, until it is opened again."""
+        for slots in self._slots:
+            slots.free -= _MORE_THAN_ANY
+
+    def open(self) -> None:
+        """Have room again: what was there, and what became free meanwhile."""
+        for slots in self._slots:
+            slots.free += _MORE_THAN_ANY
 
     def claimable(self) -> dict[Slots, list[Target]]:
         """What could be claimed now, by the room it needs."""

@@ -17,6 +17,7 @@ from holdfast.engine.registry import Function, Registry
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
+from holdfast.model.life import SUSPECT_DEATHS
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
@@ -28,6 +29,12 @@ _HEARTBEAT_SECONDS: Final = 3.0
 _NEWS_SECONDS: Final = 0.05
 _DEATHS_SECONDS: Final = 1.0
 _TROUBLE_SECONDS: Final = 1.0
+_ASLEEP_MS: Final = _LEASE_MS // 2
+"""Time that passed between two looks for dead runners, from which on we have slept ourselves, or the clock was set."""
+_AWAKE_SECONDS: Final = _HEARTBEAT_SECONDS + _DEATHS_SECONDS
+"""How long we must have been awake to call a silent runner dead: in this time every living one has renewed its lease."""
+_ALONE_SECONDS: Final = 10.0
+"""How long a suspect waits for everything else to end here, and how long it has this runner for itself."""
 _BATCH: Final = 500
 
 
@@ -43,7 +50,7 @@ class Tended(Protocol):
     @property
     def idle(self) -> bool: ...
     def news(self) -> None: ...
-    async def claim(self, execution: str, dead: frozenset[str], function: Function) -> None: ...
+    async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None: ...
     async def fire(self, execution: str) -> None: ...
 
 
@@ -56,6 +63,11 @@ class Tender:
         self._wake = asyncio.Event()
         self._next: int | None = None
         self._deaths_at = 0.0
+        self._looked_at = 0
+        self._awake_at = 0.0
+        self._suspect: str | None = None
+        self._suspect_until = 0.0
+        self._suspect_asked_at: float | None = None
         self._foreign = False
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
@@ -130,10 +142,17 @@ class Tender:
         if monotonic() - self._deaths_at < _DEATHS_SECONDS:
             return frozenset()
         self._deaths_at = monotonic()
-        return self._store.dead(now) - {self._engine.runner}
+        if now - self._looked_at > _ASLEEP_MS:
+            self._awake_at = monotonic()
+        self._looked_at = now
+        # After a sleep all leases are over, also those of runners that slept beside us and live. Until they had time to say so, only the
+        # kernel's word counts: at time 0 no lease is over.
+        awake = monotonic() - self._awake_at >= _AWAKE_SECONDS
+        return self._store.dead(now if awake else 0) - {self._engine.runner}
 
     async def _claim_ready(self, now: int, dead: frozenset[str]) -> None:
         engine = self._engine
+        self._end_suspicion()
         claims = []
         for slots, targets in engine.registry.claimable().items():
             room = min(slots.free, _BATCH)
@@ -145,6 +164,38 @@ class Tender:
             engine.backlog |= len(found) == room
         engine.backlog |= engine.registry.is_full()
         await asyncio.gather(*claims)
+        await self._claim_suspect()
+
+    async def _claim_suspect(self) -> None:
+        """What too many runners died under runs alone here, so that nobody else is blamed for the next death."""
+        engine = self._engine
+        for slots, targets in engine.registry.claimable().items():
+            found = self._store.suspect(targets)
+            function = engine.registry.get(targets[0].function, targets[0].version)
+            if found is None or function is None:
+                continue
+            engine.backlog = True  # so that whatever ends here makes us look again
+            asked_at = self._suspect_asked_at = self._suspect_asked_at or monotonic()
+            if engine.registry.is_unused() or monotonic() - asked_at >= _ALONE_SECONDS:
+                slots.free -= 1
+                engine.registry.shut()
+                self._suspect, self._suspect_until = found, monotonic() + _ALONE_SECONDS
+                self._suspect_asked_at = None
+                await engine.claim(found, frozenset(), function, alone=True)
+                self._end_suspicion()  # somebody else may have been quicker
+            return
+        self._suspect_asked_at = None
+
+    def _end_suspicion(self) -> None:
+        """Let others in again when the suspect is gone, has made progress, or has had its time."""
+        if self._suspect is None:
+            return
+        header = self._store.find(self._suspect)
+        ours = header is not None and header.runner == self._engine.runner and header.deaths >= SUSPECT_DEATHS
+        if not ours or monotonic() >= self._suspect_until:
+            self._suspect = None
+            self._engine.registry.open()
+            self.look()
 
     async def _rest(self) -> None:
         """Until there is something to do."""

@@ -2,7 +2,8 @@
 
 There is one turn. Whoever takes it commits all that is queued, answers everybody, and passes the turn on:
 - a thread that needs an answer takes the turn itself if it is free (no thread hop for a lone writer), else it waits;
-- coroutines queue during a tick of their loop and the loop commits at the end of it, because by then all of them wait anyway;
+- coroutines queue during a tick of their loop and the loop commits at the end of it, because by then all of them wait anyway; a lone
+  one commits on the spot, as long as the loop gets its turn every few milliseconds;
 - while the disk is slow and others could still run, a writer thread takes the turn instead, so that the loop goes on.
 """
 
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from holdfast.model.clock import Clock, idle_seconds
+from holdfast.model.clock import Clock, idle_seconds, monotonic
 from holdfast.model.errors import EngineClosed, HoldfastError, StoreBroken
 from holdfast.model.verbs import Answer, Checkpoint, Write
 from holdfast.store.seam import Store
@@ -27,6 +28,8 @@ Deliver = Callable[[Answer | HoldfastError], None]
 _MAX_ENTRIES: Final = 512
 _MAX_BYTES: Final = 8 * 1024 * 1024
 _SLOW_SECONDS: Final = 0.01
+_LOOP_SECONDS: Final = 0.003
+"""How long a lone coroutine may keep the loop to itself."""
 
 
 class _Entry(NamedTuple):
@@ -70,6 +73,7 @@ class Writer:
         self._queue: deque[_Entry] = deque()
         self._turn = threading.Lock()
         self._flush_planned = False
+        self._flushed_at = 0.0
         self._disk_seconds = 0.0
         self._closed = False
         self._work = threading.Event()
@@ -86,6 +90,19 @@ class Writer:
             raise EngineClosed
         self._queue.append(_Entry(write, deliver, None))
         self._plan_flush()
+
+    def write_now(self, write: Write) -> Answer | HoldfastError | None:
+        """Commit on the spot for a coroutine that nobody else would run beside; None when it has to queue."""
+        if self._queue or self._closed or self._live() > 1 or monotonic() - self._flushed_at > _LOOP_SECONDS:
+            return None
+        if self._disk_seconds > _SLOW_SECONDS or not self._turn.acquire(blocking=False):
+            return None
+        try:
+            (answer,) = self._commit([_Entry(write, _nowhere, None)])
+        finally:
+            self._turn.release()
+        self._pass_on(on_loop=True)
+        return answer
 
     def call(self, write: Write) -> Answer:
         """Write from any other thread, and wait."""
@@ -119,6 +136,7 @@ class Writer:
 
     def _flush(self) -> None:
         self._flush_planned = False
+        self._flushed_at = monotonic()
         if not self._queue:
             return
         if self._disk_seconds > _SLOW_SECONDS and len(self._queue) < self._live():
@@ -208,6 +226,10 @@ class Writer:
 def _deliver_all(answers: list[tuple[Deliver, Answer | HoldfastError]]) -> None:
     for deliver, answer in answers:
         _deliver(deliver, answer)
+
+
+def _nowhere(answer: Answer | HoldfastError) -> None:
+    """The one who wrote has the answer already."""
 
 
 def _deliver(deliver: Deliver, answer: Answer | HoldfastError) -> None:

@@ -20,6 +20,8 @@ MAX_FAILURES: Final = 9
 """Failed invocations in a row after which the execution fails."""
 MAX_DEATHS: Final = 3
 """Runners that may die in a row, without progress, before the execution is quarantined."""
+SUSPECT_DEATHS: Final = MAX_DEATHS - 1
+"""Deaths after which an execution is claimed alone: the next one is then its own doing. queries.sql and schema.sql say 2 as well."""
 _BACKOFF_MS, _BACKOFF_LIMIT_MS = 1_000, 60_000
 
 NOTHING_PENDING: Final = Failure(message="Cannot return PENDING status with no pending operations.", type="InvalidParameterValueException")
@@ -53,9 +55,10 @@ def claimed(header: Execution, by: Claimant, now: int) -> Execution:
     )
 
 
-def may_claim(header: Execution, now: int) -> bool:
-    """Whether a runner may take it now."""
-    return header.state is State.READY and header.ready_at <= now
+def may_claim(header: Execution, now: int, *, alone: bool = False) -> bool:
+    """Whether a runner may take it now; a suspect at any time, but only if it will be alone there."""
+    suspect = header.deaths >= SUSPECT_DEATHS
+    return header.state is State.READY and (alone if suspect else header.ready_at <= now)
 
 
 def backoff_ms(failures: int, jitter: float) -> int:

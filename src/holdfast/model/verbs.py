@@ -94,6 +94,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     execution: str
     by: Claimant
     dead: frozenset[str] = frozenset()
+    alone: bool = False
+    """The runner has nothing else live, so a suspect may be taken: if it dies, it is known why."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """A takeover tells of the dead invocation in the same change that begins the new one."""
@@ -106,7 +108,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         if header.state is State.RUNNING and abandoned:
             life.complete_invocation(draft, life.RUNNER_DIED)
             deaths = header.deaths + 1
-        elif life.may_claim(header, now):
+        elif life.may_claim(header, now, alone=self.alone):
             deaths = header.deaths
         else:
             raise LeaseLost("Somebody else has this execution.")
@@ -116,6 +118,10 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         life.fire(draft, view, now)
         if deaths >= life.MAX_DEATHS:
             change = draft.done(state=State.QUARANTINED, runner=None, invocation=None, deaths=deaths, epoch=header.epoch + 1)
+            return change, change.header
+        if deaths >= life.SUSPECT_DEATHS and not self.alone:
+            free = {"state": State.READY, "ready_at": draft.at, "runner": None, "invocation": None}
+            change = draft.done(**free, deaths=deaths, epoch=header.epoch + 1)
             return change, change.header
         change = draft.done(deaths=deaths)
         change = msgspec.structs.replace(change, header=life.claimed(change.header, self.by, now))
@@ -228,22 +234,30 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def _suspend(self, draft: Draft, view: View, now: int) -> Change:
         header = draft.header
         unseen = header.revision > self.seen
-        if not header.pending and not unseen:
+        if not header.pending and not unseen and not self._served(view):
             return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(life.NOTHING_PENDING))
         if header.deadline <= now:
             return _time_out(draft)
         fired = header.due_at is not None and header.due_at <= now and life.fire(draft, view, now)
         # A step that became ready during this invocation has no timer left: if the handler went without starting it, it must come back.
-        again = unseen or fired or view.has_ready(header.seen)
+        again = not header.pending or unseen or fired or view.has_ready(header.seen)
         state = State.READY if again else State.SUSPENDED
         return draft.done(state=state, ready_at=draft.at, runner=None, invocation=None, seen=self.seen, failures=0, deaths=0)
+
+    def _served(self, view: View) -> bool:
+        """Whether a wait or a callback closed since the last invocation: then the handler may have decided to wait before it saw that.
+
+        The official SDK does (its issue 213). One more invocation lets it go on, and `seen` moves, so that it is only one.
+        """
+        closed = (op for op in view.newer(view.header.seen) if op.ended_at is not None)
+        return any(op.type is Type.WAIT or op.type is Type.CALLBACK for op in closed)
 
     def _try_again(self, draft: Draft, now: int) -> Change:
         failures = draft.header.failures + 1
         if failures >= life.MAX_FAILURES:
             return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(self.outcome.error or Failure()))
         ready_at = now + life.backoff_ms(failures, self.jitter)
-        return draft.done(state=State.READY, ready_at=ready_at, runner=None, invocation=None, failures=failures)
+        return draft.done(state=State.READY, ready_at=ready_at, runner=None, invocation=None, failures=failures, deaths=0)
 
 
 class Answering(msgspec.Struct, frozen=True, gc=False):

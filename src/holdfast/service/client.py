@@ -93,7 +93,8 @@ class Client:
         """Everything about it, and why it waits."""
         header = self.find(execution)
         told = describe(self._store, header)
-        if header.state in (State.RUNNING, State.CLOSING) and header.runner in self._store.dead(self._clock.now()):
+        # At time 0 no lease is over: looking must not declare a runner dead that only slept, with the machine.
+        if header.state in (State.RUNNING, State.CLOSING) and header.runner in self._store.dead(0):
             return msgspec.structs.replace(told, why=_RUNNER_GONE)
         return told
 

@@ -89,7 +89,7 @@ class OpenEngine:
             tune()
         clock = settings.clock
         runner = settings.ids(clock.now())
-        coroutines, threads = Slots(settings.live), Slots(2 * settings.threads)
+        coroutines, threads = Slots(settings.live), Slots(settings.threads)
         known = [
             Function(
                 name=f.name,

@@ -69,6 +69,10 @@ class Store(Protocol):
         """Executions a runner may claim: ready ones of its functions, and those that a dead runner left behind."""
         ...
 
+    def suspect(self, targets: Sequence[Target]) -> str | None:
+        """A ready execution that only a runner with nothing else to do may claim, because too many have died under it."""
+        ...
+
     def due(self, now: int, limit: int) -> Sequence[str]:
         """Executions that may have a timer due."""
         ...

@@ -8,10 +8,10 @@ SELECT * FROM executions WHERE id IN (SELECT value FROM json_each(?))
 SELECT * FROM executions WHERE function = ? AND name = ?
 
 -- name: claimable
--- Ready executions first come first served; what a dead runner left behind comes with them.
+-- Ready executions first come first served; what a dead runner left behind comes with them. Suspects have a query of their own.
 SELECT id FROM (
     SELECT id, ready_at FROM executions
-    WHERE state = 'ready' AND ready_at <= :now
+    WHERE state = 'ready' AND ready_at <= :now AND deaths < 2
       AND function || ':' || version IN (SELECT value FROM json_each(:targets))
     UNION ALL
     SELECT id, ready_at FROM executions
@@ -19,6 +19,12 @@ SELECT id FROM (
       AND function || ':' || version IN (SELECT value FROM json_each(:targets))
 )
 ORDER BY ready_at LIMIT :limit
+
+-- name: suspect
+-- The index is named because the one of all ready executions would do too, and may be long.
+SELECT id FROM executions INDEXED BY executions_suspect
+WHERE state = 'ready' AND deaths >= 2 AND function || ':' || version IN (SELECT value FROM json_each(?))
+ORDER BY ready_at LIMIT 1
 
 -- name: due
 SELECT id FROM executions WHERE due_at <= ? ORDER BY due_at LIMIT ?
@@ -28,7 +34,7 @@ SELECT min(at) FROM (
     SELECT min(due_at) AS at FROM executions WHERE due_at IS NOT NULL
     UNION ALL
     SELECT min(ready_at) FROM executions
-    WHERE state = 'ready' AND function || ':' || version IN (SELECT value FROM json_each(?))
+    WHERE state = 'ready' AND deaths < 2 AND function || ':' || version IN (SELECT value FROM json_each(?))
 )
 
 -- name: payload

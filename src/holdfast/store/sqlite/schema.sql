@@ -44,8 +44,9 @@ CREATE TABLE executions (
 CREATE UNIQUE INDEX executions_by_id ON executions (id);
 -- A name belongs to one execution of a function until retention removes it.
 CREATE UNIQUE INDEX executions_by_name ON executions (function, name);
--- The three questions a runner asks all day; each index holds only the rows that can answer.
+-- The questions a runner asks all day; each index holds only the rows that can answer.
 CREATE INDEX executions_ready ON executions (ready_at) WHERE state = 'ready';
+CREATE INDEX executions_suspect ON executions (ready_at) WHERE state = 'ready' AND deaths >= 2;
 CREATE INDEX executions_due ON executions (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX executions_held ON executions (runner) WHERE runner IS NOT NULL;
 

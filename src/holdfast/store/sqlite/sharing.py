@@ -147,7 +147,7 @@ class Presence:
         """Go, and take our file along. Only once: the numbers of closed files are given to others, and a forked child has no part in it."""
         if self not in _open_files:
             return
-        (self._folder / f"{self.member}.alive").unlink(missing_ok=True)
+        (self._folder / f"{self.member}{_ALIVE}").unlink(missing_ok=True)
         self._forget()
 
     def _forget(self) -> None:

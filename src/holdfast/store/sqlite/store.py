@@ -259,6 +259,11 @@ class SqliteStore:
         asked: dict[str, object] = {"targets": _keys(targets), "dead": codec.dumps(sorted(dead)), "now": now, "limit": limit}
         return [row[0] for row in self._read("claimable", asked)]
 
+    def suspect(self, targets: Sequence[Target]) -> str | None:
+        """A ready execution that must be claimed alone."""
+        found = self._read("suspect", (_keys(targets),))
+        return found[0][0] if found else None
+
     def due(self, now: int, limit: int) -> Sequence[str]:
         """Executions that may have a timer due."""
         return [row[0] for row in self._read("due", (now, limit))]
@@ -337,13 +342,13 @@ class SqliteStore:
 
     def dead(self, now: int) -> frozenset[str]:
         """Runners whose process is gone, that are silent past their lease, or that left work behind."""
+        holders = {row[0] for row in self._read("holders", ())}  # first: whoever joins and claims meanwhile is not a stranger
         known: dict[str, int] = dict(self._read("runners", ()))
         alive = {runner for runner, lease_until in known.items() if lease_until > now}
         if self._presence is not None:
             alive &= self._presence.living()
         for runner in known.keys() - alive:
             self._write("bury", (runner, known[runner]))
-        holders = {row[0] for row in self._read("holders", ())}
         return frozenset(holders - alive)
 
     def held(self, runner: str) -> frozenset[str]:
