@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import holdfast
@@ -97,20 +98,17 @@ def test_a_process_that_dies_again_and_again_without_progress_is_not_tried_for_e
 
 def test_only_what_kills_its_process_is_put_aside_and_not_what_runs_beside_it(scene: Scene) -> None:
     scene.hold.touch()
-    beside = [scene.start(hosted.holding, f"x{n}") for n in range(3)]
+    beside = [scene.start(hosted.holding, f"x{n}", seconds=1) for n in range(2)]
     killer = scene.start(hosted.deadly, "x")
-    for _ in range(2):
+    for _ in range(3):
         worker = scene.worker()
         worker.wait_until_dead()
         scene.kill(worker)
-    scene.hold.unlink()
-    third = scene.worker()
-    third.wait_until_dead()
-    scene.kill(third)
     scene.worker().wait_until_ready()
     until(lambda: scene.client.find(killer).state is State.QUARANTINED, "the killer to be put aside")
+    ended = (State.CLOSED, State.QUARANTINED)
+    until(lambda: all(scene.client.find(execution).state in ended for execution in beside), "the others to end")
     for execution in beside:
-        scene.closed(execution)
         assert scene.result(execution)
         assert died(scene.client.history(execution)) == 2, "it was hit as often as it may be"
     assert len(scene.told("x", "deadly")) == 3
@@ -149,6 +147,63 @@ def test_a_paused_process_that_wakes_late_can_write_nothing(scene: Scene, once: 
     assert [body["pid"] for body in scene.told("x", "after")] == [fresh.pid]
 
 
+async def fact(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not holds():
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def make_suspect(where: str, function: str) -> str:
+    """An execution that two runners died under."""
+    store, now = open_store(where, "gone"), SystemClock().now()
+    try:
+        header = msgspec.structs.replace(execution("suspect"), function=function, version="$LATEST")
+        (made,) = store.commit([Start(header, "null", Claimant("r0", "i0"))], now)
+        assert isinstance(made, Started)
+        lives = [Claim(made.header.id, Claimant(f"r{n}", f"i{n}"), frozenset({f"r{n - 1}"})) for n in (1, 2)]
+        store.commit(lives, now)
+        return made.header.id
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+@pytest.mark.parametrize("progress", [False, True], ids=["it makes no progress", "it makes progress"])
+async def test_a_suspect_neither_waits_for_ever_nor_keeps_others_out_for_ever(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, busy: bool, progress: bool
+) -> None:
+    monkeypatch.setattr(tending, "_DEATHS_SECONDS", 0.05)
+    monkeypatch.setattr(tending, "_ALONE_SECONDS", 1)
+    begun: list[str] = []
+    go, on = asyncio.Event(), asyncio.Event()
+
+    @holdfast.durable_execution
+    async def waiting(event: Any, context: Any) -> Any:
+        begun.append(str(event))
+        await on.wait()
+        if progress:
+            await context.step(lambda _: None)
+        await go.wait()
+
+    async with holdfast.open(scene.store, functions=[waiting]) as engine:
+        registry = engine._engine.registry
+        if busy:
+            await engine.start(waiting, "busy")
+            await fact(lambda: begun == ["busy"])
+        suspect = make_suspect(scene.store, "waiting")
+        await fact(lambda: begun[-1:] == ["None"])
+        assert scene.client.find(suspect).deaths == 2
+        if progress:
+            monkeypatch.setattr(tending, "monotonic", lambda: 0.0)  # its time will not be over
+        await engine.start(waiting, "later")
+        assert begun[-1] == "None", "nothing is claimed beside it"
+        on.set()
+        await fact(lambda: begun[-1] == "later")
+        assert scene.client.find(suspect).state is State.RUNNING
+        go.set()
+        await fact(registry.is_unused)
+
+
 class SleepingClock(SystemClock):
     """The machine's time, on a machine that sleeps."""
 
@@ -165,11 +220,6 @@ async def test_who_slept_with_the_machine_is_not_taken_for_dead(scene: Scene, mo
     clock = SleepingClock()
     settings = Settings(clock=clock)
     go = asyncio.Event()
-
-    async def fact(holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not holds():
-                await asyncio.sleep(POLL_SECONDS)
 
     async def body(_: Any) -> str:
         await go.wait()

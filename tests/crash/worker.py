@@ -37,9 +37,10 @@ class Outside:
         line = {"x": event["x"], "step": step, "attempt": attempt, "pid": os.getpid(), "at": time.time_ns() // 1_000_000, **more}
         os.write(self._file, json.dumps(line).encode() + b"\n")
 
-    def hold(self) -> None:
-        """Come back when the file is gone."""
-        while self._hold.exists():
+    def hold(self, seconds: float) -> None:
+        """Come back when the file is gone, or after so many seconds."""
+        until = time.monotonic() + seconds
+        while self._hold.exists() and time.monotonic() < until:
             time.sleep(POLL)
 
 
@@ -121,7 +122,7 @@ def holding(event: Any, context: Any) -> Any:
 
     def held(step: Any) -> int:
         outside.tell(event, "held", step.attempt)
-        outside.hold()
+        outside.hold(event.get("seconds", 3600))
         outside.tell(event, "let go", step.attempt)
         return os.getpid()
 
@@ -135,7 +136,7 @@ def deadly(event: Any, context: Any) -> Any:
 
     def body(step: Any) -> None:
         outside.tell(event, "deadly", step.attempt)
-        time.sleep(0.5)
+        time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGKILL)
 
     context.step(body, name="deadly")

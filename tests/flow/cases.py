@@ -33,10 +33,12 @@ class Sdk:
         self.durable_step: Decorator = package.durable_step
         self.durable_with_child_context: Decorator = package.durable_with_child_context
         self.durable_wait_for_callback: Decorator = package.durable_wait_for_callback
+        self.durable_parallel_branch: Any = package.durable_parallel_branch
         self.config: Any = import_module(f"{root}.config")
         self.errors: Any = import_module(f"{root}.exceptions")
         self.retries: Any = import_module(f"{root}.retries")
         self.serdes: Any = import_module(f"{root}.serdes")
+        self.waits: Any = import_module(f"{root}.waits")
         self.gate = threading.Event()
         """Opened by the driver once it has given the early answers."""
 
@@ -53,6 +55,12 @@ class Sdk:
     def step_config(self, attempts: int = 1, **settings: Any) -> Any:
         """A step's config with such a strategy."""
         return self.config.StepConfig(retry_strategy=self.retry(attempts), **settings)
+
+    def condition(self, polling: Any, initial: Any, attempts: int = 9, **settings: Any) -> Any:
+        """How a condition is polled: without chance, while `polling(state)`."""
+        none = self.config.JitterStrategy.NONE
+        made = self.waits.WaitStrategyConfig(polling, max_attempts=attempts, initial_delay=self.seconds(2), jitter_strategy=none)
+        return self.waits.WaitForConditionConfig(self.waits.create_wait_strategy(made), initial, **settings)
 
     @property
     def at_most_once(self) -> Any:
@@ -80,9 +88,9 @@ class Case(msgspec.Struct, kw_only=True):
     """How often it waits for something outside."""
     side_by_side: bool = False
     """Branches race, so only the order within each branch is decided."""
-    ours_only: bool = False
-    """The official SDK answers PENDING although its blocked branch could go on and nothing else is pending (its issue 213), which
-    fails the execution on AWS too. Ours goes on: an `async def` branch at once, a `def` branch with the next invocation."""
+    sooner: bool = False
+    """The official SDK answers PENDING although its blocked branch could go on and nothing else is pending (its issue 213), and goes on
+    with the next invocation. So does our `def` branch; an `async def` branch goes on at once, with one invocation less."""
     cut_off: bool = False
     """The handler ends inside an operation. Whether the START of that operation is still written is a race inside the official SDK,
     which drops what its background thread has not collected by then; ours always writes it."""
@@ -1411,7 +1419,7 @@ def an_empty_name_is_no_name(sdk: Sdk) -> Any:
     return handler
 
 
-@case(result=["early", "held"], early={"approval": Answer("early")}, side_by_side=True)
+@case(result=["early", "held"], early={"approval": Answer("early")}, side_by_side=True, sooner=True)
 def a_branch_is_answered_while_another_one_works(sdk: Sdk) -> Any:
     @sdk.durable_execution
     def handler(event: Any, context: Any) -> Any:
@@ -1480,5 +1488,252 @@ def _(sdk: Sdk) -> Any:
     @sdk.durable_execution
     async def handler(event: Any, context: Any) -> Any:
         return (await context.parallel([now, soon, later])).get_results()
+
+    return handler
+
+
+# --- conditions --------------------------------------------------------------------------------------------------------------
+
+
+def _count(state: Any, context: Any) -> Any:
+    return {"seen": state["seen"] + 1, "attempts": (*state["attempts"], context.attempt)}
+
+
+_NONE_YET = {"seen": 0, "attempts": ()}
+_EMPTY: list[Any] = [None, 0, "", []]
+
+
+@case(result=["before", {"seen": 3, "attempts": [1, 2, 3]}, True, "after"], rests=3)
+def a_condition_is_polled_until_it_is_met(sdk: Sdk) -> Any:
+    @sdk.durable_execution
+    def handler(event: Any, context: Any) -> Any:
+        before = context.step(lambda _: "before")
+        config = sdk.condition(lambda state: state["seen"] < 3, _NONE_YET)
+        state = context.wait_for_condition(_count, config, name="three seen")
+        context.wait(sdk.seconds(1))
+        return [before, state, state["attempts"] == (1, 2, 3), context.step(lambda _: "after")]
+
+    return handler
+
+
+@twin(a_condition_is_polled_until_it_is_met)
+def _(sdk: Sdk) -> Any:
+    async def count(state: Any, context: Any) -> Any:
+        return _count(state, context)
+
+    @sdk.durable_execution
+    async def handler(event: Any, context: Any) -> Any:
+        before = await context.step(lambda _: "before")
+        config = sdk.condition(lambda state: state["seen"] < 3, _NONE_YET)
+        state = await context.wait_for_condition(count, config, name="three seen")
+        await context.wait(sdk.seconds(1))
+        return [before, state, state["attempts"] == (1, 2, 3), await context.step(lambda _: "after")]
+
+    return handler
+
+
+@case(result=[{"seen": 1, "attempts": [1]}, None, 0, "", []])
+def a_condition_may_be_met_at_once(sdk: Sdk) -> Any:
+    @sdk.durable_execution
+    def handler(event: Any, context: Any) -> Any:
+        first = context.wait_for_condition(_count, sdk.condition(lambda _: False, _NONE_YET))
+        states = [context.wait_for_condition(lambda state, _: state, sdk.condition(bool, empty)) for empty in _EMPTY]
+        return [first, *states]
+
+    return handler
+
+
+@twin(a_condition_may_be_met_at_once)
+def _(sdk: Sdk) -> Any:
+    @sdk.durable_execution
+    async def handler(event: Any, context: Any) -> Any:
+        first = await context.wait_for_condition(_count, sdk.condition(lambda _: False, _NONE_YET))
+        states = [await context.wait_for_condition(lambda state, _: state, sdk.condition(bool, empty)) for empty in _EMPTY]
+        return [first, *states]
+
+    return handler
+
+
+@case(
+    result=[
+        ["WaitForConditionError", "no third look", "tests.flow.cases.Broken", "DurableOperationError"],
+        [
+            "WaitForConditionError",
+            "wait_for_condition exhausted 2 attempts before the condition was met",
+            f"{OFFICIAL}.exceptions.WaitForConditionError",
+            "WaitForConditionError",
+        ],
+        ["WaitForConditionError", "integer division or modulo by zero", "ZeroDivisionError", "DurableOperationError"],
+        ["WaitForConditionError", "give up", f"{OFFICIAL}.exceptions.ExecutionError", "DurableOperationError"],
+    ],
+    rests=4,
+)
+def a_condition_that_fails_is_final(sdk: Sdk) -> Any:
+    def third(state: int, context: Any) -> int:
+        if context.attempt == 3:
+            raise Broken("no third look")
+        return state + 1
+
+    def give_up(state: Any, _: Any) -> Any:
+        raise sdk.errors.ExecutionError("give up")
+
+    asked: list[Any] = [
+        ("check", third, sdk.condition(lambda _: True, 0)),
+        ("patience", lambda state, _: state, sdk.condition(lambda _: True, 0, attempts=2)),
+        ("strategy", lambda state, _: state, sdk.waits.WaitForConditionConfig(wait_strategy=lambda *_: 1 // 0, initial_state=0)),
+        ("execution", give_up, sdk.condition(lambda _: True, 0)),
+    ]
+
+    @sdk.durable_execution
+    def handler(event: Any, context: Any) -> Any:
+        seen = []
+        for name, check, config in asked:
+            try:
+                context.wait_for_condition(check, config, name)
+            except sdk.errors.WaitForConditionError as error:
+                seen.append([type(error).__name__, str(error), error.error_type, type(error.__cause__).__name__])
+        context.wait(sdk.seconds(1))
+        return seen
+
+    return handler
+
+
+@twin(a_condition_that_fails_is_final)
+def _(sdk: Sdk) -> Any:
+    async def third(state: int, context: Any) -> int:
+        if context.attempt == 3:
+            raise Broken("no third look")
+        return state + 1
+
+    async def give_up(state: Any, _: Any) -> Any:
+        raise sdk.errors.ExecutionError("give up")
+
+    asked: list[Any] = [
+        ("check", third, sdk.condition(lambda _: True, 0)),
+        ("patience", lambda state, _: state, sdk.condition(lambda _: True, 0, attempts=2)),
+        ("strategy", lambda state, _: state, sdk.waits.WaitForConditionConfig(wait_strategy=lambda *_: 1 // 0, initial_state=0)),
+        ("execution", give_up, sdk.condition(lambda _: True, 0)),
+    ]
+
+    @sdk.durable_execution
+    async def handler(event: Any, context: Any) -> Any:
+        seen = []
+        for name, check, config in asked:
+            try:
+                await context.wait_for_condition(check, config, name)
+            except sdk.errors.WaitForConditionError as error:
+                seen.append([type(error).__name__, str(error), error.error_type, type(error.__cause__).__name__])
+        await context.wait(sdk.seconds(1))
+        return seen
+
+    return handler
+
+
+@case(error=(f"{OFFICIAL}.exceptions.WaitForConditionError", "wait_for_condition exhausted 1 attempts before the condition was met"))
+def a_condition_never_met_fails_the_execution(sdk: Sdk) -> Any:
+    @sdk.durable_execution
+    def handler(event: Any, context: Any) -> Any:
+        return context.wait_for_condition(lambda state, _: state, sdk.condition(lambda _: True, 0, attempts=1), name="never")
+
+    return handler
+
+
+@twin(a_condition_never_met_fails_the_execution)
+def _(sdk: Sdk) -> Any:
+    @sdk.durable_execution
+    async def handler(event: Any, context: Any) -> Any:
+        return await context.wait_for_condition(lambda state, _: state, sdk.condition(lambda _: True, 0, attempts=1), name="never")
+
+    return handler
+
+
+@case(result=["<<<a>b1>b2>", "SerDesError", {"looks": 2}], rests=3)
+def a_conditions_state_goes_through_its_serdes(sdk: Sdk) -> Any:
+    def meddling(state: Any, attempt: int) -> Any:
+        more = state["looks"] < 2
+        state["looks"] = 100
+        decision = sdk.waits.WaitForConditionDecision
+        return decision.continue_waiting(sdk.config.Duration(0)) if more else decision.stop_polling()
+
+    @sdk.durable_execution
+    def handler(event: Any, context: Any) -> Any:
+        longer = sdk.condition(lambda state: len(state) < 8, "a", serdes=_reversing(sdk))
+        kind = None
+        text = context.wait_for_condition(lambda state, looking: f"{state}b{looking.attempt}", longer, name="text")
+        try:
+            context.wait_for_condition(lambda state, _: {1}, sdk.condition(lambda _: False, 0))
+        except Exception as error:
+            kind = type(error).__name__
+        config = sdk.waits.WaitForConditionConfig(wait_strategy=meddling, initial_state={"looks": 0})
+        looks = context.wait_for_condition(lambda state, _: {"looks": state["looks"] + 1}, config)
+        context.wait(sdk.seconds(1))
+        return [text, kind, looks]
+
+    return handler
+
+
+@twin(a_conditions_state_goes_through_its_serdes)
+def _(sdk: Sdk) -> Any:
+    def meddling(state: Any, attempt: int) -> Any:
+        more = state["looks"] < 2
+        state["looks"] = 100
+        decision = sdk.waits.WaitForConditionDecision
+        return decision.continue_waiting(sdk.config.Duration(0)) if more else decision.stop_polling()
+
+    @sdk.durable_execution
+    async def handler(event: Any, context: Any) -> Any:
+        longer = sdk.condition(lambda state: len(state) < 8, "a", serdes=_reversing(sdk))
+        kind = None
+        text = await context.wait_for_condition(lambda state, looking: f"{state}b{looking.attempt}", longer, name="text")
+        try:
+            await context.wait_for_condition(lambda state, _: {1}, sdk.condition(lambda _: False, 0))
+        except Exception as error:
+            kind = type(error).__name__
+        config = sdk.waits.WaitForConditionConfig(wait_strategy=meddling, initial_state={"looks": 0})
+        looks = await context.wait_for_condition(lambda state, _: {"looks": state["looks"] + 1}, config)
+        await context.wait(sdk.seconds(1))
+        return [text, kind, looks]
+
+    return handler
+
+
+@case(result=[["`check` is required for wait_for_condition", "`config` is required for wait_for_condition"], 1])
+def a_condition_without_check_or_config_takes_no_place(sdk: Sdk) -> Any:
+    @sdk.durable_execution
+    def handler(event: Any, context: Any) -> Any:
+        said = []
+        for check, config in ((None, sdk.condition(bool, 0)), (lambda state, _: state, None)):
+            try:
+                context.wait_for_condition(check, config)
+            except sdk.errors.ValidationError as error:
+                said.append(str(error))
+        return [said, context.step(lambda _: 1)]
+
+    return handler
+
+
+@case(result=[3, 2], rests=2, side_by_side=True)
+def branches_poll_beside_each_other(sdk: Sdk) -> Any:
+    def polling(up_to: int) -> Any:
+        return lambda branch: branch.wait_for_condition(lambda state, _: state + 1, sdk.condition(lambda state: state < up_to, 0))
+
+    @sdk.durable_execution
+    def handler(event: Any, context: Any) -> Any:
+        return context.parallel([polling(3), polling(2)]).get_results()
+
+    return handler
+
+
+@twin(branches_poll_beside_each_other)
+def _(sdk: Sdk) -> Any:
+    def polling(up_to: int) -> Any:
+        async def branch(context: Any) -> Any:
+            return await context.wait_for_condition(lambda state, _: state + 1, sdk.condition(lambda state: state < up_to, 0))
+
+        return branch
+
+    @sdk.durable_execution
+    async def handler(event: Any, context: Any) -> Any:
+        return (await context.parallel([polling(3), polling(2)])).get_results()
 
     return handler

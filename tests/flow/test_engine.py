@@ -145,22 +145,6 @@ async def test_more_waiting_coroutines_than_there_is_room_for_are_evicted_and_st
         assert await asyncio.gather(*(e.result() for e in started)) == list(range(20))
 
 
-async def test_an_answer_during_a_live_invocation_is_seen_before_it_suspends(harness: Harness) -> None:
-    @durable_execution
-    async def busy(event: Any, context: AsyncDurableContext) -> Any:
-        callback = await context.create_callback(name="question")
-
-        async def answered_meanwhile(step: StepContext) -> None:
-            await engine.succeed_callback(callback.callback_id, "answer")
-
-        await context.step(answered_meanwhile)
-        return await callback.result()
-
-    async with harness.engine(busy, clock=VirtualClock(skipping=False)) as engine:
-        execution = await engine.start("busy")
-        assert await execution.result() == "answer"
-
-
 async def test_a_branch_is_woken_while_another_still_computes(tmp_path: Any) -> None:
     woken = asyncio.Event()
 

@@ -21,6 +21,7 @@ from holdfast.durable.config import (
 from holdfast.durable.context import (
     AsyncDurableContext,
     DurableContext,
+    durable_parallel_branch,
     durable_step,
     durable_wait_for_callback,
     durable_with_child_context,
@@ -79,6 +80,7 @@ __all__ = [
     "complete_batch",
     "continue_batch",
     "durable_execution",
+    "durable_parallel_branch",
     "durable_step",
     "durable_wait_for_callback",
     "durable_with_child_context",

@@ -6,34 +6,49 @@ same names, to be awaited. Every call takes its place in the order at once, befo
 
 from __future__ import annotations
 
-import functools
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 from holdfast.durable import awaiting, blocking
 from holdfast.durable.concurrency.models import BatchResult
-from holdfast.durable.config import CallbackConfig, ChildConfig, ParallelBranch, ParallelConfig, StepConfig, WaitForCallbackConfig
+from holdfast.durable.config import (
+    CallbackConfig,
+    ChildConfig,
+    MapConfig,
+    ParallelBranch,
+    ParallelConfig,
+    StepConfig,
+    WaitForCallbackConfig,
+)
+from holdfast.durable.decorators import durable_parallel_branch as durable_parallel_branch
+from holdfast.durable.decorators import durable_step as durable_step
+from holdfast.durable.decorators import durable_wait_for_callback as durable_wait_for_callback
+from holdfast.durable.decorators import durable_with_child_context as durable_with_child_context
+from holdfast.durable.decorators import named
 from holdfast.durable.delays import Duration
 from holdfast.durable.exceptions import SuspendExecution, ValidationError
 from holdfast.durable.identifier import Identity
 from holdfast.durable.logger import Logger, LogInfo
 from holdfast.durable.operation.callback import callback_result, create_callback
 from holdfast.durable.operation.child import child
+from holdfast.durable.operation.map import map_items
 from holdfast.durable.operation.parallel import parallel
 from holdfast.durable.operation.step import step
 from holdfast.durable.operation.wait import wait
 from holdfast.durable.operation.wait_for_callback import wait_for_callback
+from holdfast.durable.operation.wait_for_condition import Check, wait_for_condition
 from holdfast.durable.plan import Plan
 from holdfast.durable.protocols import LoggerInterface, SerDes
 from holdfast.durable.scope import Scope
-from holdfast.durable.types import LambdaContext, StepContext, WaitForCallbackContext
+from holdfast.durable.types import LambdaContext, StepContext, WaitForCallbackContext, WaitForConditionCheckContext
+from holdfast.durable.waits import WaitForConditionConfig
 from holdfast.model.operations import SubType, Type
 
 T = TypeVar("T")
-Params = ParamSpec("Params")
+U = TypeVar("U")
 
 _PLAIN_STEP = StepConfig()
 
@@ -111,7 +126,7 @@ class _Context:
 
     def _step(self, func: Callable[[StepContext], T], name: str | None, config: StepConfig | None) -> tuple[Identity, Plan[T]]:
         config = config or _PLAIN_STEP
-        at = self._scope.next_identity(Type.STEP, config.sub_type or SubType.STEP.value, _named(name, func))
+        at = self._scope.next_identity(Type.STEP, config.sub_type or SubType.STEP.value, named(name, func))
         return at, step(at, self._scope, func, config)
 
     def _wait(self, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
@@ -131,19 +146,36 @@ class _Context:
     def _wait_for_callback(
         self, submitter: Callable[[str, WaitForCallbackContext], Any], name: str | None, config: WaitForCallbackConfig | None
     ) -> tuple[Identity, Plan[Any]]:
-        at = self._scope.next_identity(Type.CONTEXT, SubType.WAIT_FOR_CALLBACK.value, _named(name, submitter))
+        at = self._scope.next_identity(Type.CONTEXT, SubType.WAIT_FOR_CALLBACK.value, named(name, submitter))
         return at, wait_for_callback(at, self._scope, submitter, config or WaitForCallbackConfig())
+
+    def _condition(self, check: Check[T], config: WaitForConditionConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
+        for given, what in ((check, "check"), (config, "config")):
+            if given is None:
+                raise ValidationError(f"`{what}` is required for wait_for_condition")
+        at = self._scope.next_identity(Type.STEP, SubType.WAIT_FOR_CONDITION.value, name)
+        return at, wait_for_condition(at, self._scope, check, config)
 
     def _child(self, func: Callable[[Any], T], name: str | None, config: ChildConfig[T] | None) -> tuple[Identity, Plan[T]]:
         config = config or ChildConfig()
-        at = self._scope.next_identity(Type.CONTEXT, config.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, _named(name, func))
+        at = self._scope.next_identity(Type.CONTEXT, config.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, named(name, func))
         return at, child(at, self._scope, func, config)
 
     def _parallel(
         self, functions: Sequence[Any], name: str | None, config: ParallelConfig | None
     ) -> tuple[Identity, Plan[BatchResult[Any]]]:
+        if config is not None:
+            config.completion_config.validate_for_total(len(functions))
         at = self._scope.next_identity(Type.CONTEXT, SubType.PARALLEL.value, name)
         return at, parallel(at, self._scope, functions, config or ParallelConfig())
+
+    def _map(
+        self, inputs: Sequence[Any], func: Callable[..., Any], name: str | None, config: MapConfig[Any] | None
+    ) -> tuple[Identity, Plan[BatchResult[Any]]]:
+        if config is not None:
+            config.completion_config.validate_for_total(len(inputs))
+        at = self._scope.next_identity(Type.CONTEXT, SubType.MAP.value, named(name, func))
+        return at, map_items(at, self._scope, inputs, func, config or MapConfig())
 
 
 class DurableContext(_Context):
@@ -180,6 +212,12 @@ class DurableContext(_Context):
         """Hand a callback's id to `submitter`, and wait for the answer."""
         return self._drive(self._wait_for_callback(submitter, name, config))
 
+    def wait_for_condition(
+        self, check: Callable[[T, WaitForConditionCheckContext], T], config: WaitForConditionConfig[T], name: str | None = None
+    ) -> T:
+        """Call `check` with the state it returned last, again and again, until the strategy is content; the state is the result."""
+        return self._drive(self._condition(check, config, name))
+
     def run_in_child_context(self, func: Callable[[DurableContext], T], name: str | None = None, config: ChildConfig[T] | None = None) -> T:
         """Run `func` with a context of its own; its result stands for all that happened in it."""
         return self._drive(self._child(func, name, config))
@@ -192,6 +230,16 @@ class DurableContext(_Context):
     ) -> BatchResult[T]:
         """Run functions side by side, each with a context of its own."""
         return self._drive(self._parallel(functions, name, config))
+
+    def map(
+        self,
+        inputs: Sequence[U],
+        func: Callable[[DurableContext, U, int, Sequence[U]], T],
+        name: str | None = None,
+        config: MapConfig[U] | None = None,
+    ) -> BatchResult[T]:
+        """Run `func(context, item, index, inputs)` for every item side by side, each with a context of its own."""
+        return self._drive(self._map(inputs, func, name, config))
 
 
 class AsyncDurableContext(_Context):
@@ -245,6 +293,23 @@ class AsyncDurableContext(_Context):
         """Hand a callback's id to `submitter`, and wait for the answer."""
         return self._drive(self._wait_for_callback(submitter, name, config))
 
+    @overload
+    def wait_for_condition(
+        self,
+        check: Callable[[T, WaitForConditionCheckContext], Coroutine[Any, Any, T]],
+        config: WaitForConditionConfig[T],
+        name: str | None = None,
+    ) -> Awaitable[T]: ...
+    @overload
+    def wait_for_condition(
+        self, check: Callable[[T, WaitForConditionCheckContext], T], config: WaitForConditionConfig[T], name: str | None = None
+    ) -> Awaitable[T]: ...
+    def wait_for_condition(
+        self, check: Callable[[Any, WaitForConditionCheckContext], Any], config: WaitForConditionConfig[Any], name: str | None = None
+    ) -> Awaitable[Any]:
+        """Call `check` with the state it returned last, again and again, until the strategy is content; the state is the result."""
+        return self._drive(self._condition(check, config, name))
+
     def run_in_child_context(
         self, func: Callable[[AsyncDurableContext], Awaitable[T]], name: str | None = None, config: ChildConfig[T] | None = None
     ) -> Awaitable[T]:
@@ -260,45 +325,12 @@ class AsyncDurableContext(_Context):
         """Run functions side by side, each with a context of its own."""
         return self._drive(self._parallel(functions, name, config))
 
-
-def _named(name: str | None, func: Callable[..., Any]) -> str | None:
-    return name or getattr(func, "_original_name", None)
-
-
-def _bound(func: Callable[..., Any], call: Callable[..., T]) -> Callable[..., T]:
-    """Remember whose arguments were bound: its name names the operation, its colour decides where it runs."""
-    call._original_name = func.__name__  # type: ignore[attr-defined]
-    call._original = func  # type: ignore[attr-defined]
-    return call
-
-
-def durable_step(func: Callable[Concatenate[StepContext, Params], T]) -> Callable[Params, Callable[[StepContext], T]]:
-    """Make `f(step_context, *args)` into `f(*args)`, which `context.step` runs under the name of `f`."""
-
-    @functools.wraps(func)
-    def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[StepContext], T]:
-        return _bound(func, lambda context: func(context, *args, **kwargs))
-
-    return bind
-
-
-def durable_with_child_context(func: Callable[Concatenate[Any, Params], T]) -> Callable[Params, Callable[[Any], T]]:
-    """Make `f(child_context, *args)` into `f(*args)`, which `context.run_in_child_context` runs under the name of `f`."""
-
-    @functools.wraps(func)
-    def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[Any], T]:
-        return _bound(func, lambda context: func(context, *args, **kwargs))
-
-    return bind
-
-
-def durable_wait_for_callback(
-    func: Callable[Concatenate[str, WaitForCallbackContext, Params], T],
-) -> Callable[Params, Callable[[str, WaitForCallbackContext], T]]:
-    """Make `f(callback_id, context, *args)` into `f(*args)`, a submitter for `context.wait_for_callback`."""
-
-    @functools.wraps(func)
-    def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[str, WaitForCallbackContext], T]:
-        return _bound(func, lambda callback_id, context: func(callback_id, context, *args, **kwargs))
-
-    return bind
+    def map(
+        self,
+        inputs: Sequence[U],
+        func: Callable[[AsyncDurableContext, U, int, Sequence[U]], Awaitable[T]],
+        name: str | None = None,
+        config: MapConfig[U] | None = None,
+    ) -> Awaitable[BatchResult[T]]:
+        """Run `func(context, item, index, inputs)` for every item side by side, each with a context of its own."""
+        return self._drive(self._map(inputs, func, name, config))

@@ -1,0 +1,169 @@
+"""What map and parallel share: branches side by side, each in a context of its own.
+
+Who may start and when enough is enough is decided here, once; and how a batch that ended long ago becomes the same result again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.durable.concurrency.models import BatchItem, BatchResult, CompletionPolicy, CompletionRecord, envelope_summary_generator
+from holdfast.durable.config import BatchItemStatus, ChildConfig, CompletionItemStatus, MapConfig, NestingType, ParallelConfig
+from holdfast.durable.exceptions import DurableOperationError, ExecutionError, InvocationError, NonDeterministicExecutionError
+from holdfast.durable.identifier import Identity
+from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.operation.child import child, contained
+from holdfast.durable.plan import Done, Look, NextDone, Plan, Spawn
+from holdfast.durable.scope import Scope
+from holdfast.model.operations import OPEN, Operation, Status, SubType
+
+T = TypeVar("T")
+Config = ParallelConfig | MapConfig[Any]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What map and parallel do not share: words."""
+
+    branch: SubType
+    prefix: str
+    """Of the names of branches that have none."""
+    result_type: str
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """One branch: what it runs, and the name its author gave it."""
+
+    func: Callable[[Any], Any]
+    name: str | None = None
+
+
+def batch(at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequence[Branch]], config: Config) -> Plan[BatchResult[Any]]:
+    """Run branches side by side; they are only made if there is something to run."""
+
+    def body(inner: Scope) -> Plan[BatchResult[Any]]:
+        made = _Batch(at, inner, kind, branches(), config)
+        seen: Operation | None = yield Look(at)
+        if seen is not None and seen.status is Status.SUCCEEDED:
+            return (yield from made.again(seen.result))
+        return (yield from made.first())
+
+    summary = envelope_summary_generator(kind.result_type, config.summary_generator)
+    whole: ChildConfig[BatchResult[Any]] = ChildConfig(serdes=config.serdes, summary_generator=summary)
+    return (yield from contained(at, scope, body, whole))
+
+
+class _Batch:
+    """The branches of one call, inside their context."""
+
+    def __init__(self, at: Identity, scope: Scope, kind: Kind, branches: Sequence[Branch], config: Config) -> None:
+        self._at = at
+        self._scope = scope
+        self._kind = kind
+        self._branches = branches
+        self._completion = config.completion_config
+        self._room = config.max_concurrency or len(branches)
+        self._flat = config.nesting_type is NestingType.FLAT
+        serdes = config.item_serdes if config.item_serdes is not None else config.serdes
+        self._each: ChildConfig[Any] = ChildConfig(serdes=serdes, is_virtual=self._flat)
+
+    def _identity(self, index: int) -> Identity:
+        name = self._branches[index].name
+        return self._scope.branch(self._at, index, self._kind.branch, name if name is not None else f"{self._kind.prefix}{index}")
+
+    def _run(self, index: int) -> Plan[Any]:
+        at, scope = self._identity(index), self._scope
+        if scope.replaying and not self._flat:
+            seen = yield Look(at)
+            if seen is None:  # new work inside a batch that is being replayed
+                scope = scope.child(self._at)
+                scope.replaying = False
+        return (yield from child(at, scope, self._branches[index].func, self._each))
+
+    def first(self) -> Plan[BatchResult[Any]]:
+        """Admit branches in order while there is room, until all are done or the policy has seen enough."""
+        total = len(self._branches)
+        policy = CompletionPolicy.from_config(total, self._completion)
+        items: list[BatchItem[Any]] = []
+        succeeded = failed = 0
+        while True:
+            statuses = self._statuses(items) if policy.should_complete is not None else ()
+            decision = policy.evaluate(succeeded, failed, statuses)
+            if policy.is_complete(succeeded, failed, statuses, decision) or not policy.should_continue(failed):
+                return BatchResult(items, policy.reason(succeeded, failed, statuses, decision))
+            # A branch that waits for something outside keeps its place: the bound is on branches under way, not on threads.
+            while len(items) < total and len(items) - succeeded - failed < self._room:
+                index = len(items)
+                items.append(BatchItem(index, BatchItemStatus.STARTED))
+                yield Spawn(index, self._run(index))
+            done: Done = yield NextDone()
+            items[done.key] = _ended(done.key, done.result, done.error)
+            if done.error is None:
+                succeeded += 1
+            else:
+                failed += 1
+
+    def _statuses(self, items: Sequence[BatchItem[Any]]) -> tuple[CompletionItemStatus, ...]:
+        return tuple(
+            CompletionItemStatus(index, branch.name, items[index].status if index < len(items) else None)
+            for index, branch in enumerate(self._branches)
+        )
+
+    def again(self, envelope: str | None) -> Plan[BatchResult[Any]]:
+        """The result of a batch that ended in an earlier invocation and was too large to keep.
+
+        What was decided then is obeyed, not decided anew: a branch that had not finished stays so, whatever became of it.
+        """
+        record = CompletionRecord.from_summary_payload(envelope)
+        items: list[BatchItem[Any]] = []
+        for index in range(min(len(self._branches), record.started_total) if record else len(self._branches)):
+            at = self._identity(index)
+            seen: Operation | None = yield Look(at)
+            self._check_nesting(at, seen, ended=record is not None and index not in record.started_indexes)
+            if record is not None and index in record.started_indexes:
+                items.append(BatchItem(index, BatchItemStatus.STARTED))
+            elif seen is not None and seen.status is Status.FAILED:
+                error = ErrorObject.from_failure(seen.error) if seen.error else None
+                items.append(BatchItem(index, BatchItemStatus.FAILED, error=error))
+            elif (seen is not None and seen.status is Status.SUCCEEDED) or (record is not None and self._flat):
+                items.append((yield from self._rerun(index)))
+            else:  # an older SDK left no record, and this branch no end
+                items.append(BatchItem(index, BatchItemStatus.STARTED))
+        if record is None:
+            return BatchResult.from_items(items, self._completion)
+        return BatchResult(items, record.completion_reason)
+
+    def _rerun(self, index: int) -> Plan[BatchItem[Any]]:
+        """A branch once more, over what its operations left: the only record there is of a FLAT one or a large one."""
+        try:
+            value = yield from self._run(index)
+        except Exception as error:
+            return _ended(index, None, error)
+        return _ended(index, value, None)
+
+    def _check_nesting(self, at: Identity, seen: Operation | None, *, ended: bool) -> None:
+        if self._flat and seen is not None:
+            problem = "Recorded here is a NESTED branch, but the code asks for FLAT ones"
+        elif not self._flat and ended and (seen is None or seen.status in OPEN):
+            problem = "This branch has ended, but left no end of its own: it was recorded FLAT, and the code asks for NESTED ones"
+        else:
+            return
+        raise NonDeterministicExecutionError(f"{problem} ({at.name or at.operation_id}).", step_id=at.operation_id)
+
+
+def _ended(index: int, value: Any, error: Exception | None) -> BatchItem[Any]:
+    """How a branch ended. What is not a branch's failure, but the execution's or this invocation's, goes on up."""
+    if error is None:
+        return BatchItem(index, BatchItemStatus.SUCCEEDED, value)
+    if isinstance(error, ExecutionError) or (isinstance(error, InvocationError) and error.is_retryable()):
+        raise error
+    return BatchItem(index, BatchItemStatus.FAILED, error=_escaped(error))
+
+
+def _escaped(error: Exception) -> ErrorObject:
+    """What escaped the branch, not the wrapper around it: the same as the branch's own record says."""
+    if isinstance(error, DurableOperationError):
+        return ErrorObject(error.message, error.error_type, error.data, error.stack_trace)
+    return ErrorObject.from_exception(error)

@@ -1,0 +1,31 @@
+"""map: one function for every item, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from holdfast.durable.concurrency.models import BatchResult
+from holdfast.durable.config import MapConfig
+from holdfast.durable.identifier import Identity
+from holdfast.durable.operation.batch import Branch, Kind, batch
+from holdfast.durable.plan import Plan
+from holdfast.durable.scope import Scope
+from holdfast.model.operations import SubType
+
+_MAP: Final = Kind(SubType.MAP_ITERATION, "map-item-", "MapResult")
+
+
+def map_items(
+    at: Identity, scope: Scope, inputs: Sequence[Any], func: Callable[..., Any], config: MapConfig[Any]
+) -> Plan[BatchResult[Any]]:
+    """Run `func(context, item, index, inputs)` for every item."""
+
+    def bound(index: int, item: Any) -> Callable[[Any], Any]:
+        return lambda context: func(context, item, index, inputs)
+
+    def branches() -> list[Branch]:
+        namer = config.item_namer
+        return [Branch(bound(index, item), namer(item, index) if namer else None) for index, item in enumerate(inputs)]
+
+    return batch(at, scope, _MAP, branches, config)

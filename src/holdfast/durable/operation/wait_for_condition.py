@@ -1,0 +1,66 @@
+"""wait_for_condition: look, remember what was seen, and look again later until a strategy is content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from holdfast.durable.exceptions import InvocationError, WaitForConditionError
+from holdfast.durable.identifier import Identity
+from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.logger import LogInfo
+from holdfast.durable.operation.step import raise_recorded, recalled, remembered
+from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
+from holdfast.durable.scope import Scope
+from holdfast.durable.serdes import deserialize
+from holdfast.durable.types import WaitForConditionCheckContext
+from holdfast.durable.waits import WaitForConditionConfig, WaitForConditionDecision
+from holdfast.model.operations import Action, Operation, Status
+
+T = TypeVar("T")
+Check = Callable[[T, WaitForConditionCheckContext], T]
+
+
+def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T]) -> Plan[T]:
+    """The state with which the strategy stopped. Whatever the check or the strategy raises is final."""
+    while True:
+        seen: Operation | None = yield Look(at)
+        status = seen.status if seen is not None else None
+        if seen is not None and status is Status.SUCCEEDED:
+            return cast("T", recalled(seen, config.serdes, scope))
+        if seen is not None and status is Status.FAILED:
+            raise_recorded(seen, WaitForConditionError)
+        if status is Status.PENDING:
+            yield Suspend(at.operation_id)
+            continue
+        if status is not Status.STARTED:
+            yield Record(at.update(Action.START), wait=False)
+        try:
+            text, decision = yield from _looked(at, scope, check, config, seen)
+            # The strategy may have changed what it was shown; the record was not touched by that.
+            final = None if text is None else deserialize(config.serdes, text, at.operation_id, scope.state.durable_execution_arn)
+        except Exception as error:
+            if isinstance(error, InvocationError) and error.is_retryable():
+                raise
+            described = ErrorObject.from_exception(error)
+            yield Record(at.update(Action.FAIL, error=described.to_failure()))
+            described.raise_as_operation_error(WaitForConditionError)
+        if not decision.should_continue:
+            yield Record(at.update(Action.SUCCEED, payload=text))
+            return cast("T", final)
+        yield Record(at.update(Action.RETRY, payload=text, delay_seconds=max(1, decision.delay_seconds)))
+
+
+def _looked(
+    at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T], seen: Operation | None
+) -> Plan[tuple[str | None, WaitForConditionDecision]]:
+    """One look: the new state as text, and whether it will do. Check and strategy get what a replay would give them."""
+    attempt = (seen.attempt if seen is not None else 0) + 1
+    if seen is not None and seen.result:
+        state = recalled(seen, config.serdes, scope)
+    else:
+        _, state = remembered(config.initial_state, config.serdes, at.operation_id, scope)
+    logger = scope.logger.where(lambda: LogInfo(scope.state, at.parent_id, at.operation_id, at.name, attempt))
+    value = yield Run(check, (state, WaitForConditionCheckContext(logger, attempt)))
+    text, shown = remembered(value, config.serdes, at.operation_id, scope)
+    return text, config.wait_strategy(shown, attempt)
