@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import inspect
+import json
 import threading
 import uuid
 from collections.abc import Callable
@@ -33,12 +35,13 @@ class Sdk:
         self.durable_step: Decorator = package.durable_step
         self.durable_with_child_context: Decorator = package.durable_with_child_context
         self.durable_wait_for_callback: Decorator = package.durable_wait_for_callback
-        self.durable_parallel_branch: Any = package.durable_parallel_branch
+        self.durable_parallel_branch: Callable[..., Decorator] = package.durable_parallel_branch
         self.config: Any = import_module(f"{root}.config")
         self.errors: Any = import_module(f"{root}.exceptions")
         self.retries: Any = import_module(f"{root}.retries")
         self.serdes: Any = import_module(f"{root}.serdes")
         self.waits: Any = import_module(f"{root}.waits")
+        self.models: Any = import_module(f"{root}.concurrency.models")
         self.gate = threading.Event()
         """Opened by the driver once it has given the early answers."""
 
@@ -55,6 +58,10 @@ class Sdk:
     def step_config(self, attempts: int = 1, **settings: Any) -> Any:
         """A step's config with such a strategy."""
         return self.config.StepConfig(retry_strategy=self.retry(attempts), **settings)
+
+    def flat(self, config: Any, **settings: Any) -> Any:
+        """A map's or parallel's config without operations for the branches, one branch at a time."""
+        return config(**{"max_concurrency": 1, **settings}, nesting_type=self.config.NestingType.FLAT)
 
     def condition(self, polling: Any, initial: Any, attempts: int = 9, **settings: Any) -> Any:
         """How a condition is polled: without chance, while `polling(state)`."""
@@ -120,6 +127,35 @@ def twin(of: Make) -> Callable[[Make], Make]:
         return make
 
     return keep
+
+
+def both(**rest: Any) -> Callable[[Callable[[Sdk, Decorator], Any]], None]:
+    """Put a handler of both colours into the table, written once: `async def` functions under `coloured`, with `await now(call)`."""
+
+    def keep(write: Callable[[Sdk, Decorator], Any]) -> None:
+        name = write.__name__
+        assert name not in CASES
+        CASES[name] = Case(name=name, make=lambda sdk: write(sdk, _as_def), twin=lambda sdk: write(sdk, lambda func: func), **rest)
+
+    return keep
+
+
+async def now(value: Any) -> Any:
+    """The answer of a durable call of either colour."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def _as_def(func: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        coroutine = func(*arguments)
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            return stop.value
+        raise AssertionError("a def handler has nothing to await")
+
+    call.__name__ = func.__name__
+    return call
 
 
 class Broken(Exception):
@@ -1735,5 +1771,438 @@ def _(sdk: Sdk) -> Any:
     @sdk.durable_execution
     async def handler(event: Any, context: Any) -> Any:
         return (await context.parallel([polling(3), polling(2)])).get_results()
+
+    return handler
+
+
+# --- map, and what it shares with parallel -----------------------------------------------------------------------------------
+
+
+def _told(batch: Any) -> Any:
+    """A batch result in words."""
+    items = [[item.index, item.status.value, item.result, item.error and (item.error.type or "").rsplit(".", 1)[-1]] for item in batch.all]
+    return [items, batch.completion_reason.value, batch.status.value]
+
+
+def _odd_fails(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def item(context: Any, item: Any, index: int, items: Any) -> Any:
+        if item % 2:
+            raise Broken(f"odd: {item}")
+        return await now(context.step(lambda _: item * 10, name=f"times ten {index}"))
+
+    return item
+
+
+_S, _F, _T = "SUCCEEDED", "FAILED", "STARTED"
+
+
+@both(result=[[["a", 0, 2], ["b", 1, 2]], "ALL_COMPLETED", 2, {"x": [1]}], rests=1)
+def map_runs_a_function_for_every_item(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def each(context: Any, item: str, index: int, items: Any) -> Any:
+        return await now(context.step(lambda _: [item, index, len(items)]))
+
+    @coloured
+    async def rich(context: Any, item: Any, index: int, items: Any) -> Any:
+        return {"x": [1]}
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        one = sdk.config.MapConfig(max_concurrency=1)
+        batch = await now(context.map(["a", "b"], each, "letters", one))
+        other = await now(context.map((None,), rich))
+        await now(context.wait(sdk.seconds(1)))
+        return [batch.get_results(), batch.completion_reason.value, batch.total_count, other.get_results()[0]]
+
+    return handler
+
+
+@both(result=[[10, 20, 30], [0, 10, 20]], rests=1, side_by_side=True)
+def items_side_by_side(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def each(context: Any, item: int, index: int, items: Any) -> Any:
+        await now(context.wait(sdk.seconds(5)))
+        return await now(context.step(lambda _: item * 10))
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        first = await now(context.map([1, 2, 3], each, name="numbers"))
+        return [first.get_results(), (await now(context.map(range(3), _odd_fails_not(coloured)))).get_results()]
+
+    return handler
+
+
+def _odd_fails_not(coloured: Decorator) -> Any:
+    @coloured
+    async def each(context: Any, item: int, index: int, items: Any) -> Any:
+        return item * 10
+
+    return each
+
+
+@both(result=[1, 2, "ChildContextError", "Broken"], rests=1)
+def items_are_named_by_their_namer(sdk: Sdk, coloured: Decorator) -> Any:
+    def refuse(item: Any, index: int) -> str:
+        raise Broken("no name")
+
+    @coloured
+    async def each(context: Any, item: str, index: int, items: Any) -> Any:
+        return await now(context.step(lambda _: 1 if item else 2))
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        config = sdk.config.MapConfig(max_concurrency=1, item_namer=lambda item, index: item and f"{item} {index}")
+        batch = await now(context.map(["cheese", ""], each, config=config))
+        await now(context.wait(sdk.seconds(1)))
+        try:
+            await now(context.map(["x"], each, config=sdk.config.MapConfig(item_namer=refuse)))
+        except sdk.errors.ChildContextError as error:
+            return [*batch.get_results(), type(error).__name__, error.error_type.rsplit(".", 1)[-1]]
+
+    return handler
+
+
+@both(result=[[0, 1, 2, 3, 4], ["item 0", "item 1", "item 2", "item 3", "item 4"]], rests=3, side_by_side=True)
+def an_item_that_waits_keeps_its_place(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def each(context: Any, item: int, index: int, items: Any) -> Any:
+        await now(context.wait(sdk.seconds(5)))
+        return item
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        config = sdk.config.MapConfig(max_concurrency=2, item_namer=lambda item, index: f"item {index}")
+        batch = await now(context.map(range(5), each, config=config))
+        return [batch.get_results(), [f"item {item.index}" for item in batch.all]]
+
+    return handler
+
+
+@both(
+    result=[
+        [[[0, _S, 0, None], [1, _F, None, "Broken"]], "FAILURE_TOLERANCE_EXCEEDED", _F],
+        [[[0, _S, 0, None], [1, _F, None, "Broken"], [2, _S, 20, None], [3, _F, None, "Broken"]], "FAILURE_TOLERANCE_EXCEEDED", _F],
+        [[[0, _S, 0, None], [1, _F, None, "Broken"], [2, _S, 20, None], [3, _F, None, "Broken"]], "ALL_COMPLETED", _F],
+        [[[0, _S, 0, None], [1, _F, None, "Broken"], [2, _S, 20, None], [3, _F, None, "Broken"]], "FAILURE_TOLERANCE_EXCEEDED", _F],
+        [[[0, _S, 0, None], [1, _F, None, "Broken"], [2, _S, 20, None]], "MIN_SUCCESSFUL_REACHED", _F],
+        [[[0, _S, 0, None], [1, _F, None, "Broken"], [2, _S, 20, None], [3, _F, None, "Broken"]], "ALL_COMPLETED", _F],
+        "odd: 1",
+    ],
+    rests=1,
+)
+def a_batch_has_seen_enough(sdk: Sdk, coloured: Decorator) -> Any:
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        enough = sdk.config.CompletionConfig
+        tried = [
+            enough(),
+            enough(tolerated_failure_count=1),
+            enough(tolerated_failure_percentage=50),
+            enough(tolerated_failure_percentage=49.9),
+            enough(min_successful=2, tolerated_failure_count=3),
+            enough.all_completed(),
+        ]
+        told = []
+        for completion in tried:
+            config = sdk.config.MapConfig(max_concurrency=1, completion_config=completion)
+            batch = await now(context.map(range(4), _odd_fails(sdk, coloured), config=config))
+            told.append(_told(batch))
+        await now(context.wait(sdk.seconds(1)))
+        try:
+            batch.throw_if_error()
+        except sdk.errors.ChildContextError as error:
+            return [*told, error.message]
+
+    return handler
+
+
+@both(
+    result=[
+        [
+            [["", None], ["", None], ["", None]],
+            [["", _S], ["", None], ["", None]],
+            [["", _S], ["", _F], ["", None]],
+        ],
+        [[[0, _S, 0, None], [1, _F, None, "Broken"]], "CUSTOM_COMPLETION_SUCCEEDED", _S],
+        [[[0, _S, 0, None]], "CUSTOM_COMPLETION_FAILED", _F],
+        "BatchCompletionError",
+        [[["only", None]], [["only", _S]]],
+        [[], "CUSTOM_COMPLETION_SUCCEEDED", _S],
+    ]
+)
+def a_batch_ends_when_its_author_says(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def fine(context: Any) -> Any:
+        return await now(context.step(lambda _: "fine"))
+
+    def ending(at: int, outcome: str, seen: list[Any]) -> Any:
+        def should_complete(status: Any) -> Any:
+            seen.append([[item.name or "", item.status and item.status.value] for item in status.items])
+            if status.completed_count < at:
+                return sdk.config.continue_batch()
+            return sdk.config.complete_batch(sdk.config.CompletionOutcome(outcome))
+
+        return sdk.config.CompletionConfig(should_complete=should_complete)
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        seen: list[Any] = []
+        two = sdk.config.MapConfig(max_concurrency=1, completion_config=ending(2, _S, seen))
+        first = await now(context.map(range(3), _odd_fails(sdk, coloured), config=two))
+        one = sdk.config.MapConfig(max_concurrency=1, completion_config=ending(1, _F, []))
+        second = await now(context.map(range(3), _odd_fails(sdk, coloured), config=one))
+        try:
+            second.throw_if_error()
+        except Exception as error:
+            kind = type(error).__name__
+            named: list[Any] = []
+            only = sdk.config.ParallelConfig(completion_config=ending(5, _S, named))
+            await now(context.parallel([sdk.config.ParallelBranch(fine, name="only")], config=only))
+            nothing = sdk.config.MapConfig(completion_config=ending(0, _S, []))
+            empty = await now(context.map([], _odd_fails(sdk, coloured), config=nothing))
+            return [seen, _told(first), _told(second), kind, named, _told(empty)]
+
+    return handler
+
+
+@both(
+    result=[
+        [[], "ALL_COMPLETED", _S],
+        ["min_successful cannot be greater than total items: 3 > 1"] * 2,
+        "taken",
+    ],
+    rests=1,
+)
+def a_batch_of_nothing_and_a_batch_that_cannot_be(sdk: Sdk, coloured: Decorator) -> Any:
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        empty = await now(context.map([], _odd_fails(sdk, coloured), name="nothing"))
+        completion = sdk.config.CompletionConfig(min_successful=3)
+        said = []
+        for call in (
+            lambda: context.map([0], _odd_fails(sdk, coloured), config=sdk.config.MapConfig(completion_config=completion)),
+            lambda: context.parallel([None], config=sdk.config.ParallelConfig(completion_config=completion)),
+        ):
+            try:
+                await now(call())
+            except sdk.errors.ValidationError as error:
+                said.append(str(error))
+        await now(context.wait(sdk.seconds(1)))
+        return [_told(empty), said, await now(context.step(lambda _: "taken"))]
+
+    return handler
+
+
+@both(
+    result=[
+        [[[0, _S, 0, None], [1, _F, None, "Broken"], [2, _S, 20, None]], "ALL_COMPLETED", _F],
+        [[[0, _S, [1], None], [1, _S, [1], None]], "ALL_COMPLETED", _S],
+    ],
+    rests=2,
+)
+def flat_items_leave_no_operations(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def waiting(context: Any) -> Any:
+        await now(context.wait(sdk.seconds(2), name="inside"))
+        return (await now(context.map([1], _odd_fails_not(coloured), config=sdk.flat(sdk.config.MapConfig)))).success_count * [1]
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        config = sdk.flat(sdk.config.MapConfig, completion_config=sdk.config.CompletionConfig.all_completed())
+        items = await now(context.map(range(3), _odd_fails(sdk, coloured), name="items", config=config))
+        branches = await now(context.parallel([waiting, waiting], name="branches", config=sdk.flat(sdk.config.ParallelConfig)))
+        return [_told(items), _told(branches)]
+
+    return handler
+
+
+def _whole(sdk: Sdk) -> Any:
+    class Whole(sdk.serdes.SerDes):  # type: ignore[misc, name-defined]
+        def serialize(self, value: Any, _: Any) -> str:
+            return "whole " + json.dumps(value.to_dict())
+
+        def deserialize(self, data: str, _: Any) -> Any:
+            return sdk.models.BatchResult.from_dict(json.loads(data.removeprefix("whole ")))
+
+    return Whole()
+
+
+@both(
+    result=[
+        [[[0, _S, "<0>", None]], "ALL_COMPLETED", _S],
+        [[[0, _S, "<fine>", None]], "ALL_COMPLETED", _S],
+        [[[0, _S, "<fine>", None]], "ALL_COMPLETED", _S],
+        "<BatchResult(all=[BatchItem(index=0, status=<BatchItemStatus.SUCCEEDED: 'SUCCEEDED'>, result='<0>', error=None)], "
+        "completion_reason=<CompletionReason.ALL_COMPLETED: 'ALL_COMPLETED'>)>",
+    ],
+    rests=1,
+)
+def a_batch_and_its_branches_have_a_serdes_each(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def fine(context: Any) -> Any:
+        return "fine"
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        each = {"item_serdes": _reversing(sdk), "serdes": _whole(sdk)}
+        items = await now(context.map([0], _odd_fails(sdk, coloured), config=sdk.config.MapConfig(**each)))
+        branches = await now(context.parallel([fine], config=sdk.config.ParallelConfig(**each)))
+        flat = await now(context.parallel([fine], config=sdk.flat(sdk.config.ParallelConfig, **each)))
+        one = await now(context.map([0], _odd_fails(sdk, coloured), config=sdk.config.MapConfig(serdes=_reversing(sdk))))
+        await now(context.wait(sdk.seconds(1)))
+        return [_told(items), _told(branches), _told(flat), one]
+
+    return handler
+
+
+@both(
+    result=[
+        [[[0, _S, _LARGE, None], [1, _F, None, "StepError"], [2, _S, 1, None]], "ALL_COMPLETED", _F],
+        [[[0, _S, _LARGE, None], [1, _F, None, "StepError"], [2, _S, 1, None]], "ALL_COMPLETED", _F],
+        [[[0, _S, _LARGE, None], [1, _F, None, "StepError"], [2, _S, 1, None]], "ALL_COMPLETED", _F],
+    ],
+    rests=2,
+)
+def a_large_batch_is_made_again_from_its_items(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def each(context: Any, size: int, index: int, items: Any) -> Any:
+        if not size:
+            await now(context.step(_always, config=sdk.step_config(1)))
+        return await now(context.step(lambda _: "x" * size))
+
+    def branch(size: int) -> Any:
+        @coloured
+        async def sized(context: Any) -> Any:
+            return await now(each(context, size, 0, ()))
+
+        return sized
+
+    def told(batch: Any) -> Any:
+        items, *rest = _told(batch)
+        return [[[index, status, result and len(result), error] for index, status, result, error in items], *rest]
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        sizes = [_LARGE, 0, 1]
+        settled = {"max_concurrency": 1, "completion_config": sdk.config.CompletionConfig.all_completed()}
+        summing = sdk.config.MapConfig(summary_generator=lambda batch: f"{batch.success_count} of {len(sizes)}", **settled)
+        summed = await now(context.map(sizes, each, name="summed", config=summing))
+        await now(context.wait(sdk.seconds(1)))
+        plain = await now(context.parallel([branch(size) for size in sizes], name="plain", config=sdk.config.ParallelConfig(**settled)))
+        flat = await now(context.map(sizes, each, name="flat", config=sdk.flat(sdk.config.MapConfig, **settled)))
+        await now(context.wait(sdk.seconds(1)))
+        return [told(summed), told(plain), told(flat)]
+
+    return handler
+
+
+@both(result=[[[0, _T, 0], [1, _S, _LARGE]], "MIN_SUCCESSFUL_REACHED", [0, 1], 2], rests=2, side_by_side=True)
+def a_large_batch_remembers_who_had_not_finished(sdk: Sdk, coloured: Decorator) -> Any:
+    runs: list[int] = []
+
+    @coloured
+    async def each(context: Any, size: int, index: int, items: Any) -> Any:
+        runs.append(index)
+        if not size:
+            return await now((await now(context.create_callback("never"))).result())
+        await now(context.wait(sdk.seconds(3)))
+        return "x" * size
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        completion = sdk.config.CompletionConfig(min_successful=1)
+        config = sdk.config.MapConfig(max_concurrency=2, completion_config=completion)
+        batch = await now(context.map([0, _LARGE, 0], each, config=config))
+        await now(context.wait(sdk.seconds(1)))
+        items = [[item.index, item.status.value, len(item.result or "")] for item in batch.all]
+        return [items, batch.completion_reason.value, sorted(set(runs) & {0, 1, 2} | {0, 1}), batch.total_count]
+
+    return handler
+
+
+@both(result=[[[0, 1], [10, 11]], [["a", "b"], ["c"]]], rests=1, side_by_side=True)
+def batches_nest(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def inner(context: Any, item: int, index: int, items: Any) -> Any:
+        await now(context.wait(sdk.seconds(1)))
+        return item
+
+    @coloured
+    async def outer(context: Any, item: int, index: int, items: Any) -> Any:
+        return (await now(context.map([item, item + 1], inner))).get_results()
+
+    @coloured
+    async def letters(context: Any, item: str, index: int, items: Any) -> Any:
+        def said(letter: str) -> Any:
+            @coloured
+            async def branch(context: Any) -> Any:
+                return await now(context.step(lambda _: letter))
+
+            return branch
+
+        return (await now(context.parallel([said(letter) for letter in item]))).get_results()
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        numbers = await now(context.map([0, 10], outer))
+        return [numbers.get_results(), (await now(context.map(["ab", "c"], letters))).get_results()]
+
+    return handler
+
+
+@both(result=["Jane 1", "orders", "bare"], rests=1)
+def a_parallel_branch_binds_its_arguments(sdk: Sdk, coloured: Decorator) -> Any:
+    @sdk.durable_parallel_branch(name="fetch user")
+    @coloured
+    async def user(context: Any, first: str, number: int) -> Any:
+        return await now(context.step(lambda _: f"{first} {number}"))
+
+    @sdk.durable_parallel_branch()
+    @coloured
+    async def orders(context: Any) -> Any:
+        return "orders"
+
+    @sdk.durable_parallel_branch("")
+    @coloured
+    async def bare(context: Any) -> Any:
+        return "bare"
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        config = sdk.config.ParallelConfig(max_concurrency=1)
+        batch = await now(context.parallel([user("Jane", 1), orders(), bare()], config=config))
+        await now(context.wait(sdk.seconds(1)))
+        return batch.get_results()
+
+    return handler
+
+
+@both(result=[[False, False], [False, False]], rests=2)
+def a_new_item_of_an_old_batch_is_no_replay(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def each(context: Any, item: int, index: int, items: Any) -> Any:
+        replays = context.is_replaying()
+        await now(context.wait(sdk.seconds(1)))
+        # The branch is replayed after its own wait; what it saw at first is in its first step.
+        return [replays and item > 1, context.is_replaying()]
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        return (await now(context.map([0, 1], each, config=sdk.config.MapConfig(max_concurrency=1)))).get_results()
 
     return handler

@@ -18,11 +18,10 @@ from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.tending import Tender
 from holdfast.engine.writer import Writer
-from holdfast.model import codec
 from holdfast.model.clock import Clock
 from holdfast.model.errors import EngineClosed, ExecutionNotFound, HoldfastError, LeaseLost, Rejected
-from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State
-from holdfast.model.ids import Arn, IdSource, Position, checked_name
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, new_execution
+from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Failure
 from holdfast.model.ports import Host, Invocation
@@ -98,17 +97,15 @@ class Engine:
         """Start an execution, or find the one that has this name and this input."""
         target = self.registry.wanted(function, version)
         now = self.clock.now()
-        new = self._ids(now)
-        header = Execution(
-            id=new,
-            function=target.name,
-            version=target.version,
-            name=new if name is None else checked_name(name),
-            input_hash=codec.payload_hash(payload),
+        header = new_execution(
+            self._ids(now),
+            name,
+            target.name,
+            target.version,
+            payload=payload,
+            now=now,
             timeout_seconds=target.timeout_seconds,
             retention_days=target.retention_days,
-            started_at=now,
-            deadline=0,
         )
         claimant = self._claimant(now) if self._reserve(target) else None
         try:

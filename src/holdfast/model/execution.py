@@ -10,7 +10,9 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.model import codec
 from holdfast.model.history import Event
+from holdfast.model.ids import checked_name
 from holdfast.model.operations import Failure, Operation, Word
 
 DAY_SECONDS = 86_400
@@ -83,6 +85,23 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     client: str | None = None
     """The last accepted (position, ClientToken), so that a repeated request is recognised."""
     client_revision: int = 0
+
+
+def new_execution(
+    identity: str, name: str | None, function: str, version: str, *, payload: str, now: int, timeout_seconds: int, retention_days: int
+) -> Execution:
+    """The header that a start asks for; without a name the execution is called like its id."""
+    return Execution(
+        id=identity,
+        function=function,
+        version=version,
+        name=identity if name is None else checked_name(name),
+        input_hash=codec.payload_hash(payload),
+        timeout_seconds=timeout_seconds,
+        retention_days=retention_days,
+        started_at=now,
+        deadline=0,
+    )
 
 
 class OutcomeStatus(Word):

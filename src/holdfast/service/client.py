@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 
 from holdfast.durable.execution import DurableFunction
-from holdfast.model import codec
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter, StoreNotFound
-from holdfast.model.execution import Execution, ExecutionStatus, State
-from holdfast.model.ids import Arn, IdSource, checked_name, id_at
+from holdfast.model.execution import Execution, ExecutionStatus, State, new_execution
+from holdfast.model.ids import Arn, IdSource, id_at
 from holdfast.model.operations import Failure, Operation
 from holdfast.model.verbs import Answer, Answering, Heartbeat, Release, Start, Started, Stop, Write
 from holdfast.service.describing import Description, describe, history_of
@@ -111,17 +110,15 @@ class Client:
     def start(self, function: DurableFunction, payload: str, *, name: str | None = None) -> Started:
         """Write an execution and leave it ready for a runner; the same name with the same input finds the one that is there."""
         now = self._clock.now()
-        new = self._ids(now)
-        header = Execution(
-            id=new,
-            function=function.name,
-            version=function.version,
-            name=new if name is None else checked_name(name),
-            input_hash=codec.payload_hash(payload),
+        header = new_execution(
+            self._ids(now),
+            name,
+            function.name,
+            function.version,
+            payload=payload,
+            now=now,
             timeout_seconds=function.execution_timeout,
             retention_days=function.retention_days,
-            started_at=now,
-            deadline=0,
         )
         started = self._write(Start(header, payload))
         assert isinstance(started, Started)

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.operations import Operation, Status
 
-
 _FEW_MISSES: Final = 2
 
 
