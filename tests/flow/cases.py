@@ -36,6 +36,7 @@ class Sdk:
         self.durable_with_child_context: Decorator = package.durable_with_child_context
         self.durable_wait_for_callback: Decorator = package.durable_wait_for_callback
         self.durable_parallel_branch: Callable[..., Decorator] = package.durable_parallel_branch
+        self.with_retry: Any = package.with_retry
         self.config: Any = import_module(f"{root}.config")
         self.errors: Any = import_module(f"{root}.exceptions")
         self.retries: Any = import_module(f"{root}.retries")
@@ -1909,6 +1910,7 @@ def a_batch_has_seen_enough(sdk: Sdk, coloured: Decorator) -> Any:
             enough.all_completed(),
         ]
         told = []
+        batch: Any = None
         for completion in tried:
             config = sdk.config.MapConfig(max_concurrency=1, completion_config=completion)
             batch = await now(context.map(range(4), _odd_fails(sdk, coloured), config=config))
@@ -1987,10 +1989,11 @@ def a_batch_of_nothing_and_a_batch_that_cannot_be(sdk: Sdk, coloured: Decorator)
         empty = await now(context.map([], _odd_fails(sdk, coloured), name="nothing"))
         completion = sdk.config.CompletionConfig(min_successful=3)
         said = []
-        for call in (
+        calls: list[Callable[[], Any]] = [
             lambda: context.map([0], _odd_fails(sdk, coloured), config=sdk.config.MapConfig(completion_config=completion)),
             lambda: context.parallel([None], config=sdk.config.ParallelConfig(completion_config=completion)),
-        ):
+        ]
+        for call in calls:
             try:
                 await now(call())
             except sdk.errors.ValidationError as error:
@@ -2191,18 +2194,108 @@ def a_parallel_branch_binds_its_arguments(sdk: Sdk, coloured: Decorator) -> Any:
     return handler
 
 
-@both(result=[[False, False], [False, False]], rests=2)
+@both(result=[False, False, False, False])
 def a_new_item_of_an_old_batch_is_no_replay(sdk: Sdk, coloured: Decorator) -> Any:
+    seen: dict[int, bool] = {}
+
     @coloured
     async def each(context: Any, item: int, index: int, items: Any) -> Any:
-        replays = context.is_replaying()
+        seen.setdefault(item, context.is_replaying())
         await now(context.wait(sdk.seconds(1)))
-        # The branch is replayed after its own wait; what it saw at first is in its first step.
-        return [replays and item > 1, context.is_replaying()]
+        return context.is_replaying()
 
     @sdk.durable_execution
     @coloured
     async def handler(event: Any, context: Any) -> Any:
-        return (await now(context.map([0, 1], each, config=sdk.config.MapConfig(max_concurrency=1)))).get_results()
+        batch = await now(context.map([0, 1], each, config=sdk.config.MapConfig(max_concurrency=1)))
+        return [seen[0], seen[1], *batch.get_results()]
+
+    return handler
+
+
+# --- with_retry --------------------------------------------------------------------------------------------------------------
+
+
+def _third_block(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def block(context: Any, attempt: int) -> Any:
+        first = await now(context.step(lambda _: f"first of {attempt}"))
+        if attempt < 3:
+            raise Broken(f"attempt {attempt}")
+        await now(context.wait(sdk.seconds(4), name="inside"))
+        return [first, attempt]
+
+    return block
+
+
+@both(result=[["first of 3", 3], ["first of 3", 3], ["first of 3", 3], "after"], rests=10)
+def a_block_is_run_again_until_it_succeeds(sdk: Sdk, coloured: Decorator) -> Any:
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        block, made = _third_block(sdk, coloured), sdk.retries.WithRetryConfig
+        named = await now(sdk.with_retry(context, block, made(sdk.retry(5)), name="block"))
+        unnamed = await now(sdk.with_retry(context, block, made(sdk.retry(5)), ""))
+        bare = await now(sdk.with_retry(context, block, made(sdk.retry(5), wrap_with_run_in_child_context=False), name="bare"))
+        await now(context.wait(sdk.seconds(1)))
+        return [named, unnamed, bare, await now(context.step(lambda _: "after"))]
+
+    return handler
+
+
+@both(
+    result=[
+        ["ChildContextError", "attempt 2", "tests.flow.cases.Broken"],
+        ["Broken", "attempt 2", None],
+        ["StepError", "no luck", "tests.flow.cases.Outer.Inner"],
+        ["ChildContextError", "duration must be at least 1 second", f"{OFFICIAL}.exceptions.ValidationError"],
+    ],
+    rests=3,
+)
+def a_block_that_never_succeeds_raises_its_last_error(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def stubborn(context: Any, attempt: int) -> Any:
+        await now(context.step(_always, config=sdk.step_config(1)))
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        block, made = _third_block(sdk, coloured), sdk.retries.WithRetryConfig
+        at_once = sdk.retries.RetryDecision(should_retry=True, delay=sdk.config.Duration(0))
+        tried = [
+            (block, made(sdk.retry(2))),
+            (block, made(sdk.retry(2), wrap_with_run_in_child_context=False)),
+            (stubborn, made(sdk.retry(1), wrap_with_run_in_child_context=False)),
+            (stubborn, made(lambda error, attempt: at_once)),
+        ]
+        said = []
+        for body, config in tried:
+            try:
+                await now(sdk.with_retry(context, body, config))
+            except Exception as error:
+                said.append([type(error).__name__, str(error), getattr(error, "error_type", None)])
+        await now(context.wait(sdk.seconds(1)))
+        return said
+
+    return handler
+
+
+@both(result=["<['first of 3', 3]>", ["first of 3", 3], [["first of 3", 3]] * 2], rests=9, side_by_side=True)
+def a_block_has_the_childs_config_and_may_be_a_branch(sdk: Sdk, coloured: Decorator) -> Any:
+    made = sdk.retries.WithRetryConfig
+
+    @coloured
+    async def branch(context: Any) -> Any:
+        return await now(sdk.with_retry(context, _third_block(sdk, coloured), made(sdk.retry(3)), name="in a branch"))
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        block = _third_block(sdk, coloured)
+        odd = sdk.config.ChildConfig(serdes=_reversing(sdk), sub_type="Odd")
+        virtual = sdk.config.ChildConfig(is_virtual=True)
+        first = await now(sdk.with_retry(context, block, made(sdk.retry(3), child_context_config=odd), name="odd"))
+        second = await now(sdk.with_retry(context, block, made(sdk.retry(3), child_context_config=virtual)))
+        return [first, second, (await now(context.parallel([branch, branch]))).get_results()]
 
     return handler

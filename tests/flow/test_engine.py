@@ -204,3 +204,13 @@ async def test_waiting_for_an_execution_that_is_suspended_elsewhere_sees_its_end
         assert waits.callback_id is not None
         await two.succeed_callback(waits.callback_id, "from the other engine")
         assert await execution.result() == await watched == "from the other engine"
+
+
+async def test_a_caller_that_gives_up_does_not_leave_its_execution_behind(harness: Harness) -> None:
+    async with harness.engine(three_steps) as engine:
+        asked = asyncio.create_task(engine.start("three_steps", name="impatient"))
+        await asyncio.sleep(0)  # it has queued its write
+        asked.cancel()
+        found = await engine.start("three_steps", name="impatient")
+        assert not asked.done() or asked.cancelled()
+        assert await asyncio.wait_for(found.result(), 20) == [0, 1, 2]

@@ -13,14 +13,13 @@ import pytest
 
 OURS, OFFICIAL = "holdfast.durable", "aws_durable_execution_sdk_python"
 
-MODULES = ["concurrency.models", "config", "exceptions", "lambda_service", "logger", "retries", "serdes", "types", "waits"]
+MODULES = ["concurrency.models", "config", "context", "exceptions", "lambda_service", "logger", "retries", "serdes", "types", "waits"]
 
 INSIDE = "machinery of the official SDK that no author touches; ours works otherwise"
 PORT = "the service's operations and the client: here they are holdfast.model and the port"
 
 # Names the official module defines and ours does not, each with its reason. A name that arrives must be taken off.
 MISSING: dict[str, dict[str, str]] = {
-    "retries": {"with_retry": "comes with the context it runs on"},
     "serdes": dict.fromkeys(
         [
             "BytesCodec",
@@ -36,6 +35,7 @@ MISSING: dict[str, dict[str, str]] = {
         ],
         INSIDE,
     ),
+    "context": {"PASS_THROUGH_SERDES": INSIDE},
     "concurrency.models": dict.fromkeys(["Branch", "BranchEvent", "BranchEventKind", "BranchStatus", "Executable"], INSIDE),
     "lambda_service": dict.fromkeys(
         [
@@ -68,7 +68,23 @@ MISSING: dict[str, dict[str, str]] = {
 }
 
 # Names ours defines on top. Kept short: every one is a name an author can come to depend on and lose on AWS.
-ADDED: dict[str, set[str]] = {"exceptions": {"wire_name"}, "logger": {"HasExecutionArn", "HasIdentity"}}
+ADDED: dict[str, set[str]] = {
+    "context": {"AsyncCallback", "AsyncDurableContext"},
+    "exceptions": {"wire_name"},
+    "logger": {"HasExecutionArn", "HasIdentity"},
+}
+
+# Methods of the official classes that ours lack or take otherwise, each with its reason. The SDK makes these objects, no author does.
+OTHERWISE: dict[str, dict[str, str]] = {
+    "Callback": {"__init__": INSIDE},
+    "DurableContext": {
+        "__init__": INSIDE,
+        "create_child_context": INSIDE,
+        "from_lambda_context": INSIDE,
+        "is_virtual": INSIDE,
+        "invoke": "comes with chained invokes in the engine",
+    },
+}
 
 
 def module_pair(name: str) -> tuple[ModuleType, ModuleType]:
@@ -149,12 +165,24 @@ def test_functions_take_the_same_arguments(ours: Any, official: Any) -> None:
 @pytest.mark.parametrize("ours, official", shared(type))
 def test_classes_have_the_same_methods(ours: type, official: type) -> None:
     for name, theirs in methods(official).items():
+        if name in OTHERWISE.get(official.__name__, {}) and official.__module__.endswith(".context"):
+            assert name == "__init__" or not hasattr(ours, name), "it has arrived: take it off"
+            continue
         if name == "__init__":
             assert same_parameters(ours, official), "the constructor"
             continue
         assert type(inspect.getattr_static(ours, name)) is type(theirs), name
         if not isinstance(theirs, property):
             assert same_parameters(getattr(ours, name), getattr(official, name)), name
+
+
+@pytest.mark.parametrize("name", sorted(methods(importlib.import_module(f"{OFFICIAL}.context").DurableContext)))
+def test_both_colours_take_the_same_arguments(name: str) -> None:
+    ours = importlib.import_module(f"{OURS}.context")
+    if name not in OTHERWISE["DurableContext"]:
+        assert parameters(getattr(ours.AsyncDurableContext, name), added=False) == parameters(
+            getattr(ours.DurableContext, name), added=False
+        )
 
 
 @pytest.mark.parametrize("ours, official", [p for p in shared(type) if dataclasses.is_dataclass(p.values[1])])

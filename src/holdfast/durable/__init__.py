@@ -45,7 +45,7 @@ from holdfast.durable.exceptions import (
     WaitForConditionError,
 )
 from holdfast.durable.execution import durable_execution
-from holdfast.durable.retries import WithRetryConfig
+from holdfast.durable.retries import WithRetryConfig, with_retry
 from holdfast.durable.types import StepContext
 
 __all__ = [
@@ -84,4 +84,5 @@ __all__ = [
     "durable_step",
     "durable_wait_for_callback",
     "durable_with_child_context",
+    "with_retry",
 ]

@@ -40,8 +40,10 @@ from holdfast.durable.operation.step import step
 from holdfast.durable.operation.wait import wait
 from holdfast.durable.operation.wait_for_callback import wait_for_callback
 from holdfast.durable.operation.wait_for_condition import Check, wait_for_condition
+from holdfast.durable.operation.with_retry import retried, retried_inside
 from holdfast.durable.plan import Plan
 from holdfast.durable.protocols import LoggerInterface, SerDes
+from holdfast.durable.retries import WithRetryConfig
 from holdfast.durable.scope import Scope
 from holdfast.durable.types import LambdaContext, StepContext, WaitForCallbackContext, WaitForConditionCheckContext
 from holdfast.durable.waits import WaitForConditionConfig
@@ -161,6 +163,11 @@ class _Context:
         at = self._scope.next_identity(Type.CONTEXT, config.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, named(name, func))
         return at, child(at, self._scope, func, config)
 
+    def _retried(self, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
+        child = config.child_context_config or ChildConfig()
+        at = self._scope.next_identity(Type.CONTEXT, child.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, name or None)
+        return at, retried_inside(at, self._scope, func, config, child)
+
     def _parallel(
         self, functions: Sequence[Any], name: str | None, config: ParallelConfig | None
     ) -> tuple[Identity, Plan[BatchResult[Any]]]:
@@ -187,6 +194,13 @@ class DurableContext(_Context):
         assert isinstance(state, blocking.BlockingState)
         with self._scope.call(at):
             return blocking.drive(plan, state)
+
+    def _with_retry(self, func: Callable[[DurableContext, int], T], config: WithRetryConfig[T], name: str | None) -> T:
+        if config.wrap_with_run_in_child_context:
+            return self._drive(self._retried(func, config, name))
+        state = self._scope.state
+        assert isinstance(state, blocking.BlockingState)
+        return blocking.drive(retried(self, func, config, name), state)
 
     def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> T:
         """Run `func` and remember its result; a replay returns it without running anything."""
@@ -260,6 +274,15 @@ class AsyncDurableContext(_Context):
             raise
         finally:
             scope.ended(at, resumed=resumed)
+
+    def _with_retry(
+        self, func: Callable[[AsyncDurableContext, int], Awaitable[T]], config: WithRetryConfig[T], name: str | None
+    ) -> Awaitable[T]:
+        if config.wrap_with_run_in_child_context:
+            return self._drive(self._retried(func, config, name))
+        state = self._scope.state
+        assert isinstance(state, awaiting.AsyncState)
+        return awaiting.drive(retried(self, func, config, name), state)
 
     @overload
     def step(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from holdfast.durable.config import ChildConfig
 from holdfast.durable.delays import CHANCE, Duration, JitterStrategy, RetryStrategy, exponential_delay, linear_delay
 from holdfast.durable.delays import Numeric as Numeric
 from holdfast.durable.delays import RetryDecision as RetryDecision
+
+if TYPE_CHECKING:
+    from holdfast.durable.context import AsyncDurableContext, DurableContext
 
 T = TypeVar("T")
 
@@ -168,3 +171,22 @@ class WithRetryConfig(Generic[T]):
     retry_strategy: RetryStrategy | None = None
     wrap_with_run_in_child_context: bool = True
     child_context_config: ChildConfig[T] | None = None
+
+
+@overload
+def with_retry(
+    context: AsyncDurableContext,
+    func: Callable[[AsyncDurableContext, int], Awaitable[T]],
+    config: WithRetryConfig[T],
+    name: str | None = None,
+) -> Awaitable[T]: ...
+@overload
+def with_retry(
+    context: DurableContext, func: Callable[[DurableContext, int], T], config: WithRetryConfig[T], name: str | None = None
+) -> T: ...
+def with_retry(context: Any, func: Callable[[Any, int], Any], config: WithRetryConfig[Any], name: str | None = None) -> Any:
+    """Run `func(context, attempt)`, a block of durable calls, again from its beginning while it raises and the strategy allows.
+
+    Attempts are counted from 1 and lie durable waits apart, named `{name}-backoff-{attempt}`. To be awaited in an `async def` handler.
+    """
+    return context._with_retry(func, config, name)

@@ -9,6 +9,7 @@ other processes are tending.py's; this file is what happens to one execution.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -108,18 +109,17 @@ class Engine:
             retention_days=target.retention_days,
         )
         claimant = self._claimant(now) if self._reserve(target) else None
-        try:
-            started = await self._write(Start(header, payload, claimant))
-        except BaseException:
+
+        def landed(answer: Answer | HoldfastError) -> None:
+            created = isinstance(answer, Started) and answer.created
+            if isinstance(answer, Started) and created and claimant is not None:
+                self._begin(answer.header, target, payload)
+                return
             self._give_back(target, claimant)
-            raise
+            self.backlog |= created
+
+        started = await self._write(Start(header, payload, claimant), landed)
         assert isinstance(started, Started)
-        if claimant is not None and started.created:
-            self._begin(started.header, target, payload)
-        else:
-            self._give_back(target, claimant)
-            if started.created:
-                self.backlog = True
         return started.header
 
     async def stop(self, execution: str, error: Failure | None = None) -> Execution:
@@ -260,40 +260,36 @@ class Engine:
         header = self.store.find(execution)
         function = header and self.registry.get(header.function, header.version)
         claimant = self._claimant(self.clock.now()) if function and self._reserve(function) else None
-        try:
-            answer = await self._write(write(claimant))
-        except BaseException:
-            if function:
+
+        def landed(answer: Answer | HoldfastError) -> None:
+            mine = isinstance(answer, Execution) and claimant is not None and answer.invocation == claimant.invocation
+            if function and not mine:
                 self._give_back(function, claimant)
-            raise
-        assert isinstance(answer, Execution)
-        if claimant is not None and answer.invocation == claimant.invocation:
-            self.claimed(answer)
-        else:
-            if function:
-                self._give_back(function, claimant)
-            self.closed(answer)
-            if answer.state is State.RUNNING and execution in self._live:
-                self._host.nudge(execution)
-            elif answer.state is State.READY:
-                self.backlog = True
-            self._tender.expect(answer)
+            if isinstance(answer, Execution):
+                self.claimed(answer) if mine else self._moved(answer)
+
+        await self._write(write(claimant), landed)
+
+    def _moved(self, header: Execution) -> None:
+        """An execution was changed from outside and not claimed in the same write."""
+        self.closed(header)
+        if header.state is State.RUNNING and header.id in self._live:
+            self._host.nudge(header.id)
+        self.backlog |= header.state is State.READY
+        self._tender.expect(header)
 
     async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
         """Take one execution; the room for it is already reserved."""
         claimant = self._claimant(self.clock.now())
-        try:
-            answer = await self._write(Claim(execution, claimant, dead, alone))
-        except LeaseLost:
-            function.slots.free += 1
-            return
-        except BaseException:
-            function.slots.free += 1
-            raise
-        assert isinstance(answer, Execution)
-        if answer.invocation != claimant.invocation:
-            function.slots.free += 1
-        self.claimed(answer)
+
+        def landed(answer: Answer | HoldfastError) -> None:
+            if not isinstance(answer, Execution) or answer.invocation != claimant.invocation:
+                function.slots.free += 1
+            if isinstance(answer, Execution):
+                self.claimed(answer)
+
+        with contextlib.suppress(LeaseLost):  # somebody else was quicker
+            await self._write(Claim(execution, claimant, dead, alone), landed)
 
     async def fire(self, execution: str) -> None:
         """Let due timers of one execution act."""
@@ -305,10 +301,9 @@ class Engine:
             return
         if header.state is State.CLOSED:
             self._drop(header.id)
-        waiters = self._waiters.pop(header.id, None)
-        if waiters:
+        if header.id in self._waiters:
             ending = Closed(header, payload or self.store.result(header))
-            for waiter in waiters:
+            for waiter in self._waiters.pop(header.id):
                 if not waiter.done():
                     waiter.set_result(ending)
 
@@ -335,18 +330,22 @@ class Engine:
         """Nothing runs, nothing is being written."""
         return not self._live and self._writer.idle and self._host.idle()
 
-    async def _write(self, write: Write) -> Answer:
+    async def _write(self, write: Write, landed: Callable[[Answer | HoldfastError], None] | None = None) -> Answer:
+        """Write and wait. `landed` gets the answer in any case: a caller may be cancelled, what it wrote stays written."""
         if not self._open:
             raise EngineClosed
         future: asyncio.Future[Answer] = self._loop.create_future()
 
         def deliver(answer: Answer | HoldfastError) -> None:
-            if future.cancelled():
-                return
-            if isinstance(answer, HoldfastError):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
+            try:
+                if landed is not None:
+                    landed(answer)
+            finally:
+                if not future.done():
+                    if isinstance(answer, HoldfastError):
+                        future.set_exception(answer)
+                    else:
+                        future.set_result(answer)
 
         self._writer.submit(write, deliver)
         return await future

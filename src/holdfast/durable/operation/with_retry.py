@@ -1,0 +1,43 @@
+"""with_retry: a block of durable calls, run again from its beginning after a durable wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from holdfast.durable.config import ChildConfig
+from holdfast.durable.identifier import Identity
+from holdfast.durable.operation.child import contained
+from holdfast.durable.plan import Plan, Run
+from holdfast.durable.retries import WithRetryConfig, create_retry_strategy
+from holdfast.durable.scope import Scope
+
+T = TypeVar("T")
+
+
+def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> Plan[T]:
+    """Run `func(context, attempt)` until it returns or the strategy gives up; what it raised last arrives as it is."""
+    strategy = config.retry_strategy or create_retry_strategy()
+    attempt = 1
+    while True:
+        try:
+            value: T = yield Run(func, (context, attempt), inline=True)
+        except Exception as error:
+            decision = strategy(error, attempt)
+            if not decision.should_retry:
+                raise
+        else:
+            return value
+        yield Run(context.wait, (decision.delay, f"{name}-backoff-{attempt}" if name else None), inline=True)
+        attempt += 1
+
+
+def retried_inside(at: Identity, scope: Scope, func: Callable[..., Any], config: WithRetryConfig[T], child: ChildConfig[T]) -> Plan[T]:
+    """The same in a child context, whose result stands for all attempts."""
+
+    def body(inner: Scope) -> Plan[T]:
+        value = yield from retried(scope.make_context(inner), func, config, at.name)
+        inner.check_not_swallowed()
+        return value
+
+    return (yield from contained(at, scope, body, child))
