@@ -127,3 +127,10 @@ def test_the_wheel_has_the_sql_and_the_type_marker(tmp_path: Path) -> None:
     assert wanted - packed == set()
     assert "holdfast/py.typed" in packed
     assert {name.split("/")[0] for name in packed if not name.startswith("holdfast-")} == {"holdfast"}, "tests and benches stay at home"
+
+
+def test_make_test_runs_everything() -> None:
+    """Its two runs share the tests between them; neither names a folder, so nothing can be left out. CI prints how long they take."""
+    runs = [line for line in _dry("test").splitlines() if "/pytest" in line]
+    assert [re.findall(r'-m "?(not alone|alone)', run) for run in runs] == [["not alone"], ["alone"]]
+    assert not any("tests/" in run for run in runs)
