@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from holdfast.durable import DurableContext as DurableContext
     from holdfast.durable import StepContext as StepContext
     from holdfast.durable import durable_execution as durable_execution
+    from holdfast.durable import durable_parallel_branch as durable_parallel_branch
     from holdfast.durable import durable_step as durable_step
     from holdfast.durable import durable_wait_for_callback as durable_wait_for_callback
     from holdfast.durable import durable_with_child_context as durable_with_child_context
+    from holdfast.durable import with_retry as with_retry
     from holdfast.durable.config import CallbackConfig as CallbackConfig
     from holdfast.durable.config import Duration as Duration
+    from holdfast.durable.config import MapConfig as MapConfig
+    from holdfast.durable.config import ParallelConfig as ParallelConfig
     from holdfast.durable.config import StepConfig as StepConfig
     from holdfast.model.errors import HoldfastError as HoldfastError
     from holdfast.service.opening import open as open
@@ -29,14 +33,18 @@ _WHERE = {
     "Duration": "holdfast.durable.config",
     "DurableContext": "holdfast.durable",
     "HoldfastError": "holdfast.model.errors",
+    "MapConfig": "holdfast.durable.config",
+    "ParallelConfig": "holdfast.durable.config",
     "Settings": "holdfast.service.settings",
     "StepConfig": "holdfast.durable.config",
     "StepContext": "holdfast.durable",
     "durable_execution": "holdfast.durable",
+    "durable_parallel_branch": "holdfast.durable",
     "durable_step": "holdfast.durable",
     "durable_wait_for_callback": "holdfast.durable",
     "durable_with_child_context": "holdfast.durable",
     "open": "holdfast.service.opening",
+    "with_retry": "holdfast.durable",
 }
 
 __all__ = [

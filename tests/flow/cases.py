@@ -2216,11 +2216,11 @@ def a_new_item_of_an_old_batch_is_no_replay(sdk: Sdk, coloured: Decorator) -> An
 # --- with_retry --------------------------------------------------------------------------------------------------------------
 
 
-def _third_block(sdk: Sdk, coloured: Decorator) -> Any:
+def _block(sdk: Sdk, coloured: Decorator, succeeds: int = 2) -> Any:
     @coloured
     async def block(context: Any, attempt: int) -> Any:
         first = await now(context.step(lambda _: f"first of {attempt}"))
-        if attempt < 3:
+        if attempt < succeeds:
             raise Broken(f"attempt {attempt}")
         await now(context.wait(sdk.seconds(4), name="inside"))
         return [first, attempt]
@@ -2228,12 +2228,12 @@ def _third_block(sdk: Sdk, coloured: Decorator) -> Any:
     return block
 
 
-@both(result=[["first of 3", 3], ["first of 3", 3], ["first of 3", 3], "after"], rests=10)
+@both(result=[["first of 2", 2], ["first of 2", 2], ["first of 2", 2], "after"], rests=7)
 def a_block_is_run_again_until_it_succeeds(sdk: Sdk, coloured: Decorator) -> Any:
     @sdk.durable_execution
     @coloured
     async def handler(event: Any, context: Any) -> Any:
-        block, made = _third_block(sdk, coloured), sdk.retries.WithRetryConfig
+        block, made = _block(sdk, coloured), sdk.retries.WithRetryConfig
         named = await now(sdk.with_retry(context, block, made(sdk.retry(5)), name="block"))
         unnamed = await now(sdk.with_retry(context, block, made(sdk.retry(5)), ""))
         bare = await now(sdk.with_retry(context, block, made(sdk.retry(5), wrap_with_run_in_child_context=False), name="bare"))
@@ -2260,7 +2260,7 @@ def a_block_that_never_succeeds_raises_its_last_error(sdk: Sdk, coloured: Decora
     @sdk.durable_execution
     @coloured
     async def handler(event: Any, context: Any) -> Any:
-        block, made = _third_block(sdk, coloured), sdk.retries.WithRetryConfig
+        block, made = _block(sdk, coloured, succeeds=3), sdk.retries.WithRetryConfig
         at_once = sdk.retries.RetryDecision(should_retry=True, delay=sdk.config.Duration(0))
         tried = [
             (block, made(sdk.retry(2))),
@@ -2280,22 +2280,96 @@ def a_block_that_never_succeeds_raises_its_last_error(sdk: Sdk, coloured: Decora
     return handler
 
 
-@both(result=["<['first of 3', 3]>", ["first of 3", 3], [["first of 3", 3]] * 2], rests=9, side_by_side=True)
+@both(result=["<['first of 2', 2]>", ["first of 2", 2], [["first of 2", 2]] * 2], rests=6, side_by_side=True)
 def a_block_has_the_childs_config_and_may_be_a_branch(sdk: Sdk, coloured: Decorator) -> Any:
     made = sdk.retries.WithRetryConfig
 
     @coloured
     async def branch(context: Any) -> Any:
-        return await now(sdk.with_retry(context, _third_block(sdk, coloured), made(sdk.retry(3)), name="in a branch"))
+        return await now(sdk.with_retry(context, _block(sdk, coloured), made(sdk.retry(3)), name="in a branch"))
 
     @sdk.durable_execution
     @coloured
     async def handler(event: Any, context: Any) -> Any:
-        block = _third_block(sdk, coloured)
+        block = _block(sdk, coloured)
         odd = sdk.config.ChildConfig(serdes=_reversing(sdk), sub_type="Odd")
         virtual = sdk.config.ChildConfig(is_virtual=True)
         first = await now(sdk.with_retry(context, block, made(sdk.retry(3), child_context_config=odd), name="odd"))
         second = await now(sdk.with_retry(context, block, made(sdk.retry(3), child_context_config=virtual)))
         return [first, second, (await now(context.parallel([branch, branch]))).get_results()]
+
+    return handler
+
+
+@both(
+    result=[
+        [[[0, _F, None, "SerDesError"]], "FAILURE_TOLERANCE_EXCEEDED", _F],
+        [[[0, _F, None, "SerDesError"]], "FAILURE_TOLERANCE_EXCEEDED", _F],
+        ["SerDesError", f"{OFFICIAL}.exceptions.SerDesError"],
+        ["ChildContextError", "tests.flow.cases.Broken"],
+    ],
+    rests=1,
+)
+def a_batch_that_cannot_be_written_or_decided_fails(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def a_set(context: Any, item: int, index: int, items: Any) -> Any:
+        return {item}
+
+    def undecided(status: Any) -> Any:
+        raise Broken("undecided")
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        made = sdk.config.MapConfig
+        nested = await now(context.map([0], a_set))
+        flat = await now(context.map([0], a_set, config=sdk.flat(made)))
+        said = []
+        completion = sdk.config.CompletionConfig(should_complete=undecided)
+        for config in (made(serdes=sdk.serdes.JsonSerDes()), made(completion_config=completion)):
+            try:
+                await now(context.map([0], _odd_fails_not(coloured), config=config))
+            except Exception as error:
+                said.append([type(error).__name__, getattr(error, "error_type", None)])
+        await now(context.wait(sdk.seconds(1)))
+        return [_told(nested), _told(flat), *said]
+
+    return handler
+
+
+@both(result=[[200_000, 200_000], [200_001, 200_001]], rests=1)
+def a_large_batch_may_hold_large_batches(sdk: Sdk, coloured: Decorator) -> Any:
+    one = sdk.config.MapConfig(max_concurrency=1)
+
+    @coloured
+    async def inner(context: Any, size: int, index: int, items: Any) -> Any:
+        return await now(context.step(lambda _: "x" * size))
+
+    @coloured
+    async def outer(context: Any, size: int, index: int, items: Any) -> Any:
+        return (await now(context.map([size, size], inner, config=one))).get_results()
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        batch = await now(context.map([200_000, 200_001], outer, config=one))
+        await now(context.wait(sdk.seconds(1)))
+        return [[len(text) for text in texts] for texts in batch.get_results()]
+
+    return handler
+
+
+@both(error=(f"{OFFICIAL}.exceptions.ExecutionError", "over"))
+def an_execution_error_in_an_item_ends_everything(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def each(context: Any, item: int, index: int, items: Any) -> Any:
+        await now(context.step(lambda _: item))
+        raise sdk.errors.ExecutionError("over")
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        completion = sdk.config.CompletionConfig.all_completed()
+        await now(context.map([0, 1], each, config=sdk.config.MapConfig(max_concurrency=1, completion_config=completion)))
 
     return handler

@@ -159,13 +159,13 @@ async def test_an_at_most_once_step_has_its_start_on_disk_before_the_body_runs(h
     @durable_execution
     async def handler(event: Any, context: AsyncDurableContext) -> None:
         async def body(step: StepContext) -> None:
+            execution = await engine.get(context.execution_context.durable_execution_arn)
             seen.append(types(await execution.history()))
 
         await context.step(body, config=StepConfig(step_semantics=StepSemantics.AT_MOST_ONCE_PER_RETRY))
 
     async with harness.engine(handler) as engine:
-        execution = await engine.start(handler)
-        await execution.result()
+        await (await engine.start(handler)).result()
     assert seen == [["ExecutionStarted", "StepStarted"]]
 
 

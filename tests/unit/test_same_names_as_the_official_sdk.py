@@ -7,7 +7,7 @@ import importlib
 import inspect
 import logging
 from types import FunctionType, ModuleType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, ParamSpec, TypeVar, get_args, get_origin
 
 import pytest
 
@@ -104,7 +104,7 @@ def defined(module: ModuleType) -> set[str]:
                 names.add(name)
             case _:
                 pass
-    return {n for n in names if not n.startswith("_") and not isinstance(getattr(module, n), TypeVar | logging.Logger)}
+    return {n for n in names if not n.startswith("_") and not isinstance(getattr(module, n), TypeVar | ParamSpec | logging.Logger)}
 
 
 def shared(kind: type) -> list[Any]:
@@ -149,6 +149,12 @@ def methods(cls: type) -> dict[str, Any]:
 def test_only_the_listed_names_are_missing(name: str) -> None:
     ours, official = module_pair(name)
     assert {n for n in defined(official) if not hasattr(ours, n)} == set(MISSING.get(name, {}))
+
+
+def test_the_package_itself_has_the_same_names() -> None:
+    ours, official = importlib.import_module(OURS), importlib.import_module(OFFICIAL)
+    assert set(official.__all__) - set(ours.__all__) == {"__version__"}
+    assert set(ours.__all__) - set(official.__all__) == {"AsyncDurableContext"}
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -12,10 +12,10 @@ import contextvars
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
 
-from holdfast.durable.exceptions import SuspendExecution
+from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
 from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
@@ -23,8 +23,16 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
 from holdfast.model.operations import Operation, Update
 from holdfast.model.ports import Invocation, Port
+from holdfast.model.verbs import Checkpointed
 
 T = TypeVar("T")
+
+
+class Threads(Protocol):
+    """Threads for steps that may block."""
+
+    def submit(self, call: Callable[[], T], /) -> Future[T]: ...
+
 
 _CUT_SHORT = (
     "A durable call was cancelled by user code (asyncio.timeout, wait_for, or a cancelled task around it). A replay could not repeat "
@@ -43,7 +51,7 @@ class AsyncState(ExecutionState):
         clock: Clock,
         stragglers: Stragglers,
         *,
-        threads: Executor,
+        threads: Threads,
         quiet: Callable[[], None],
     ) -> None:
         super().__init__(invocation, port, clock, stragglers)
@@ -53,9 +61,11 @@ class AsyncState(ExecutionState):
         self._running = 1
         self._resting: set[asyncio.Future[None]] = set()
         self._on_change: dict[str, list[asyncio.Future[None]]] = {}
-        self._flying = False
-        self._next_flight: asyncio.Future[None] | None = None
-        self.orphans: set[asyncio.Task[None]] = set()
+        self._aboard: list[asyncio.Future[None]] | None = None
+        """Who waits for the write that is under way; None when none is."""
+        self._waiting: list[asyncio.Future[None]] = []
+        """Who waits for the one after it."""
+        self.orphans: set[asyncio.Task[Any]] = set()
         """Branches that were cancelled because their batch was over; user code has no part in that."""
         self.cancelled = False
         """The engine ended this invocation; a cancellation is not user code's."""
@@ -78,7 +88,13 @@ class AsyncState(ExecutionState):
         self.check_usable()
         self._resting.add(future)
         self.ended()
-        await future
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future in self._resting:
+                self._resting.discard(future)
+                self._running += 1
+            raise
 
     def wake(self, future: asyncio.Future[None]) -> None:
         """Let a strand run again. It counts as running from now on, not only when the loop gets to it."""
@@ -125,41 +141,64 @@ class AsyncState(ExecutionState):
 
     # --- writing
 
+    @property
+    def flying(self) -> bool:
+        """Whether a write is under way."""
+        return self._aboard is not None
+
     async def write(self, update: Update) -> None:
         """Record an update and wait until it is on disk."""
         self.record(update)
-        if self._flying:
-            await self.flush()
+        await self.flush()
+
+    def flush(self) -> asyncio.Future[None]:
+        """Resolves when everything recorded so far is on disk: with the write that takes it along, not with an earlier one."""
+        if self.broken is not None:
+            raise self.broken
+        mine: asyncio.Future[None] = self._loop.create_future()
+        if self._aboard is None:
+            self._take_off([mine])
         else:
-            await self._fly()
+            self._waiting.append(mine)
+        return mine
 
-    async def flush(self) -> None:
-        """Wait until everything recorded so far is on disk."""
-        while self._flying:
-            if self._next_flight is None:
-                self._next_flight = self._loop.create_future()
-            await self._next_flight
-            if not self.unwritten:
-                return
-        await self._fly()
+    def write_riders(self) -> None:
+        """Write what rides, if it still does; a failure is told to the strand that writes next."""
+        if self.unwritten and self._aboard is None and self.broken is None:
+            self._take_off([])
 
-    async def refresh(self) -> None:
+    def refresh(self) -> None:
         """Learn what changed by an empty checkpoint, unless a write is under way that will tell it anyway."""
-        if not self._flying:
-            await self._fly()
+        if self._aboard is None and self.broken is None and not self.suspended:
+            self._take_off([])
 
-    async def _fly(self) -> None:
+    def _take_off(self, aboard: list[asyncio.Future[None]]) -> None:
+        """Begin a write. It belongs to the state, not to a strand: whoever waits for it may be cancelled, it goes on."""
         updates, self.unwritten = self.unwritten, []
-        self._flying = True
+        self._aboard = aboard
+        self.port.checkpoint_soon(self.token, updates, self._touch_down)
+
+    def _touch_down(self, answer: Checkpointed | HoldfastError) -> None:
+        aboard, self._aboard = self._aboard or [], None
         try:
-            self.landed(await self.port.checkpoint_soon(self.token, updates))
-        except HoldfastError as error:
-            raise self.failed(error) from error
-        finally:
-            self._flying = False
-            waiting, self._next_flight = self._next_flight, None
-            if waiting is not None and not waiting.done():
-                waiting.set_result(None)
+            if isinstance(answer, HoldfastError):
+                raise self.failed(answer)
+            self.landed(answer)
+        except BackgroundThreadError as over:
+            self.broken = over
+            aboard += self._waiting
+            self._waiting = []
+        for waiter in aboard:
+            if not waiter.done():
+                if self.broken is None:
+                    waiter.set_result(None)
+                else:
+                    waiter.set_exception(self.broken)
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._take_off(waiting)
+        elif self._running == 0:
+            self._quiet()
 
 
 class _Strands:
@@ -168,28 +207,37 @@ class _Strands:
     def __init__(self, state: AsyncState) -> None:
         self._state = state
         self._done: deque[Done] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._fatal: BaseException | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: asyncio.Future[None] | None = None
 
     def spawn(self, spawn: Spawn) -> None:
         self._state.began()
-        task = asyncio.get_running_loop().create_task(self._branch(spawn))
+        task = asyncio.get_running_loop().create_task(drive(spawn.plan, self._state))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda ended: self._over(spawn.key, ended))
 
-    async def _branch(self, spawn: Spawn) -> None:
-        try:
-            self._done.append(Done(spawn.key, await drive(spawn.plan, self._state)))
-        except Exception as error:
-            self._done.append(Done(spawn.key, None, error))
-        except SuspendExecution:
-            pass  # evicted: the parent is told the same
+    def _over(self, key: int, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            if task not in self._state.orphans:
+                self._fatal = asyncio.CancelledError()
+        elif (error := task.exception()) is None:
+            self._done.append(Done(key, task.result()))
+        elif isinstance(error, Exception):
+            self._done.append(Done(key, None, error))
+        elif not isinstance(error, SuspendExecution):  # evicted: the parent is told the same
+            self._fatal = error
+        self._state.orphans.discard(task)
         if self._waiting is not None:
             self._state.wake(self._waiting)
         self._state.ended()
 
     async def next_done(self) -> Done:
+        """The next branch that ended; what no branch may swallow is raised here too."""
         while not self._done:
+            if self._fatal is not None:
+                raise self._fatal
             self._waiting = asyncio.get_running_loop().create_future()
             await self._state.rest_for(self._waiting)
         return self._done.popleft()
@@ -198,7 +246,6 @@ class _Strands:
         """The batch is over without these; what they would still do is nobody's."""
         for task in self._tasks:
             self._state.orphans.add(task)
-            task.add_done_callback(self._state.orphans.discard)
             task.cancel()
 
 
@@ -250,8 +297,8 @@ async def _run(run: Run, state: AsyncState) -> Any:
     if run.inline or is_async(func):
         value = func(*run.arguments)
     else:
-        call = contextvars.copy_context().run
-        value = await asyncio.get_running_loop().run_in_executor(state.threads, call, func, *run.arguments)
+        context = contextvars.copy_context()
+        value = await asyncio.wrap_future(state.threads.submit(lambda: context.run(func, *run.arguments)))
     return await value if inspect.isawaitable(value) else value
 
 

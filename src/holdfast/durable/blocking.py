@@ -7,6 +7,7 @@ that waits for them runs the rest itself, so that even a pool of one thread gets
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -14,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from holdfast.durable.exceptions import SuspendExecution
+from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
 from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
@@ -53,7 +54,7 @@ class BlockingState(ExecutionState):
 
         A blocked strand is not woken, so what another strand's write told of its operation meanwhile is news to the handler.
         """
-        news = [self.operations[at].revision for at, then in self._blocked.items() if self.operations[at].revision > then]
+        news = [self.operations[at].revision for at, then in list(self._blocked.items()) if self.operations[at].revision > then]
         return min(news) - 1 if news else self.revision
 
     def write(self, update: Update) -> None:
@@ -62,18 +63,29 @@ class BlockingState(ExecutionState):
         self.flush()
 
     def flush(self) -> None:
-        """Wait until everything recorded so far is on disk; who finds nothing left was taken along by the one before."""
+        """Wait until everything recorded so far is on disk; who finds nothing left was taken along by the one before, well or not."""
         with self._flying:
+            if self.broken is not None:
+                raise self.broken
             with self._taking:
                 updates, self.unwritten = self.unwritten, []
             if updates:
                 self._fly(updates)
 
+    def write_riders(self) -> None:
+        """Write what rides, if it still does; a failure is told to the strand that writes next."""
+        with contextlib.suppress(BackgroundThreadError):
+            self.flush()
+
     def _fly(self, updates: list[Update]) -> None:
         try:
             self.landed(self.port.checkpoint(self.token, updates))
         except HoldfastError as error:
-            raise self.failed(error) from error
+            self.broken = self.failed(error)
+            raise self.broken from error
+        except BackgroundThreadError as over:
+            self.broken = over
+            raise
 
 
 class _Strands:

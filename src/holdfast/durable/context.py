@@ -18,7 +18,6 @@ from holdfast.durable.config import (
     CallbackConfig,
     ChildConfig,
     MapConfig,
-    ParallelBranch,
     ParallelConfig,
     StepConfig,
     WaitForCallbackConfig,
@@ -238,11 +237,11 @@ class DurableContext(_Context):
 
     def parallel(
         self,
-        functions: Sequence[Callable[[DurableContext], T] | ParallelBranch[T]],
+        functions: Sequence[Callable[[DurableContext], T]],
         name: str | None = None,
         config: ParallelConfig | None = None,
     ) -> BatchResult[T]:
-        """Run functions side by side, each with a context of its own."""
+        """Run functions side by side, each with a context of its own; a `ParallelBranch` is one with a name."""
         return self._drive(self._parallel(functions, name, config))
 
     def map(
@@ -341,11 +340,11 @@ class AsyncDurableContext(_Context):
 
     def parallel(
         self,
-        functions: Sequence[Callable[[AsyncDurableContext], Awaitable[T]] | ParallelBranch[T]],
+        functions: Sequence[Callable[[AsyncDurableContext], Awaitable[T]]],
         name: str | None = None,
         config: ParallelConfig | None = None,
     ) -> Awaitable[BatchResult[T]]:
-        """Run functions side by side, each with a context of its own."""
+        """Run functions side by side, each with a context of its own; a `ParallelBranch` is one with a name."""
         return self._drive(self._parallel(functions, name, config))
 
     def map(

@@ -94,7 +94,7 @@ def succeeded(state: ExecutionState, scope: Scope, result: Any) -> Outcome:
     try:
         scope.check_not_swallowed()
         return Outcome(OutcomeStatus.SUCCEEDED, json.dumps(result, allow_nan=False))
-    except (TypeError, ValueError, ExecutionError) as error:
+    except (TypeError, ValueError, RecursionError, ExecutionError) as error:
         return failed(state, error)
 
 
@@ -108,7 +108,7 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
     if isinstance(error, BackgroundThreadError):
         error = error.source_exception
         if not isinstance(error, InvocationError):
-            return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure())
+            return crashed(error)
     if state.misuse is not None and not isinstance(error, ExecutionError):
         error = ExecutionError(state.misuse)
     described = ErrorObject.from_exception(error).to_failure()
@@ -116,6 +116,19 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
     if retried or not isinstance(error, Exception):
         return Outcome(OutcomeStatus.CRASHED, error=described)
     return Outcome(OutcomeStatus.FAILED, error=described)
+
+
+def crashed(error: BaseException) -> Outcome:
+    """Our own code failed around a handler: the invocation is tried again."""
+    return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure())
+
+
+def outcome_of(ended: Callable[[], Outcome]) -> Outcome:
+    """The outcome a run ended with, whatever happened to it."""
+    try:
+        return ended()
+    except BaseException as error:
+        return crashed(error)
 
 
 def _innermost(error: BaseException) -> BaseException:

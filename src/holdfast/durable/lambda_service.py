@@ -44,6 +44,13 @@ class InvocationStatus(Enum):
     RETRY = "RETRY"
 
 
+def _text(exception: BaseException) -> str:
+    try:
+        return str(exception)
+    except Exception as worse:  # a user's __str__ is user code
+        return f"<{type(exception).__name__} whose text could not be made: {type(worse).__name__}>"
+
+
 @dataclass(frozen=True)
 class ErrorObject:
     """An error as a checkpoint keeps it: four fields, each of which may be missing."""
@@ -66,7 +73,7 @@ class ErrorObject:
             return cls(exception.message, _SERDES_ERROR, exception.data, exception.stack_trace)
         if isinstance(exception, DurableOperationError):
             return cls(exception.message, wire_name(exception), exception.data, exception.stack_trace)
-        return cls(str(exception), wire_name(exception), None, None)
+        return cls(_text(exception), wire_name(exception), None, None)
 
     @classmethod
     def from_message(cls, message: str) -> ErrorObject:

@@ -6,15 +6,12 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 from holdfast.durable.config import ChildConfig
 from holdfast.durable.delays import CHANCE, Duration, JitterStrategy, RetryStrategy, exponential_delay, linear_delay
 from holdfast.durable.delays import Numeric as Numeric
 from holdfast.durable.delays import RetryDecision as RetryDecision
-
-if TYPE_CHECKING:
-    from holdfast.durable.context import AsyncDurableContext, DurableContext
 
 T = TypeVar("T")
 
@@ -173,17 +170,26 @@ class WithRetryConfig(Generic[T]):
     child_context_config: ChildConfig[T] | None = None
 
 
+class _Blocking(Protocol):
+    """The context of a `def` handler, as far as it matters here."""
+
+    def _with_retry(self, func: Callable[[Any, int], T], config: WithRetryConfig[T], name: str | None) -> T: ...
+
+
+class _Awaiting(Protocol):
+    """The context of an `async def` handler."""
+
+    def _with_retry(self, func: Callable[[Any, int], Awaitable[T]], config: WithRetryConfig[T], name: str | None) -> Awaitable[T]: ...
+
+
+B = TypeVar("B", bound=_Blocking)
+A = TypeVar("A", bound=_Awaiting)
+
+
 @overload
-def with_retry(
-    context: AsyncDurableContext,
-    func: Callable[[AsyncDurableContext, int], Awaitable[T]],
-    config: WithRetryConfig[T],
-    name: str | None = None,
-) -> Awaitable[T]: ...
+def with_retry(context: A, func: Callable[[A, int], Awaitable[T]], config: WithRetryConfig[T], name: str | None = None) -> Awaitable[T]: ...
 @overload
-def with_retry(
-    context: DurableContext, func: Callable[[DurableContext, int], T], config: WithRetryConfig[T], name: str | None = None
-) -> T: ...
+def with_retry(context: B, func: Callable[[B, int], T], config: WithRetryConfig[T], name: str | None = None) -> T: ...
 def with_retry(context: Any, func: Callable[[Any, int], Any], config: WithRetryConfig[Any], name: str | None = None) -> Any:
     """Run `func(context, attempt)`, a block of durable calls, again from its beginning while it raises and the strategy allows.
 

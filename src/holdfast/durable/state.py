@@ -6,7 +6,7 @@ with the next. The two drivers differ only in how they wait.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 
 from holdfast.durable.exceptions import BackgroundThreadError, CheckpointError, DurableApiErrorCategory, SuspendExecution
 from holdfast.durable.identifier import Identity
@@ -33,6 +33,8 @@ class ExecutionState:
         self.token = invocation.token
         self.revision: int = invocation.header.revision
         self.unwritten: list[Update] = []
+        self.broken: BaseException | None = None
+        """Why nothing can be written any more. What rode with a failed write is lost with it, so every strand is told."""
         self.suspended = False
         """A suspension was raised; nothing may be recorded any more."""
         self.misuse: str | None = None
@@ -57,7 +59,9 @@ class ExecutionState:
         return found
 
     def check_usable(self) -> None:
-        """Refuse durable calls after a suspension."""
+        """Refuse durable calls after a suspension, and after a write that failed."""
+        if self.broken is not None:
+            raise self.broken
         if self.suspended:
             raise SuspendExecution(_SUSPENDED)
 
@@ -68,8 +72,7 @@ class ExecutionState:
 
     def record(self, update: Update) -> None:
         """Take an update for the next write."""
-        if self.suspended:
-            raise SuspendExecution(_SUSPENDED)
+        self.check_usable()
         self.unwritten.append(update)
 
     def record_later(self, update: Update) -> None:
@@ -80,8 +83,8 @@ class ExecutionState:
             self.unwritten_since = monotonic()
             self.stragglers.add(self)
 
-    def flush(self) -> Awaitable[None] | None:
-        """Write everything recorded so far."""
+    def write_riders(self) -> None:
+        """Write what rides, if it still does; a failure is told to the strand that writes next."""
         raise AssertionError("each driver has its own way to write")
 
     def landed(self, answer: Checkpointed) -> None:

@@ -6,12 +6,9 @@ The START of an at-least-once step is not worth a commit of its own, but a long 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
-from collections.abc import Awaitable
 from typing import Final, Protocol
 
-from holdfast.durable.interrupts import BackgroundThreadError, SuspendExecution
 from holdfast.model.clock import monotonic
 from holdfast.model.operations import Update
 
@@ -24,7 +21,7 @@ class Riding(Protocol):
     unwritten: list[Update]
     unwritten_since: float
 
-    def flush(self) -> Awaitable[None] | None: ...
+    def write_riders(self) -> None: ...
 
 
 class Stragglers(Protocol):
@@ -52,7 +49,6 @@ class LoopStragglers:
     def __init__(self) -> None:
         self._states: set[Riding] = set()
         self._planned = False
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, state: Riding) -> None:
         """An update rides."""
@@ -62,22 +58,11 @@ class LoopStragglers:
             asyncio.get_running_loop().call_later(_RIDE_SECONDS, self._write)
 
     def _write(self) -> None:
-        loop = asyncio.get_running_loop()
         for state in _due(self._states):
-            task = loop.create_task(_flushed(state))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            state.write_riders()
         self._planned = bool(self._states)
         if self._planned:
-            loop.call_later(_RIDE_SECONDS, self._write)
-
-
-async def _flushed(state: Riding) -> None:
-    # A refused write is told to the strand that makes the next one.
-    with contextlib.suppress(BackgroundThreadError, SuspendExecution):
-        flushing = state.flush()
-        if flushing is not None:
-            await flushing
+            asyncio.get_running_loop().call_later(_RIDE_SECONDS, self._write)
 
 
 class ThreadStragglers:
@@ -85,18 +70,19 @@ class ThreadStragglers:
 
     def __init__(self) -> None:
         self._states: set[Riding] = set()
+        self._adding = threading.Lock()
         self._riding = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def add(self, state: Riding) -> None:
         """An update rides."""
-        self._states.add(state)
-        if not self._riding.is_set():
+        with self._adding:
+            self._states.add(state)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="holdfast-stragglers", daemon=True)
                 self._thread.start()
-            self._riding.set()
+        self._riding.set()
 
     def close(self) -> None:
         """Stop watching."""
@@ -108,8 +94,10 @@ class ThreadStragglers:
         while not self._closed:
             self._riding.wait()
             pause.wait(_RIDE_SECONDS)
-            for state in _due(self._states):
-                with contextlib.suppress(BackgroundThreadError, SuspendExecution):
-                    state.flush()
-            if not self._states:
-                self._riding.clear()
+            self._riding.clear()
+            with self._adding:
+                due = _due(self._states)
+                if self._states:
+                    self._riding.set()
+            for state in due:
+                state.write_riders()

@@ -72,7 +72,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._writer = Writer(self.store, self.clock, loop, lambda: len(self._live))
-        self._port = EnginePort(self.store, self._writer, loop)
+        self._port = EnginePort(self.store, self._writer)
         self._tender = Tender(self)
         self._open = True
         await self._tender.begin()
@@ -80,17 +80,26 @@ class Engine:
     async def close(self) -> None:
         """Stop claiming, give up what is live, and leave. What was acknowledged is on disk; the rest goes on elsewhere or later."""
         self._open = False
-        await self._tender.end()
-        for header, _ in list(self._live.values()):
-            self._host.cancel(header.id)
-            self._writer.submit(self._settle(header, Outcome(OutcomeStatus.INTERRUPTED), header.revision, None), lambda _: None)
-        self._writer.close()
-        self.store.leave(self.runner)
-        for waiters in self._waiters.values():
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(EngineClosed("The engine was closed while somebody waited for a result."))
-        self._waiters.clear()
+        try:
+            await self._tender.end()
+            await self._writer.drain()
+            for header, _ in list(self._live.values()):
+                self._host.cancel(header.id)
+                self._interrupt(header)
+            await self._writer.drain()
+            self._writer.close()
+            self.store.leave(self.runner)
+        except HoldfastError as trouble:
+            log.warning("%s could not leave in good order; others will take over: %s", self.runner, trouble)
+        finally:
+            for waiters in self._waiters.values():
+                for waiter in waiters:
+                    if not waiter.done():
+                        waiter.set_exception(EngineClosed("The engine was closed while somebody waited for a result."))
+            self._waiters.clear()
+
+    def _interrupt(self, header: Execution) -> None:
+        self._writer.submit(self._settle(header, Outcome(OutcomeStatus.INTERRUPTED), header.revision, None), lambda _: None)
 
     # --- the verbs
 
@@ -149,13 +158,18 @@ class Engine:
         """Wait until an execution is closed."""
         waiter: asyncio.Future[Closed] = self._loop.create_future()
         self._waiters.setdefault(execution, []).append(waiter)
-        if execution not in self._live:
-            header = self.store.find(execution)
-            if header is None:
-                self._waiters.pop(execution)
-                raise ExecutionNotFound(f"There is no execution {execution}.")
-            self.closed(header)
-        return await waiter
+        try:
+            if execution not in self._live:
+                header = self.store.find(execution)
+                if header is None:
+                    raise ExecutionNotFound(f"There is no execution {execution}.")
+                self.closed(header)
+            return await waiter
+        finally:
+            if (waiters := self._waiters.get(execution)) is not None:
+                waiters.remove(waiter)
+                if not waiters:
+                    del self._waiters[execution]
 
     # --- one invocation
 
@@ -170,6 +184,9 @@ class Engine:
 
     def _begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
         execution = header.id
+        if not self._open:  # claimed by a write that was under way when we closed
+            self._interrupt(header)
+            return
         self._live[execution] = (header, function)
         token = Position(execution, header.epoch, header.sequence, header.revision)
         arn = str(Arn(header.function, header.version, header.name, execution))
@@ -301,11 +318,19 @@ class Engine:
             return
         if header.state is State.CLOSED:
             self._drop(header.id)
-        if header.id in self._waiters:
+        waiters = self._waiters.pop(header.id, None)
+        if not waiters:
+            return
+        try:
             ending = Closed(header, payload or self.store.result(header))
-            for waiter in self._waiters.pop(header.id):
+        except HoldfastError as trouble:
+            for waiter in waiters:
                 if not waiter.done():
-                    waiter.set_result(ending)
+                    waiter.set_exception(trouble)
+            return
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(ending)
 
     def look(self) -> None:
         """Look for work soon."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.engine.writer import Writer
 from holdfast.model.errors import HoldfastError
@@ -16,10 +15,9 @@ from holdfast.store.seam import Store
 class EnginePort:
     """What a handler in this process writes through."""
 
-    def __init__(self, store: Store, writer: Writer, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, store: Store, writer: Writer) -> None:
         self._store = store
         self._writer = writer
-        self._loop = loop
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
         """From a handler's thread; returns when it is on disk."""
@@ -27,18 +25,12 @@ class EnginePort:
         assert isinstance(answer, Checkpointed)
         return answer
 
-    def checkpoint_soon(self, token: Position, updates: Sequence[Update]) -> asyncio.Future[Checkpointed]:
-        """From a coroutine on the engine's loop; resolves when it is on disk."""
-        future: asyncio.Future[Checkpointed] = self._loop.create_future()
+    def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
+        """From the engine's loop; `landed` gets the answer there, at once when nobody else would run beside."""
 
         def deliver(answer: Answer | HoldfastError) -> None:
-            if future.cancelled():
-                return
-            if isinstance(answer, Checkpointed):
-                future.set_result(answer)
-            else:
-                assert isinstance(answer, HoldfastError)
-                future.set_exception(answer)
+            assert isinstance(answer, Checkpointed | HoldfastError)
+            landed(answer)
 
         write = Checkpoint(token, tuple(updates))
         answer = self._writer.write_now(write)
@@ -46,7 +38,6 @@ class EnginePort:
             self._writer.submit(write, deliver)
         else:
             deliver(answer)
-        return future
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
         """The operations a replay needs."""

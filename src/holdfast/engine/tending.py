@@ -109,8 +109,9 @@ class Tender:
             try:
                 await self._round()
                 await self._rest()
-            except HoldfastError as trouble:
-                log.warning("tending %s: %s", self._engine.runner, trouble)
+            except Exception as trouble:  # whatever it is, it must not end the tending
+                log.warning("tending %s: %s", self._engine.runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
+                self._engine.backlog = True
                 await asyncio.sleep(_TROUBLE_SECONDS)
 
     async def _round(self) -> None:
@@ -153,15 +154,18 @@ class Tender:
     async def _claim_ready(self, now: int, dead: frozenset[str]) -> None:
         engine = self._engine
         self._end_suspicion()
-        claims = []
+        offered = []
         for slots, targets in engine.registry.claimable().items():
             room = min(slots.free, _BATCH)
             found = self._store.claimable(targets, dead, now, room)
-            function = engine.registry.get(targets[0].function, targets[0].version)
+            offered.append((slots, targets[0], found))
+            engine.backlog |= len(found) == room
+        claims = []
+        for slots, target, found in offered:  # after the last read, so that a failed one leaves no room reserved
+            function = engine.registry.get(target.function, target.version)
             assert function is not None
             slots.free -= len(found)
             claims += [engine.claim(execution, dead, function) for execution in found]
-            engine.backlog |= len(found) == room
         engine.backlog |= engine.registry.is_full()
         await asyncio.gather(*claims)
         await self._claim_suspect()
@@ -239,8 +243,8 @@ class Tender:
                 if monotonic() - beaten >= _HEARTBEAT_SECONDS:
                     beaten = monotonic()
                     self._renew()
-            except HoldfastError as trouble:
-                log.warning("watching for %s: %s", self._engine.runner, trouble)
+            except Exception as trouble:  # nor the watch, or the lease would run out
+                log.warning("watching for %s: %s", self._engine.runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
 
     def _hear(self) -> None:
         self._foreign = True

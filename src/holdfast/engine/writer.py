@@ -10,6 +10,7 @@ There is one turn. Whoever takes it commits all that is queued, answers everybod
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -55,7 +56,7 @@ class _Waiter:
         self.wake()
 
     def wake(self) -> None:
-        if self._lock.locked():
+        with contextlib.suppress(RuntimeError):  # woken twice
             self._lock.release()
 
     def wait(self) -> None:
@@ -119,12 +120,16 @@ class Writer:
             raise waiter.answer
         return waiter.answer
 
+    async def drain(self) -> None:
+        """Wait until everything queued is written and everybody has heard of it."""
+        while not self.idle:
+            self._flush()
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # answers from another thread are on their way
+
     def close(self) -> None:
-        """Write what is queued and take no more. Called on the loop, or when it is gone."""
+        """Take no more."""
         self._closed = True
-        while self._queue:
-            self._turn.acquire()
-            self._commit_and_pass_on(on_loop=True)
         if self._thread is not None:
             self._work.set()
             self._thread.join()
@@ -216,11 +221,8 @@ class Writer:
             self._work.clear()
             if self._closed:
                 return
-            with self._turn:
-                batch = self._take()
-                if batch:
-                    self._answer(batch, self._commit(batch), on_loop=False)
-            self._pass_on(on_loop=False)
+            self._turn.acquire()
+            self._commit_and_pass_on(on_loop=False)
 
 
 def _deliver_all(answers: list[tuple[Deliver, Answer | HoldfastError]]) -> None:

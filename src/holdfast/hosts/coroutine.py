@@ -10,7 +10,7 @@ from typing import Protocol
 from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.execution import PENDING, DurableFunction, event_of, failed, given, succeeded
+from holdfast.durable.execution import PENDING, DurableFunction, event_of, failed, given, outcome_of, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers
 from holdfast.hosts.threads import Threads
@@ -47,7 +47,7 @@ class Coroutine:
         self.execution = invocation.header.id
         self._host = host
         self._report: Report | None = report
-        self._state = AsyncState(invocation, port, host.clock, host.loop_stragglers, threads=host.threads.executor, quiet=self._quiet)
+        self._state = AsyncState(invocation, port, host.clock, host.loop_stragglers, threads=host.threads, quiet=self._quiet)
         self._scope = Scope(self._state, AsyncDurableContext, replaying=self._state.has_history)
         self._task = asyncio.get_running_loop().create_task(self._run(function, given(invocation, port)))
         self._task.add_done_callback(self._ended)
@@ -81,7 +81,7 @@ class Coroutine:
         self._host.forget(self)
         if task.cancelled() or self._state.cancelled:
             return
-        outcome = task.result()
+        outcome = outcome_of(task.result)
         report, self._report = self._report, None
         if report is not None:
             report(outcome, self._state.revision)
@@ -89,27 +89,18 @@ class Coroutine:
             log.warning("%s went on after its suspension; what it did then does not count", self._state.durable_execution_arn)
 
     def _quiet(self) -> None:
-        """Every strand rests: this invocation has nothing more to do."""
-        if self._report is None:
-            return
-        if self._state.unwritten:
-            task = asyncio.get_running_loop().create_task(self._flush_quietly())
-            self._flushing = task
+        """Every strand rests: this invocation has nothing more to do, once what it wrote has landed."""
+        state = self._state
+        if self._report is None or state.flying:
+            return  # a write that lands looks here again
+        if state.broken is not None:
+            report, self._report = self._report, None
+            report(failed(state, state.broken), state.revision)
+            self.cancel()
+        elif state.unwritten:
+            state.write_riders()
         else:
             self._pend()
-
-    async def _flush_quietly(self) -> None:
-        try:
-            await self._state.flush()
-        except BackgroundThreadError as error:
-            self._state.suspended = True
-            report, self._report = self._report, None
-            if report is not None:
-                report(failed(self._state, error), self._state.revision)
-            self.cancel()
-            return
-        if self._state.is_quiet:
-            self._quiet()
 
     def _pend(self) -> None:
         if self._host.park(self):
@@ -129,13 +120,7 @@ class Coroutine:
 
     def refresh(self) -> None:
         """Learn what changed while it runs."""
-        self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
-
-    async def _refresh(self) -> None:
-        try:
-            await self._state.refresh()
-        except BackgroundThreadError:
-            return  # the strand that writes next is told
+        self._state.refresh()
 
     def evict(self) -> None:
         """Leave memory; the next invocation replays."""

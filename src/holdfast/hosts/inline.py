@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from holdfast.durable.blocking import BlockingState
 from holdfast.durable.context import DurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.execution import PENDING, DurableFunction, event_of, failed, given, succeeded
+from holdfast.durable.execution import PENDING, DurableFunction, crashed, event_of, failed, given, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import LoopStragglers, ThreadStragglers
 from holdfast.hosts.coroutine import Coroutine, Report
@@ -43,12 +43,16 @@ class InlineHost:
         parked = self._parked.pop(execution, None)
         if parked is not None:
             self._running[execution] = parked
-            parked.resume(invocation, done)
+            try:
+                parked.resume(invocation, done)
+            except BaseException:
+                self.cancel(execution)  # the next invocation replays
+                raise
         elif function.is_async:
             self._running[execution] = Coroutine(self, function, invocation, port, done)
         else:
             future = self.threads.submit(lambda: self._block(function, invocation, port))
-            asyncio.wrap_future(future).add_done_callback(lambda ended: _report(ended, done))
+            asyncio.wrap_future(future).add_done_callback(lambda ended: _report(ended, invocation, done))
 
     def park(self, coroutine: Coroutine) -> bool:
         """Keep a resting coroutine; the one that has rested longest makes room."""
@@ -108,6 +112,11 @@ class InlineHost:
         return outcome, state.acted_on if outcome is PENDING else state.revision
 
 
-def _report(ended: asyncio.Future[tuple[Outcome, int]], done: Report) -> None:
-    if not ended.cancelled():
+def _report(ended: asyncio.Future[tuple[Outcome, int]], invocation: Invocation, done: Report) -> None:
+    if ended.cancelled():
+        return
+    error = ended.exception()
+    if error is None:
         done(*ended.result())
+    else:  # our own code failed around the handler: the invocation crashed, the host goes on
+        done(crashed(error), invocation.header.revision)

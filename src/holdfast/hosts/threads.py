@@ -27,7 +27,7 @@ class Threads:
         self._size = size
         self._taken = 0
         self._lock = threading.Lock()
-        self.executor = ThreadPoolExecutor(size, thread_name_prefix="holdfast", initializer=_mark)
+        self._executor = ThreadPoolExecutor(size, thread_name_prefix="holdfast", initializer=_mark)
 
     @property
     def busy(self) -> bool:
@@ -38,17 +38,25 @@ class Threads:
         """Run a call as soon as a thread is free."""
         with self._lock:
             self._taken += 1
-        future = self.executor.submit(call)
-        future.add_done_callback(self._ended)
-        return future
+        return self._submit(call)
 
     def lend(self, call: Callable[[], None]) -> bool:
         """Run a call now on a free thread; False when there is none."""
         with self._lock:
             if self._taken >= self._size:
                 return False
-        self.submit(call)
+            self._taken += 1
+        self._submit(call)
         return True
+
+    def _submit(self, call: Callable[[], T]) -> Future[T]:
+        try:
+            future = self._executor.submit(call)
+        except BaseException:
+            self._ended(None)
+            raise
+        future.add_done_callback(self._ended)
+        return future
 
     def _ended(self, _: object) -> None:
         with self._lock:
@@ -56,4 +64,4 @@ class Threads:
 
     def close(self) -> None:
         """Take no more calls. Running ones cannot be ended; their durable calls are refused."""
-        self.executor.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(wait=False, cancel_futures=True)

@@ -6,11 +6,12 @@ import these, never each other.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
+from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, Outcome
 from holdfast.model.ids import Position
 from holdfast.model.operations import Operation, Update
@@ -18,10 +19,13 @@ from holdfast.model.verbs import Checkpointed
 
 
 class Port(Protocol):
-    """The service, as a handler's SDK sees it. Two colours of one verb: blocking for threads, awaitable for coroutines."""
+    """The service, as a handler's SDK sees it. Two colours of one verb: blocking for threads, with a call back for coroutines."""
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed: ...
-    def checkpoint_soon(self, token: Position, updates: Sequence[Update]) -> Awaitable[Checkpointed]: ...
+    def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
+        """From the engine's loop; `landed` is called there when it is on disk, or with why it is not."""
+        ...
+
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
         """The operations that changed after a revision, in the order they began."""
         ...

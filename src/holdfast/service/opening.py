@@ -112,9 +112,11 @@ class OpenEngine:
 
     async def close(self) -> None:
         """Stop running; what is under way goes on with the next engine that opens this store."""
-        await self._engine.close()
-        self._host.close()
-        self._store.close()
+        try:
+            await self._engine.close()
+        finally:
+            self._host.close()
+            self._store.close()
 
     async def start(
         self, function: str | DurableFunction, input: object = None, *, name: str | None = None, version: int | str | None = None

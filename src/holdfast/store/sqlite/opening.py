@@ -106,8 +106,8 @@ def _prepare(connection: sqlite3.Connection, where: str) -> None:
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
-def explained(error: sqlite3.Error, where: str) -> StoreBroken | StoreBusy | StoreUnsuitable:
-    """SQLite's error in our words."""
+def explained(error: sqlite3.Error | OSError, where: str) -> StoreBroken | StoreBusy | StoreUnsuitable:
+    """An error of SQLite, or of the files beside it, in our words."""
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreBusy(f"{where} is locked by somebody else: {error}")

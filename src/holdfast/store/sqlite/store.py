@@ -80,7 +80,7 @@ class SqliteStore:
         try:
             with self._write_lock, self._turn():
                 return self._commit(batch, now)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise explained(error, self._where) from error
 
     def _commit(self, batch: Sequence[Write], now: int) -> list[Answer | HoldfastError]:
@@ -251,7 +251,7 @@ class SqliteStore:
         try:
             with self._read_lock:
                 return self._reader.execute(self._sql[name], parameters).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise explained(error, self._where) from error
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
@@ -324,7 +324,7 @@ class SqliteStore:
         try:
             with self._write_lock, self._turn():
                 return self._writer.execute(self._sql[name], parameters).rowcount
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise explained(error, self._where) from error
 
     def join(self, runner: str, lease_until: int) -> None:
