@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import threading
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -17,8 +18,11 @@ MEMORY = ":memory:"
 _APPLICATION_ID = 0x484F4C44
 _LEAST_SQLITE = (3, 37, 0)
 _BUSY_SECONDS = 10.0
+_BUSY_PAUSE = 0.005
+_PAGE_BYTES = 2_048
+"""A lone step touches five pages, whatever their size: smaller ones mean fewer bytes to sync."""
 _CACHE_KIB = 65_536
-_WAL_PAGES = 8_000
+_WAL_PAGES = 16_000
 """32 MiB of WAL before it is carried over: pages that many batches touch are carried over once."""
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs"})
 _NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.M | re.S)
@@ -41,7 +45,8 @@ def connect(where: str) -> sqlite3.Connection:
         connection = sqlite3.connect(where, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256)
         try:
             _is_new(connection, where)  # first of all: the next line would change somebody else's file
-            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+            _use_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA fullfsync = ON")
             connection.execute("PRAGMA checkpoint_fullfsync = ON")
@@ -54,6 +59,19 @@ def connect(where: str) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise explained(error, where) from error
     return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL. SQLite does not wait for its lock here, so when several processes make the store at once we do."""
+    for _ in range(int(_BUSY_SECONDS / _BUSY_PAUSE)):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorname", "") != "SQLITE_BUSY":
+                raise
+            threading.Event().wait(_BUSY_PAUSE)
+    connection.execute("PRAGMA journal_mode = WAL")
 
 
 def present(where: str, member: str) -> Presence:

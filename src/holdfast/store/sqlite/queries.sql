@@ -139,6 +139,9 @@ UPDATE executions SET
     revision = v.column2, sequence = v.column3, events = v.column4, pending = v.column5, due_at = v.column6, touched_at = v.column7
 FROM (VALUES {rows}) AS v WHERE key = v.column1
 
+-- name: touch_execution
+UPDATE executions SET revision = ?2, sequence = ?3, events = ?4, pending = ?5, due_at = ?6, touched_at = ?7 WHERE key = ?1
+
 -- name: put_operations
 INSERT INTO operations VALUES {rows}
 ON CONFLICT (execution, place) DO UPDATE SET

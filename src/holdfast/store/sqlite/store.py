@@ -23,7 +23,7 @@ from holdfast.store.sqlite.opening import MEMORY, connect, explained, load_queri
 from holdfast.store.sqlite.sharing import Presence
 from holdfast.store.sqlite.views import Overlay, RowView
 
-_CHUNKS = (128, 16, 4, 1)
+_CHUNKS = (128, 16, 4, 2, 1)
 """Rows per statement: a batch of any size needs few statements, and each size is prepared once."""
 
 
@@ -52,6 +52,8 @@ class SqliteStore:
             name: {size: self._sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * columns)})"] * size)) for size in _CHUNKS}
             for name, columns in (("put_executions", 30), ("touch_executions", 7), ("put_operations", 17), ("put_events", 7))
         }
+        # One row alone, the lone sequential step, is spared the join.
+        self._bulk["touch_executions"][1] = self._sql["touch_execution"]
         self._presence: Presence | None = None
         self._writer = self._reader = connect(where)
         try:
