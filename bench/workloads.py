@@ -126,9 +126,9 @@ async def wakes(folder: Path) -> float:
             with Client.open(f"{place}/bench.db") as elsewhere:
                 for _ in range(WAKES):
                     execution = await opened.start("asks")
-                    while not (waits := (await execution.describe()).waits_for):
+                    while (asked := await execution.describe()).state != "suspended":
                         await asyncio.sleep(0.01)
-                    elsewhere.succeed_callback(str(waits[0].callback_id), "now")
+                    elsewhere.succeed_callback(str(asked.waits_for[0].callback_id), "now")
                     began = perf_counter()
                     await execution.result()
                     times.append(perf_counter() - began)
