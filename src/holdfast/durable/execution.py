@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from holdfast.durable.awaiting import is_async
-from holdfast.durable.exceptions import BackgroundThreadError, ExecutionError, InvocationError, SuspendExecution
+from holdfast.durable.exceptions import BackgroundThreadError, ExecutionError, InvocationError, SuspendExecution, ValidationError
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
@@ -68,8 +68,11 @@ def durable_execution(
     """Make `handler(event, context)` durable; `def` and `async def` both work.
 
     `name` is the handler's own unless given; `version` pins executions that are under way to this code; `execution_timeout` is in
-    seconds, and the whole execution's.
+    seconds, and the whole execution's. `boto3_client` is the official SDK's: it has a meaning on AWS only.
     """
+
+    if plugins:
+        raise ValidationError("plugins: this version of Holdfast does not run plugins yet. Leave the argument out.")
 
     def decorate(handler: Callable[..., Any]) -> DurableFunction:
         return DurableFunction(handler, name=name, version=version, execution_timeout=execution_timeout, retention_days=retention_days)

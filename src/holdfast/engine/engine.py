@@ -33,7 +33,7 @@ log = logging.getLogger("holdfast.engine")
 _SETTLE_AGAIN_SECONDS: Final = 1.0
 
 
-class Closed(NamedTuple):
+class Ending(NamedTuple):
     """An execution that is over, and the payload it ended with: its result, or the JSON of its error."""
 
     header: Execution
@@ -62,7 +62,7 @@ class Engine:
         self._ids = ids
         self._chance = chance
         self._live: dict[str, tuple[Execution, Function]] = {}
-        self._waiters: dict[str, list[asyncio.Future[Closed]]] = {}
+        self._waiters: dict[str, list[asyncio.Future[Ending]]] = {}
         self._open = False
         self.backlog = False
         """Something may be ready that nobody had room for."""
@@ -135,7 +135,7 @@ class Engine:
         """End an execution from outside."""
         header = await self._write(Stop(execution, error or Failure()))
         assert isinstance(header, Execution)
-        self.closed(header)
+        self.tell_if_over(header)
         return header
 
     async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None) -> None:
@@ -154,16 +154,16 @@ class Engine:
         self.look()
         return header
 
-    async def closing(self, execution: str) -> Closed:
+    async def ending(self, execution: str) -> Ending:
         """Wait until an execution is closed."""
-        waiter: asyncio.Future[Closed] = self._loop.create_future()
+        waiter: asyncio.Future[Ending] = self._loop.create_future()
         self._waiters.setdefault(execution, []).append(waiter)
         try:
             if execution not in self._live:
                 header = self.store.find(execution)
                 if header is None:
                     raise ExecutionNotFound(f"There is no execution {execution}.")
-                self.closed(header)
+                self.tell_if_over(header)
             return await waiter
         finally:
             if (waiters := self._waiters.get(execution)) is not None:
@@ -180,7 +180,7 @@ class Engine:
             assert function is not None
             self._begin(header, function)
         else:
-            self.closed(header)
+            self.tell_if_over(header)
 
     def _begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
         execution = header.id
@@ -231,13 +231,13 @@ class Engine:
             # Somebody else closed or claimed it. Whoever waits for its end here shall hear of it.
             current = self.store.find(header.id)
             if current is not None:
-                self.closed(current)
+                self.tell_if_over(current)
         elif isinstance(answer, Execution):
             if answer.state is State.RUNNING and answer.runner == self.runner:
                 function.slots.free -= 1  # what this invocation just gave back, also where there is no room for others
                 self._begin(answer, function)
             else:
-                self.closed(answer, outcome.result if answer.status is ExecutionStatus.SUCCEEDED else None)
+                self.tell_if_over(answer, outcome.result if answer.status is ExecutionStatus.SUCCEEDED else None)
                 if answer.state is not State.CLOSED:
                     self._tender.expect(answer)
 
@@ -289,7 +289,7 @@ class Engine:
 
     def _moved(self, header: Execution) -> None:
         """An execution was changed from outside and not claimed in the same write."""
-        self.closed(header)
+        self.tell_if_over(header)
         if header.state is State.RUNNING and header.id in self._live:
             self._host.nudge(header.id)
         self.backlog |= header.state is State.READY
@@ -312,7 +312,7 @@ class Engine:
         """Let due timers of one execution act."""
         await self.wake(lambda by: Fire(execution, by), execution)
 
-    def closed(self, header: Execution, payload: str | None = None) -> None:
+    def tell_if_over(self, header: Execution, payload: str | None = None) -> None:
         """Tell those who wait for a result, if this is the end; a payload that is not at hand is read."""
         if header.status is ExecutionStatus.RUNNING:
             return
@@ -322,7 +322,7 @@ class Engine:
         if not waiters:
             return
         try:
-            ending = Closed(header, payload or self.store.result(header))
+            ending = Ending(header, payload or self.store.result(header))
         except HoldfastError as trouble:
             for waiter in waiters:
                 if not waiter.done():
@@ -341,7 +341,7 @@ class Engine:
         for execution in list(self._waiters):
             header = self.store.find(execution)
             if header is not None:
-                self.closed(header)
+                self.tell_if_over(header)
         if self._live:
             held = self.store.held(self.runner)
             for execution, (header, _) in list(self._live.items()):

@@ -166,7 +166,7 @@ class OpenExecution:
 
     async def result(self) -> Any:
         """Wait for its result; an unsuccessful ending is raised."""
-        return result_of(*await self._engine.closing(self.id))
+        return result_of(*await self._engine.ending(self.id))
 
     async def status(self) -> ExecutionStatus:
         """Where it stands."""

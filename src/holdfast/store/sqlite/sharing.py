@@ -27,7 +27,7 @@ _PAUSE_SECONDS: Final = 0.0005
 """Always the same, so that whoever came last is not served first: pauses that grow would starve the one that has waited longest."""
 
 _ALIVE: Final = ".alive"
-_PASSING: Final = ".coming"
+_COMING: Final = ".coming"
 
 _open_files: weakref.WeakSet[Presence] = weakref.WeakSet()
 
@@ -83,7 +83,7 @@ class Presence:
 
     def _locked(self, member: str) -> int:
         """Create the file under a passing name and lock it before it counts, so that nobody takes it for a dead one."""
-        passing = self._folder / f"{member}{_PASSING}"
+        passing = self._folder / f"{member}{_COMING}"
         while True:
             fd = os.open(passing, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -99,7 +99,7 @@ class Presence:
         living = set()
         self._folder_changed_at = self._folder.stat().st_mtime_ns
         for entry in self._folder.iterdir():
-            if entry.suffix not in (_ALIVE, _PASSING):
+            if entry.suffix not in (_ALIVE, _COMING):
                 continue
             if entry.stem != self.member and not self._is_held(entry):
                 entry.unlink(missing_ok=True)
