@@ -14,7 +14,7 @@ import holdfast
 from holdfast.engine import tending
 from holdfast.model.clock import SystemClock, monotonic
 from holdfast.model.errors import LeaseLost
-from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.ids import Position, id_at
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Failure, Type, Update
@@ -158,7 +158,7 @@ def make_suspect(where: str, function: str) -> str:
     store, now = open_store(where, "gone"), SystemClock().now()
     try:
         header = msgspec.structs.replace(execution("suspect"), function=function, version="$LATEST")
-        (made,) = store.commit([Start(header, "null", Claimant("r0", "i0"))], now)
+        (made,) = store.commit([Start(header, "null", Claimant("r0", "i0"))], now).answers
         assert isinstance(made, Started)
         lives = [Claim(made.header.id, Claimant(f"r{n}", f"i{n}"), frozenset({f"r{n - 1}"})) for n in (1, 2)]
         store.commit(lives, now)
@@ -252,12 +252,12 @@ def test_a_stale_writer_in_a_batch_spoils_nobody_elses_write(tmp_path: Path) -> 
     store = open_store(str(tmp_path / "store.db"), "r1")
     try:
         store.join("r1", 10)
-        started = store.commit([Start(execution(name), "null", Claimant("r1", name)) for name in ("lost", "kept")], 1)
+        started = store.commit([Start(execution(name), "null", Claimant("r1", name)) for name in ("lost", "kept")], 1).answers
         lost, kept = (answer.header for answer in started if isinstance(answer, Started))
         store.commit([Claim(lost.id, Claimant("r2", "i2"), frozenset({"r1"}))], 2)
         step = Update(id="1", type=Type.STEP, action=Action.START)
 
-        refused, accepted = store.commit([Checkpoint(Position(x.id, x.epoch, 0, 1), (step,)) for x in (lost, kept)], 3)
+        refused, accepted = store.commit([Checkpoint(Position(x.id, x.epoch, 0, 1), (step,)) for x in (lost, kept)], 3).answers
 
         assert isinstance(refused, LeaseLost)
         assert isinstance(accepted, Checkpointed)
@@ -273,8 +273,7 @@ def execution(name: str) -> Execution:
         version="1",
         name=name,
         input_hash="",
-        timeout_seconds=60,
-        retention_days=1,
+        terms=Terms(60, 1),
         started_at=0,
         deadline=0,
     )

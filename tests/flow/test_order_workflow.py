@@ -51,7 +51,7 @@ async def test_the_order_workflow_runs_with_only_its_import_root_changed(root: P
 
 def renamed(function: DurableFunction) -> DurableFunction:
     return DurableFunction(
-        function.handler, name="handler", version=function.version, execution_timeout=function.execution_timeout, retention_days=14
+        function.handler, name="handler", version=function.version, terms=function.terms
     )
 
 

@@ -52,9 +52,9 @@ def fork(path: str, member: str) -> None:
     live(store, f"held by {member}", runner=member)
     born = os.fork()
     if born:
-        say(str(born))
         os.waitpid(born, 0)
         return
+    say(str(os.getpid()))  # the child, so that it has surely begun
     sys.stdin.read()  # until the test hangs up
     store.close()
     os._exit(0)

@@ -20,25 +20,13 @@ from holdfast.model.errors import (
     InvalidToken,
     LeaseLost,
 )
-from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, Terms
 from holdfast.model.history import EventType as E
 from holdfast.model.ids import Ids, Position
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
-from holdfast.model.verbs import (
-    Answer,
-    Answering,
-    Checkpoint,
-    Checkpointed,
-    Claim,
-    Fire,
-    Heartbeat,
-    Settle,
-    Start,
-    Started,
-    Stop,
-    Write,
-)
+from holdfast.model.outside import Answering, Fire, Heartbeat, Stop
+from holdfast.model.verbs import Answer, Checkpoint, Checkpointed, Claim, Settle, Start, Started, Write
 from holdfast.store.seam import Filter, Store, Target
 
 Opening = Callable[[str], Store]
@@ -67,13 +55,13 @@ def wanted(name: str, text: str = "{}", /, **set_to: object) -> Start:
     """A start, not claimed."""
     asked: dict[str, object] = {
         "id": id_at(T0), "function": "order", "version": "$LATEST", "name": name, "input_hash": codec.payload_hash(text),
-        "timeout_seconds": 3600, "retention_days": 14, "started_at": T0, "deadline": 0,
+        "terms": Terms(3600), "started_at": T0, "deadline": 0,
     }  # fmt: skip
     return Start(Execution(**(asked | set_to)), text)  # type: ignore[arg-type]
 
 
 def answers(store: Store, *batch: Write, now: int = T0) -> list[Answer | HoldfastError]:
-    return list(store.commit(batch, now))
+    return list(store.commit(batch, now).answers)
 
 
 def written(store: Store, write: Write, now: int = T0) -> Execution:

@@ -5,7 +5,7 @@ Every accepted write is checked here against the rules that hold for all of them
 
 from collections.abc import Iterable
 
-from holdfast.model.execution import Change, Execution, State
+from holdfast.model.execution import Change, Execution, State, Terms
 from holdfast.model.history import TERMINAL, Event, EventType
 from holdfast.model.ids import Position, Seal
 from holdfast.model.life import Claimant
@@ -23,8 +23,8 @@ NOBODY = Claimant("nobody", "no-invocation")
 def header(**set_to: object) -> Execution:
     """The header a start asks for."""
     asked: dict[str, object] = {
-        "id": ID, "function": "order", "version": "$LATEST", "name": "order-1", "input_hash": "hash", "timeout_seconds": 3600,
-        "retention_days": 14, "started_at": T0, "deadline": 0,
+        "id": ID, "function": "order", "version": "$LATEST", "name": "order-1", "input_hash": "hash", "terms": Terms(3600),
+        "started_at": T0, "deadline": 0,
     }  # fmt: skip
     return Execution(**(asked | set_to))  # type: ignore[arg-type]
 

@@ -21,7 +21,8 @@ from holdfast.model.history import EventType as E
 from holdfast.model.ids import Position
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Failure, Status, Type, Update
-from holdfast.model.verbs import Answering, Checkpoint, Checkpointed, Claim, Fire, Heartbeat, Release, Settle, Start, Stop, Write
+from holdfast.model.outside import Answering, Fire, Heartbeat, Release, Stop
+from holdfast.model.verbs import Checkpoint, Checkpointed, Claim, Settle, Start, Write
 from tests.unit.lone import HOUR, ID, SEAL, SECOND, T0, Lone, header, update
 
 ME = Claimant("me", "me-1")

@@ -13,7 +13,20 @@ import pytest
 
 OURS, OFFICIAL = "holdfast.durable", "aws_durable_execution_sdk_python"
 
-MODULES = ["concurrency.models", "config", "context", "exceptions", "lambda_service", "logger", "retries", "serdes", "types", "waits"]
+MODULES = [
+    "concurrency.models",
+    "config",
+    "context",
+    "exceptions",
+    "filesystem_serdes",
+    "lambda_service",
+    "logger",
+    "preview",
+    "retries",
+    "serdes",
+    "types",
+    "waits",
+]
 
 INSIDE = "machinery of the official SDK that no author touches; ours works otherwise"
 PORT = "the service's operations and the client: here they are holdfast.model and the port"
@@ -69,10 +82,13 @@ MISSING: dict[str, dict[str, str]] = {
 
 # Names ours defines on top. Kept short: every one is a name an author can come to depend on and lose on AWS.
 ADDED: dict[str, set[str]] = {
-    "context": {"AsyncCallback", "AsyncDurableContext"},
+    "context": {"AsyncCallback", "AsyncDurableContext", "AsyncTimer", "Timer"},
     "exceptions": {"wire_name"},
     "logger": {"HasExecutionArn", "HasIdentity"},
 }
+
+# Fields ours has on top, keyword-only and with a default.
+ADDED_FIELDS: dict[str, set[str]] = {"StepConfig": {"timeout"}, "InvokeConfig": {"cascade"}}
 
 # Methods of the official classes that ours lack or take otherwise, each with its reason. The SDK makes these objects, no author does.
 OTHERWISE: dict[str, dict[str, str]] = {
@@ -82,7 +98,6 @@ OTHERWISE: dict[str, dict[str, str]] = {
         "create_child_context": INSIDE,
         "from_lambda_context": INSIDE,
         "is_virtual": INSIDE,
-        "invoke": "comes with chained invokes in the engine",
     },
 }
 
@@ -119,21 +134,23 @@ def shared(kind: type) -> list[Any]:
 
 
 def plain(default: object) -> object:
-    """A default as text, so that values of two packages can be compared; of a function only that it is one."""
+    """A default as text, so that values of two packages can be compared; of a function only that it is one, of an object its class."""
+    if type(default).__repr__ is object.__repr__:
+        return type(default).__name__
     return "a function" if isinstance(default, FunctionType) else repr(default)
 
 
-def parameters(function: Any, added: bool) -> list[tuple[str, Any, object]]:
-    """Name, kind and default of each parameter; without those that may be `added` (keyword-only, with a default)."""
-    found = inspect.signature(function).parameters.values()
-    allowed = [p for p in found if added and p.kind is p.KEYWORD_ONLY and p.default is not p.empty]
-    return [(p.name, p.kind, plain(p.default)) for p in found if p not in allowed]
+def parameters(function: Any) -> list[tuple[str, Any, object]]:
+    """Name, kind and default of each parameter."""
+    return [(p.name, p.kind, plain(p.default)) for p in inspect.signature(function).parameters.values()]
 
 
 def same_parameters(ours: Any, official: Any) -> bool:
-    return parameters(ours, added=False) == parameters(official, added=False) or parameters(ours, added=True) == parameters(
-        official, added=False
-    )
+    """Ours may have more of them, if they are keyword-only and have a default."""
+    theirs = inspect.signature(official).parameters
+    found = inspect.signature(ours).parameters.values()
+    added = {p.name for p in found if p.name not in theirs and p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+    return [p for p in parameters(ours) if p[0] not in added] == parameters(official)
 
 
 def methods(cls: type) -> dict[str, Any]:
@@ -186,21 +203,24 @@ def test_classes_have_the_same_methods(ours: type, official: type) -> None:
 def test_both_colours_take_the_same_arguments(name: str) -> None:
     ours = importlib.import_module(f"{OURS}.context")
     if name not in OTHERWISE["DurableContext"]:
-        assert parameters(getattr(ours.AsyncDurableContext, name), added=False) == parameters(
-            getattr(ours.DurableContext, name), added=False
-        )
+        assert parameters(getattr(ours.AsyncDurableContext, name)) == parameters(getattr(ours.DurableContext, name))
 
 
 @pytest.mark.parametrize("ours, official", [p for p in shared(type) if dataclasses.is_dataclass(p.values[1])])
 def test_dataclasses_have_the_same_fields(ours: Any, official: Any) -> None:
     def fields(cls: Any) -> list[tuple[str, object, object]]:
-        found = dataclasses.fields(cls)
+        added = ADDED_FIELDS.get(cls.__name__, set()) if cls is ours else set()
+        found = [f for f in dataclasses.fields(cls) if f.name not in added]
         return [
             (f.name, f.kw_only, repr(f.default_factory()) if f.default_factory is not dataclasses.MISSING else plain(f.default))
             for f in found
         ]
 
     assert fields(ours) == fields(official)
+    for name in ADDED_FIELDS.get(ours.__name__, set()):
+        (field,) = [f for f in dataclasses.fields(ours) if f.name == name]
+        assert field.kw_only
+        assert field.default is not dataclasses.MISSING, "a handler that knows nothing of it must not need it"
     assert ours.__dataclass_params__.frozen == official.__dataclass_params__.frozen
 
 

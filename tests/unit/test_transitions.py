@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from holdfast.model import codec, transitions
 from holdfast.model.draft import Draft
 from holdfast.model.errors import InvalidParameter, PayloadTooLarge, Rejected
+from holdfast.model.execution import Birth, Terms, new_execution
 from holdfast.model.history import EventType as E
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
-from holdfast.model.verbs import Fire
+from holdfast.model.outside import Fire
 from tests.unit.lone import SEAL, SECOND, T0, Lone, update
 
 ABSENT = None
@@ -35,6 +36,7 @@ LEGAL: dict[tuple[Type, Action], dict[Status | None, tuple[Status, E]]] = {
     (Type.WAIT, START): {ABSENT: (Status.STARTED, E.WAIT_STARTED)},
     (Type.WAIT, CANCEL): {Status.STARTED: (Status.CANCELLED, E.WAIT_CANCELLED)},
     (Type.CALLBACK, START): {ABSENT: (Status.STARTED, E.CALLBACK_STARTED)},
+    (Type.CHAINED_INVOKE, START): {ABSENT: (Status.STARTED, E.CHAINED_INVOKE_STARTED)},
 }
 WRONG_STATE = {
     (Type.STEP, START): "Invalid current STEP state to start.",
@@ -47,9 +49,11 @@ WRONG_STATE = {
     (Type.WAIT, START): "Cannot start a WAIT that already exist.",
     (Type.WAIT, CANCEL): "Cannot cancel a WAIT that does not exist or has already completed.",
     (Type.CALLBACK, START): "Cannot start a CALLBACK that already exist.",
+    (Type.CHAINED_INVOKE, START): "Cannot start a CHAINED_INVOKE operation that already exists.",
 }
 WRONG_ACTION = "Invalid action for the given operation type."
-KINDS = [kind for kind in Type if kind not in (Type.EXECUTION, Type.CHAINED_INVOKE)]
+KINDS = [kind for kind in Type if kind is not Type.EXECUTION]
+CHILD = new_execution("child", None, "other", "3", payload="1", now=NOW, terms=Terms())
 
 
 def cells(*, legal: bool) -> Iterator[tuple[Type, Action, Status | None]]:
@@ -73,7 +77,7 @@ def standing(kind: Type, status: Status, **set_to: object) -> Operation:
 
 def applied(execution: Lone, *updates: Update, now: int = NOW) -> Draft:
     draft = Draft(execution, now)
-    transitions.apply(draft, updates, SEAL)
+    transitions.apply(draft, updates, SEAL, {"a": Birth(CHILD, "1")})
     return draft
 
 
@@ -109,9 +113,32 @@ def test_the_table_in_the_code_has_no_move_that_the_rules_do_not_know() -> None:
     assert ours == {key: {before: after for before, (after, _) in moves.items()} for key, moves in LEGAL.items()}
 
 
-@pytest.mark.parametrize("action", Action)
-def test_a_chained_invoke_is_refused_as_long_as_it_is_not_built(action: Action) -> None:
-    assert refused(live(), update(Type.CHAINED_INVOKE, action)) == WRONG_ACTION
+def test_a_chained_invoke_tells_which_execution_it_started_and_starts_it_with_the_same_change() -> None:
+    draft = applied(live(), update(Type.CHAINED_INVOKE, START, function_name="other", tenant_id="t", payload="1"))
+    (event,) = draft.events
+    assert event.payload == "1"
+    assert event.detail == {
+        "FunctionName": "other",
+        "TenantId": "t",
+        "ExecutedVersion": "3",
+        "DurableExecutionArn": "arn:aws:lambda:local:000000000000:function:other:3/durable-execution/child/child",
+    }
+    assert [birth.header for birth in draft.births] == [CHILD]
+    assert draft.pending == 1
+
+
+@pytest.mark.parametrize(
+    "children, error",
+    [({}, Failure("Function not found: other", "ResourceNotFoundException")), ({"a": FAILURE}, FAILURE)],
+)
+def test_a_chained_invoke_without_a_target_fails_in_the_same_change(children: transitions.Children, error: Failure) -> None:
+    draft = Draft(live(), NOW)
+    transitions.apply(draft, [update(Type.CHAINED_INVOKE, START, function_name="other")], SEAL, children)
+    (op,) = draft.operations.values()
+    assert (op.status, op.error, op.ended_at) == (Status.FAILED, error, NOW)
+    assert [event.type for event in draft.events] == [E.CHAINED_INVOKE_STARTED, E.CHAINED_INVOKE_FAILED]
+    assert draft.events[0].detail == {"FunctionName": "other"}
+    assert (draft.births, draft.pending) == ([], 0)
 
 
 @pytest.mark.parametrize("action", [SUCCEED, FAIL])
@@ -459,6 +486,9 @@ class Naive:
         elif kind is Type.WAIT and after is Status.STARTED:
             self.due[asked.id] = now + 10 * SECOND
         self.events.append((event, asked.id))
+        if kind is Type.CHAINED_INVOKE:  # nobody hosts anything here
+            self.operations[asked.id] = (kind, Status.FAILED, attempt, parent)
+            self.events.append((E.CHAINED_INVOKE_FAILED, asked.id))
         return True
 
 

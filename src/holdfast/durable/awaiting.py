@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
-from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend
+from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend, too_late
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
 from holdfast.model.clock import Clock
@@ -77,10 +77,12 @@ class AsyncState(ExecutionState):
         """Every strand rests."""
         return self._running == 0
 
-    async def rest(self, operation_id: str) -> None:
+    async def rest(self, suspend: Suspend) -> None:
         """Rest until an operation changes."""
         future = self._loop.create_future()
-        self._on_change.setdefault(operation_id, []).append(future)
+        self._on_change.setdefault(suspend.operation_id, []).append(future)
+        for other in suspend.others:
+            self._on_change.setdefault(other.id, []).append(future)
         await self.rest_for(future)
 
     async def rest_for(self, future: asyncio.Future[None]) -> None:
@@ -275,7 +277,7 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
                 except Exception as error:
                     raised = error
             elif isinstance(effect, Suspend):
-                await state.rest(effect.operation_id)
+                await state.rest(effect)
             else:
                 strands = strands or _Strands(state)
                 if isinstance(effect, NextDone):
@@ -293,6 +295,19 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
 
 async def _run(run: Run, state: AsyncState) -> Any:
     """User code: an `async def` here, a step's plain `def` in a thread, because it may block and others want the loop."""
+    if run.timeout is None:
+        return await _ran(run, state)
+    limit = asyncio.timeout(run.timeout)
+    try:
+        async with limit:
+            return await _ran(run, state)
+    except TimeoutError:
+        if not limit.expired():  # the body's own
+            raise
+        raise too_late(run, cancelled=is_async(run.func)) from None
+
+
+async def _ran(run: Run, state: AsyncState) -> Any:
     func = run.func
     if run.inline or is_async(func):
         value = func(*run.arguments)

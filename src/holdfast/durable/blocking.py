@@ -13,10 +13,11 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from concurrent.futures import Future, wait
+from typing import Any, Protocol, TypeVar
 
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
-from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend
+from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend, too_late
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
 from holdfast.model.clock import Clock
@@ -27,6 +28,13 @@ from holdfast.model.ports import Invocation, Port
 T = TypeVar("T")
 Lend = Callable[[Callable[[], None]], bool]
 """Runs a call on a free thread; False when there is none."""
+
+
+class Strands(Protocol):
+    """The branches of one plan."""
+
+    def spawn(self, spawn: Spawn) -> None: ...
+    def next_done(self) -> Done: ...
 
 
 class BlockingState(ExecutionState):
@@ -56,6 +64,14 @@ class BlockingState(ExecutionState):
         """
         news = [self.operations[at].revision for at, then in list(self._blocked.items()) if self.operations[at].revision > then]
         return min(news) - 1 if news else self.revision
+
+    def suspension(self, effect: Suspend) -> SuspendExecution:
+        """What takes a blocked strand off its thread."""
+        return SuspendExecution(f"Waiting for operation {effect.operation_id}.")
+
+    def strands(self) -> Strands:
+        """A place for the branches of one plan."""
+        return _Strands(self)
 
     def write(self, update: Update) -> None:
         """Record an update and wait until it is on disk."""
@@ -156,7 +172,7 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
     """Run a plan to its end, or raise a suspension."""
     answer: Any = None
     raised: Exception | None = None
-    strands: _Strands | None = None
+    strands: Strands | None = None
     looked: Operation | None = None
     while True:
         try:
@@ -179,10 +195,12 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
                 raised = error
         elif isinstance(effect, Suspend):
             state.block(effect.operation_id, looked)
-            raise SuspendExecution(f"Waiting for operation {effect.operation_id}.")
+            for other in effect.others:
+                state.block(other.id, other)
+            raise state.suspension(effect)
         else:
             if strands is None:
-                strands = _Strands(state)
+                strands = state.strands()
             if isinstance(effect, NextDone):
                 answer = strands.next_done()
             else:
@@ -191,7 +209,27 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
 
 def _run(run: Run) -> Any:
     """User code; a coroutine from a `def` handler gets a loop of its own."""
+    if run.timeout is not None:
+        return _run_in_time(run, run.timeout)
     value = run.func(*run.arguments)
     if inspect.iscoroutine(value):
         return asyncio.run(value)
     return value
+
+
+def _run_in_time(run: Run, seconds: float) -> Any:
+    """On a thread of its own, so that this one can leave it behind."""
+    context = contextvars.copy_context()
+    ended: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            ended.set_result(context.run(_run, Run(run.func, run.arguments)))
+        except BaseException as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=work, name="holdfast-step", daemon=True).start()
+    wait([ended], seconds)
+    if not ended.done():
+        raise too_late(run, cancelled=False)
+    return ended.result()

@@ -202,16 +202,21 @@ class StepConfig:
     """How a step runs.
 
     `retry_strategy` None means `RetryPresets.default()`. `sub_type` labels the step in the history in place of "Step"; changing it
-    while executions live is a change of their path, like changing a name.
+    while executions live is a change of their path, like changing a name. `timeout` limits each attempt in real time: a body that takes
+    longer fails with a TimeoutError, which the retry strategy judges. An `async def` body is cancelled then; a thread cannot be stopped, so
+    a `def` body goes on in the background, and what it returns is dropped.
     """
 
     retry_strategy: RetryStrategy | None = None
     step_semantics: StepSemantics = StepSemantics.AT_LEAST_ONCE_PER_RETRY
     serdes: SerDes[Any] | None = None
     sub_type: str | None = field(default=None, kw_only=True)
+    timeout: Duration | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_sub_type(self.sub_type)
+        if self.timeout is not None and self.timeout.to_seconds() < 1:
+            raise ValidationError("timeout must be at least 1 second")
 
 
 @dataclass(frozen=True)
@@ -258,6 +263,8 @@ class InvokeConfig(Generic[P, R]):
     serdes_payload: SerDes[P] | None = None
     serdes_result: SerDes[R] | None = None
     tenant_id: str | None = None
+    cascade: bool = field(default=True, kw_only=True)
+    """Stop the invoked execution when this one is stopped or times out. On AWS it never is."""
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,17 @@ same names, to be awaited. Every call takes its place in the order at once, befo
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, cast, overload
 
 from holdfast.durable import awaiting, blocking
+from holdfast.durable.calls import Calls
+from holdfast.durable.calls import ExecutionContext as ExecutionContext
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import (
     CallbackConfig,
     ChildConfig,
+    InvokeConfig,
     MapConfig,
     ParallelConfig,
     StepConfig,
@@ -26,47 +26,29 @@ from holdfast.durable.decorators import durable_parallel_branch as durable_paral
 from holdfast.durable.decorators import durable_step as durable_step
 from holdfast.durable.decorators import durable_wait_for_callback as durable_wait_for_callback
 from holdfast.durable.decorators import durable_with_child_context as durable_with_child_context
-from holdfast.durable.decorators import named
 from holdfast.durable.delays import Duration
-from holdfast.durable.exceptions import SuspendExecution, ValidationError
+from holdfast.durable.exceptions import SuspendExecution
 from holdfast.durable.identifier import Identity
-from holdfast.durable.logger import Logger, LogInfo
-from holdfast.durable.operation.callback import callback_result, create_callback
-from holdfast.durable.operation.child import child
-from holdfast.durable.operation.map import map_items
-from holdfast.durable.operation.parallel import parallel
-from holdfast.durable.operation.step import step
-from holdfast.durable.operation.wait import wait
-from holdfast.durable.operation.wait_for_callback import wait_for_callback
-from holdfast.durable.operation.wait_for_condition import Check, wait_for_condition
-from holdfast.durable.operation.with_retry import retried, retried_inside
+from holdfast.durable.operation.wait import cancelled, rested
+from holdfast.durable.operation.with_retry import retried
 from holdfast.durable.plan import Plan
-from holdfast.durable.protocols import LoggerInterface, SerDes
 from holdfast.durable.retries import WithRetryConfig
-from holdfast.durable.scope import Scope
-from holdfast.durable.types import LambdaContext, StepContext, WaitForCallbackContext, WaitForConditionCheckContext
+from holdfast.durable.types import StepContext, WaitForCallbackContext, WaitForConditionCheckContext
 from holdfast.durable.waits import WaitForConditionConfig
-from holdfast.model.operations import SubType, Type
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-_PLAIN_STEP = StepConfig()
-
-
-@dataclass(frozen=True)
-class ExecutionContext:
-    """What a handler may know of its execution."""
-
-    durable_execution_arn: str
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 class Callback(Generic[T]):
     """A callback in a `def` handler: its id to hand out, and its answer."""
 
-    def __init__(self, callback_id: str, result: Callable[[], T | None]) -> None:
+    def __init__(self, callback_id: str, result: Callable[[], T | None], at: Identity) -> None:
         self.callback_id = callback_id
         self._result = result
+        self.at = at
 
     def result(self) -> T | None:
         """The answer; suspends until it is there."""
@@ -76,115 +58,49 @@ class Callback(Generic[T]):
 class AsyncCallback(Generic[T]):
     """A callback in an `async def` handler."""
 
-    def __init__(self, callback_id: str, result: Callable[[], Awaitable[T | None]]) -> None:
+    def __init__(self, callback_id: str, result: Callable[[], Awaitable[T | None]], at: Identity) -> None:
         self.callback_id = callback_id
         self._result = result
+        self.at = at
 
     def result(self) -> Awaitable[T | None]:
         """The answer; suspends until it is there."""
         return self._result()
 
 
-class _Context:
-    """What both colours have: names, time and chance that replay the same, and the plans of the operations."""
+class Timer:
+    """A wait that runs beside the code of a `def` handler."""
 
-    def __init__(self, scope: Scope, lambda_context: LambdaContext | None = None) -> None:
-        self._scope = scope
-        self.lambda_context = lambda_context
-        self.execution_context = ExecutionContext(scope.state.durable_execution_arn)
+    def __init__(self, at: Identity, drive: Callable[[tuple[Identity, Plan[None]]], None]) -> None:
+        self.at = at
+        self._drive = drive
 
-    @property
-    def logger(self) -> Logger:
-        """Logs with the execution's fields; silent while this context replays."""
-        return self._scope.logger
+    def result(self) -> None:
+        """Suspend until its time has come; a cancelled one is over at once."""
+        self._drive((self.at, rested(self.at)))
 
-    def set_logger(self, new_logger: LoggerInterface) -> None:
-        """Log through another logger."""
-        scope = self._scope
-        scope.logger = Logger.from_log_info(new_logger, LogInfo(scope.state, scope.parent_id), scope.is_replaying)
-
-    def is_replaying(self) -> bool:
-        """Whether this context still repeats what an earlier invocation did."""
-        return self._scope.replaying
-
-    def now(self) -> datetime:
-        """The service's time at the latest operation this context has come back from: the same on every replay."""
-        return self._scope.now()
-
-    def uuid(self) -> uuid.UUID:
-        """An id that is the same on every replay."""
-        return self._scope.uuid()
-
-    def random(self) -> float:
-        """A number from 0 up to 1 that is the same on every replay."""
-        return self._scope.random()
-
-    def remaining(self) -> timedelta:
-        """How long until the execution times out."""
-        return self._scope.remaining()
-
-    # --- the plans: an identity is taken at the call
-
-    def _step(self, func: Callable[[StepContext], T], name: str | None, config: StepConfig | None) -> tuple[Identity, Plan[T]]:
-        config = config or _PLAIN_STEP
-        at = self._scope.next_identity(Type.STEP, config.sub_type or SubType.STEP.value, named(name, func))
-        return at, step(at, self._scope, func, config)
-
-    def _wait(self, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
-        seconds = duration.to_seconds()
-        if seconds < 1:
-            raise ValidationError("duration must be at least 1 second")
-        at = self._scope.next_identity(Type.WAIT, SubType.WAIT.value, name)
-        return at, wait(at, seconds)
-
-    def _callback(self, name: str | None, config: CallbackConfig) -> tuple[Identity, Plan[str]]:
-        at = self._scope.next_identity(Type.CALLBACK, config.sub_type or SubType.CALLBACK.value, name)
-        return at, create_callback(at, config)
-
-    def _result(self, at: Identity, serdes: SerDes[Any] | None) -> Plan[Any]:
-        return callback_result(at, serdes, self._scope.state.durable_execution_arn)
-
-    def _wait_for_callback(
-        self, submitter: Callable[[str, WaitForCallbackContext], Any], name: str | None, config: WaitForCallbackConfig | None
-    ) -> tuple[Identity, Plan[Any]]:
-        at = self._scope.next_identity(Type.CONTEXT, SubType.WAIT_FOR_CALLBACK.value, named(name, submitter))
-        return at, wait_for_callback(at, self._scope, submitter, config or WaitForCallbackConfig())
-
-    def _condition(self, check: Check[T], config: WaitForConditionConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
-        for given, what in ((check, "check"), (config, "config")):
-            if given is None:
-                raise ValidationError(f"`{what}` is required for wait_for_condition")
-        at = self._scope.next_identity(Type.STEP, SubType.WAIT_FOR_CONDITION.value, name)
-        return at, wait_for_condition(at, self._scope, check, config)
-
-    def _child(self, func: Callable[[Any], T], name: str | None, config: ChildConfig[T] | None) -> tuple[Identity, Plan[T]]:
-        config = config or ChildConfig()
-        at = self._scope.next_identity(Type.CONTEXT, config.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, named(name, func))
-        return at, child(at, self._scope, func, config)
-
-    def _retried(self, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
-        child = config.child_context_config or ChildConfig()
-        at = self._scope.next_identity(Type.CONTEXT, child.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, name or None)
-        return at, retried_inside(at, self._scope, func, config, child)
-
-    def _parallel(
-        self, functions: Sequence[Any], name: str | None, config: ParallelConfig | None
-    ) -> tuple[Identity, Plan[BatchResult[Any]]]:
-        if config is not None:
-            config.completion_config.validate_for_total(len(functions))
-        at = self._scope.next_identity(Type.CONTEXT, SubType.PARALLEL.value, name)
-        return at, parallel(at, self._scope, functions, config or ParallelConfig())
-
-    def _map(
-        self, inputs: Sequence[Any], func: Callable[..., Any], name: str | None, config: MapConfig[Any] | None
-    ) -> tuple[Identity, Plan[BatchResult[Any]]]:
-        if config is not None:
-            config.completion_config.validate_for_total(len(inputs))
-        at = self._scope.next_identity(Type.CONTEXT, SubType.MAP.value, named(name, func))
-        return at, map_items(at, self._scope, inputs, func, config or MapConfig())
+    def cancel(self) -> None:
+        """Nobody waits for it any more, so it shall not wake the execution."""
+        self._drive((self.at, cancelled(self.at)))
 
 
-class DurableContext(_Context):
+class AsyncTimer:
+    """A wait that runs beside the code of an `async def` handler."""
+
+    def __init__(self, at: Identity, drive: Callable[[tuple[Identity, Plan[None]]], Awaitable[None]]) -> None:
+        self.at = at
+        self._drive = drive
+
+    def result(self) -> Awaitable[None]:
+        """Suspend until its time has come; a cancelled one is over at once."""
+        return self._drive((self.at, rested(self.at)))
+
+    def cancel(self) -> Awaitable[None]:
+        """Nobody waits for it any more, so it shall not wake the execution."""
+        return self._drive((self.at, cancelled(self.at)))
+
+
+class DurableContext(Calls):
     """The context of a `def` handler: every call returns when its result is on disk."""
 
     def _drive(self, call: tuple[Identity, Plan[T]]) -> T:
@@ -214,7 +130,7 @@ class DurableContext(_Context):
         config = config or CallbackConfig()
         at, plan = self._callback(name, config)
         callback_id = self._drive((at, plan))
-        return Callback(callback_id, lambda: self._drive((at, self._result(at, config.serdes))))
+        return Callback(callback_id, lambda: self._drive((at, self._result(at, config.serdes))), at)
 
     def wait_for_callback(
         self,
@@ -234,6 +150,20 @@ class DurableContext(_Context):
     def run_in_child_context(self, func: Callable[[DurableContext], T], name: str | None = None, config: ChildConfig[T] | None = None) -> T:
         """Run `func` with a context of its own; its result stands for all that happened in it."""
         return self._drive(self._child(func, name, config))
+
+    def invoke(self, function_name: str, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None) -> R:
+        """Run another function as an execution of its own, and wait for its result."""
+        return self._drive(self._invoke(function_name, payload, name, config))
+
+    def create_timer(self, duration: Duration, name: str | None = None) -> Timer:
+        """Begin a wait without waiting; ask for its `result()` later, or give it to `first_of`."""
+        at, plan = self._timer(duration, name)
+        self._drive((at, plan))
+        return Timer(at, self._drive)
+
+    def first_of(self, awaited: Sequence[Callback[Any] | Timer], name: str | None = None) -> int:
+        """Suspend until one of these callbacks and timers is over, and say which: its place in the list."""
+        return self._drive(self._first(awaited, name))
 
     def parallel(
         self,
@@ -255,7 +185,7 @@ class DurableContext(_Context):
         return self._drive(self._map(inputs, func, name, config))
 
 
-class AsyncDurableContext(_Context):
+class AsyncDurableContext(Calls):
     """The context of an `async def` handler: every call is awaited, and has its result on disk then."""
 
     def _drive(self, call: tuple[Identity, Plan[T]]) -> Awaitable[T]:
@@ -304,7 +234,7 @@ class AsyncDurableContext(_Context):
 
     async def _created(self, at: Identity, plan: Plan[str], config: CallbackConfig) -> AsyncCallback[Any]:
         callback_id = await self._driven(at, plan)
-        return AsyncCallback(callback_id, lambda: self._drive((at, self._result(at, config.serdes))))
+        return AsyncCallback(callback_id, lambda: self._drive((at, self._result(at, config.serdes))), at)
 
     def wait_for_callback(
         self,
@@ -337,6 +267,22 @@ class AsyncDurableContext(_Context):
     ) -> Awaitable[T]:
         """Run `func` with a context of its own; its result stands for all that happened in it."""
         return self._drive(self._child(cast("Callable[[Any], T]", func), name, config))
+
+    def invoke(self, function_name: str, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None) -> Awaitable[R]:
+        """Run another function as an execution of its own, and wait for its result."""
+        return self._drive(self._invoke(function_name, payload, name, config))
+
+    def create_timer(self, duration: Duration, name: str | None = None) -> Awaitable[AsyncTimer]:
+        """Begin a wait without waiting; await its `result()` later, or give it to `first_of`."""
+        return self._timed(*self._timer(duration, name))
+
+    async def _timed(self, at: Identity, plan: Plan[None]) -> AsyncTimer:
+        await self._driven(at, plan)
+        return AsyncTimer(at, self._drive)
+
+    def first_of(self, awaited: Sequence[AsyncCallback[Any] | AsyncTimer], name: str | None = None) -> Awaitable[int]:
+        """Suspend until one of these callbacks and timers is over, and say which: its place in the list."""
+        return self._drive(self._first(awaited, name))
 
     def parallel(
         self,

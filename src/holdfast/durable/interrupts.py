@@ -56,6 +56,16 @@ class TimedSuspendExecution(SuspendExecution):
         return cls(message, scheduled_timestamp=datetime_timestamp.timestamp())
 
 
+class ContinueAsNew(BaseException):
+    """This execution ends here and goes on as a new one. Not an error: let it pass."""
+
+    code: ClassVar[str] = "continue_as_new"
+
+    def __init__(self, input: str) -> None:
+        super().__init__("The execution continues as a new one.")
+        self.input = input
+
+
 class OrphanedChildException(BaseException):
     """The map or parallel this branch belongs to has ended without it, so the branch ends too. Let it pass."""
 

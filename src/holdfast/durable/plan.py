@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.durable.identifier import Identity
-from holdfast.model.operations import Update
+from holdfast.model.operations import Operation, Update
 
 T = TypeVar("T")
 
@@ -45,12 +45,15 @@ class Run(msgspec.Struct, frozen=True):
     arguments: tuple[Any, ...] = ()
     inline: bool = False
     """It makes durable calls itself, so it must run where the plan runs."""
+    timeout: float | None = None
+    """Seconds of real time after which a TimeoutError is thrown in instead. A coroutine is cancelled then; a thread cannot be, and goes on."""
 
 
 class Suspend(msgspec.Struct, frozen=True, gc=False):
-    """Nothing can be done until this operation changes."""
+    """Nothing can be done until this operation changes, or one of the others does; all of them have just been looked at, this one last."""
 
     operation_id: str
+    others: tuple[Operation, ...] = ()
 
 
 class Spawn(msgspec.Struct, frozen=True):
@@ -58,6 +61,8 @@ class Spawn(msgspec.Struct, frozen=True):
 
     key: int
     plan: Plan[Any]
+    again: Callable[[], Plan[Any]] | None = None
+    """The plan from its beginning, for a driver that runs it again once what it waited for has changed."""
 
 
 class NextDone(msgspec.Struct, frozen=True, gc=False):
@@ -74,3 +79,9 @@ class Done(msgspec.Struct, frozen=True):
 
 Effect = Look | Record | Run | Suspend | Spawn | NextDone
 Plan = Generator[Effect, Any, T]
+
+
+def too_late(run: Run, *, cancelled: bool) -> TimeoutError:
+    """What a body that did not end in its time comes to."""
+    what = "it was cancelled" if cancelled else "a thread cannot be stopped, so its body may still be running; its result is dropped"
+    return TimeoutError(f"The step did not end within {run.timeout:g} seconds: {what}.")

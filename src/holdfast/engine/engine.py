@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from holdfast.engine.invoking import Invoking
 from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.tending import Tender
@@ -25,8 +26,9 @@ from holdfast.model.execution import Execution, ExecutionStatus, Outcome, Outcom
 from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Failure
+from holdfast.model.outside import Answering, Fire, Heartbeat, Release, Stop
 from holdfast.model.ports import Host, Invocation
-from holdfast.model.verbs import Answer, Answering, Claim, Fire, Heartbeat, Release, Settle, Start, Started, Stop, Write
+from holdfast.model.verbs import Answer, Claim, Settle, Start, Started, Write
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
@@ -71,8 +73,8 @@ class Engine:
         """Join the store as a runner and begin to tend it."""
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._writer = Writer(self.store, self.clock, loop, lambda: len(self._live))
-        self._port = EnginePort(self.store, self._writer)
+        self._writer = Writer(self.store, self.clock, loop, lambda: len(self._live), self._followed)
+        self._port = EnginePort(self.store, self._writer, Invoking(self.store, self.registry, self.clock, self._ids))
         self._tender = Tender(self)
         self._open = True
         await self._tender.begin()
@@ -114,8 +116,7 @@ class Engine:
             target.version,
             payload=payload,
             now=now,
-            timeout_seconds=target.timeout_seconds,
-            retention_days=target.retention_days,
+            terms=target.terms,
         )
         claimant = self._claimant(now) if self._reserve(target) else None
 
@@ -131,12 +132,12 @@ class Engine:
         assert isinstance(started, Started)
         return started.header
 
-    async def stop(self, execution: str, error: Failure | None = None) -> Execution:
-        """End an execution from outside."""
-        header = await self._write(Stop(execution, error or Failure()))
+    async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True) -> Execution:
+        """End an execution from outside, with what it invoked; one that has continued as another ends there."""
+        header = await self._write(Stop(execution, error or Failure(), cascade))
         assert isinstance(header, Execution)
         self.tell_if_over(header)
-        return header
+        return header if header.continued_as is None else await self.stop(header.continued_as, error, cascade=cascade)
 
     async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None) -> None:
         """Answer a callback; what it wakes is claimed in the same write."""
@@ -166,10 +167,11 @@ class Engine:
                 self.tell_if_over(header)
             return await waiter
         finally:
-            if (waiters := self._waiters.get(execution)) is not None:
-                waiters.remove(waiter)
-                if not waiters:
-                    del self._waiters[execution]
+            for waited, waiters in list(self._waiters.items()):  # it may have moved on with the execution
+                if waiter in waiters:
+                    waiters.remove(waiter)
+                    if not waiters:
+                        del self._waiters[waited]
 
     # --- one invocation
 
@@ -218,6 +220,7 @@ class Engine:
             outcome=outcome,
             jitter=self._chance.random() if outcome.status is OutcomeStatus.CRASHED else 1.0,
             by=by,
+            successor=self._ids(self.clock.now()) if outcome.status is OutcomeStatus.CONTINUED else None,
         )
 
     def _settled(self, header: Execution, function: Function, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
@@ -237,7 +240,8 @@ class Engine:
                 function.slots.free -= 1  # what this invocation just gave back, also where there is no room for others
                 self._begin(answer, function)
             else:
-                self.tell_if_over(answer, outcome.result if answer.status is ExecutionStatus.SUCCEEDED else None)
+                succeeded = outcome.status is OutcomeStatus.SUCCEEDED and answer.status is ExecutionStatus.SUCCEEDED
+                self.tell_if_over(answer, outcome.result if succeeded else None)
                 if answer.state is not State.CLOSED:
                     self._tender.expect(answer)
 
@@ -321,6 +325,9 @@ class Engine:
         waiters = self._waiters.pop(header.id, None)
         if not waiters:
             return
+        if header.continued_as is not None:
+            self._wait_on(header.continued_as, waiters)
+            return
         try:
             ending = Ending(header, payload or self.store.result(header))
         except HoldfastError as trouble:
@@ -331,6 +338,19 @@ class Engine:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(ending)
+
+    def _wait_on(self, heir: str, waiters: list[asyncio.Future[Ending]]) -> None:
+        """The one they wait for goes on as another."""
+        self._waiters.setdefault(heir, []).extend(waiters)
+        header = self.store.find(heir)
+        if header is not None:
+            self.tell_if_over(header)
+
+    def _followed(self, headers: Sequence[Execution]) -> None:
+        """Writes of ours changed other executions too: children began or were stopped, parents got their answer."""
+        if self._open:
+            for header in headers:
+                self._moved(header)
 
     def look(self) -> None:
         """Look for work soon."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from holdfast.engine.invoking import Invoking
 from holdfast.engine.writer import Writer
 from holdfast.model.errors import HoldfastError
 from holdfast.model.ids import Position
@@ -15,13 +16,15 @@ from holdfast.store.seam import Store
 class EnginePort:
     """What a handler in this process writes through."""
 
-    def __init__(self, store: Store, writer: Writer) -> None:
+    def __init__(self, store: Store, writer: Writer, invoking: Invoking) -> None:
         self._store = store
         self._writer = writer
+        self._invoking = invoking
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
         """From a handler's thread; returns when it is on disk."""
-        answer = self._writer.call(Checkpoint(token, tuple(updates), client_token))
+        children = self._invoking.children(token.execution, updates)
+        answer = self._writer.call(Checkpoint(token, tuple(updates), client_token, children))
         assert isinstance(answer, Checkpointed)
         return answer
 
@@ -32,7 +35,7 @@ class EnginePort:
             assert isinstance(answer, Checkpointed | HoldfastError)
             landed(answer)
 
-        write = Checkpoint(token, tuple(updates))
+        write = Checkpoint(token, tuple(updates), None, self._invoking.children(token.execution, updates))
         answer = self._writer.write_now(write)
         if answer is None:
             self._writer.submit(write, deliver)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from holdfast.model.errors import DuplicateFunction, FunctionNotFound
-from holdfast.model.execution import MAX_TIMEOUT_SECONDS
+from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST
-from holdfast.store.seam import Target
+from holdfast.store.seam import Hosted, Target
 
 _MORE_THAN_ANY: Final = 10**9
 
@@ -35,9 +35,13 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     version: str = LATEST
-    timeout_seconds: int = MAX_TIMEOUT_SECONDS
-    retention_days: int = 14
+    terms: Terms = Terms()
     slots: Slots
+
+
+def latest(versions: Collection[str]) -> str:
+    """The version that is meant where none is named: `$LATEST` if there is one, else the highest."""
+    return LATEST if LATEST in versions else max(versions, key=int)
 
 
 class Registry:
@@ -62,8 +66,7 @@ class Registry:
         if not versions:
             known = ", ".join(sorted({n for n, _ in self._functions})) or "none"
             raise FunctionNotFound(f"No function {name!r} is registered here. Known functions: {known}.")
-        if version is None:
-            version = LATEST if LATEST in versions else max(versions, key=int)
+        version = version or latest(versions)
         found = self.get(name, version)
         if found is None:
             raise FunctionNotFound(f"Function {name!r} has no version {version} here. Known versions: {', '.join(sorted(versions))}.")
@@ -72,6 +75,10 @@ class Registry:
     def targets(self) -> Sequence[Target]:
         """Everything hosted here."""
         return [Target(f.name, f.version) for f in self._functions.values()]
+
+    def hosted(self) -> Sequence[Hosted]:
+        """Everything hosted here, with its terms."""
+        return [Hosted(f.name, f.version, f.terms) for f in self._functions.values()]
 
     def is_full(self) -> bool:
         """Whether there is a function here that has no room at all now."""

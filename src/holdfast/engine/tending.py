@@ -78,6 +78,7 @@ class Tender:
     async def begin(self) -> None:
         """Join the store and look around at once: what a dead process left is taken over here."""
         self._store.join(self._engine.runner, self._engine.clock.now() + self._lease_ms)
+        self._store.publish(self._engine.registry.hosted())
         self._thread.start()
         self._engine.backlog = True
         self._task = asyncio.create_task(self._tend(), name="holdfast-tender")

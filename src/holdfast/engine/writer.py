@@ -14,17 +14,20 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from holdfast.model.clock import Clock, idle_seconds, monotonic
 from holdfast.model.errors import EngineClosed, HoldfastError, StoreBroken
+from holdfast.model.execution import Execution
 from holdfast.model.verbs import Answer, Checkpoint, Write
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
 
 Deliver = Callable[[Answer | HoldfastError], None]
+Moved = Callable[[Sequence[Execution]], None]
+"""Hears, on the engine's loop, of executions that a write changed beside its own."""
 
 _MAX_ENTRIES: Final = 512
 _MAX_BYTES: Final = 8 * 1024 * 1024
@@ -66,11 +69,12 @@ class _Waiter:
 class Writer:
     """The one way to write."""
 
-    def __init__(self, store: Store, clock: Clock, loop: asyncio.AbstractEventLoop, live: Callable[[], int]) -> None:
+    def __init__(self, store: Store, clock: Clock, loop: asyncio.AbstractEventLoop, live: Callable[[], int], moved: Moved) -> None:
         self._store = store
         self._clock = clock
         self._loop = loop
         self._live = live
+        self._moved = moved
         self._queue: deque[_Entry] = deque()
         self._turn = threading.Lock()
         self._flush_planned = False
@@ -172,10 +176,12 @@ class Writer:
                         size += len(update.payload)
         return batch
 
-    def _commit(self, batch: list[_Entry]) -> list[Answer | HoldfastError]:
+    def _commit(self, batch: list[_Entry]) -> Sequence[Answer | HoldfastError]:
         began = idle_seconds()
         try:
-            answers = list(self._store.commit([entry.write for entry in batch], self._clock.now()))
+            answers, followed = self._store.commit([entry.write for entry in batch], self._clock.now())
+            if followed:
+                self._loop.call_soon_threadsafe(self._moved, followed)
         except HoldfastError as error:
             answers = [error] * len(batch)
         except Exception as error:  # a bug in a decision must not leave anybody waiting for ever
@@ -187,7 +193,7 @@ class Writer:
         self._disk_seconds = min(idle_seconds() - began, self._disk_seconds * 1.25 + 0.0001)
         return answers
 
-    def _answer(self, batch: list[_Entry], answers: list[Answer | HoldfastError], *, on_loop: bool) -> None:
+    def _answer(self, batch: list[_Entry], answers: Sequence[Answer | HoldfastError], *, on_loop: bool) -> None:
         later: list[tuple[Deliver, Answer | HoldfastError]] = []
         for entry, answer in zip(batch, answers, strict=True):
             if on_loop or entry.thread is not None:

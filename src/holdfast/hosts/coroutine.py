@@ -10,7 +10,8 @@ from typing import Protocol
 from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.execution import PENDING, DurableFunction, event_of, failed, given, outcome_of, succeeded
+from holdfast.durable.execution import DurableFunction
+from holdfast.durable.outcomes import PENDING, event_of, failed, given, outcome_of, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers
 from holdfast.hosts.threads import Threads

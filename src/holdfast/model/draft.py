@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model.execution import Change, Execution, View
+from holdfast.model.execution import Birth, Change, Execution, View
 from holdfast.model.history import Event, EventType
 from holdfast.model.operations import Operation, is_pending
 
@@ -17,7 +17,7 @@ from holdfast.model.operations import Operation, is_pending
 class Draft:
     """One write in the making. Throwing it away changes nothing."""
 
-    __slots__ = ("_header", "_view", "at", "due_at", "events", "operations", "pending", "revision")
+    __slots__ = ("_header", "_view", "at", "births", "due_at", "events", "operations", "pending", "revision", "stored", "total")
 
     def __init__(self, view: View, now: int) -> None:
         header = view.header
@@ -29,6 +29,9 @@ class Draft:
         self.events: list[Event] = []
         self.pending = header.pending
         self.due_at = header.due_at
+        self.total = header.operations
+        self.stored = header.stored
+        self.births: list[Birth] = []
 
     @property
     def header(self) -> Execution:
@@ -50,12 +53,18 @@ class Draft:
         """Add a line of history and return its number."""
         number = self._header.events + len(self.events) + 1
         self.events.append(Event(number, kind, self.at, operation_id, payload, detail))
+        if payload is not None:
+            self.stored += len(payload) if payload.isascii() else len(payload.encode())
         return number
 
     def put(self, operation: Operation, before: Operation | None) -> None:
         """Keep an operation's new state; `before` is what it replaces."""
         self.operations[operation.id] = operation
-        self.pending += is_pending(operation) - (before is not None and is_pending(before))
+        if before is None:
+            self.total += 1
+            self.pending += is_pending(operation)
+        else:
+            self.pending += is_pending(operation) - is_pending(before)
         if operation.due_at is not None and (self.due_at is None or operation.due_at < self.due_at):
             self.due_at = operation.due_at
 
@@ -70,10 +79,12 @@ class Draft:
             pending=self.pending,
             due_at=self.due_at,
             touched_at=self.at if self.events else header.touched_at,
+            operations=self.total,
+            stored=self.stored,
         )
-        return Change(moved, self.operations, self.events, True)
+        return Change(moved, self.operations, self.events, True, tuple(self.births))
 
     def done(self, **header: Any) -> Change:
         """The finished change; `header` names the header's members that this write sets."""
         change = self.touched(self._header.sequence)
-        return Change(msgspec.structs.replace(change.header, **header), self.operations, self.events)
+        return Change(msgspec.structs.replace(change.header, **header), self.operations, self.events, False, change.births)

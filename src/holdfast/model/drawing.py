@@ -38,6 +38,13 @@ _BY_OTHERS: Final[Mapping[Type, Sequence[_Move]]] = {
         (Status.STARTED, Status.STOPPED, "stopped"),
     ),
     Type.CALLBACK: ((Status.STARTED, Status.SUCCEEDED, "answered"), (Status.STARTED, Status.FAILED, "answered with an error")),
+    Type.CHAINED_INVOKE: (
+        (None, Status.FAILED, "no such function"),
+        (Status.STARTED, Status.SUCCEEDED, "the child succeeded"),
+        (Status.STARTED, Status.FAILED, "the child failed"),
+        (Status.STARTED, Status.TIMED_OUT, "the child timed out"),
+        (Status.STARTED, Status.STOPPED, "the child was stopped"),
+    ),
 }
 """What neither an update nor an operation's timer does, but a verb of model.verbs."""
 

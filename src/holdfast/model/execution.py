@@ -11,12 +11,15 @@ from typing import Protocol
 import msgspec
 
 from holdfast.model import codec
+from holdfast.model.errors import InvalidParameter
 from holdfast.model.history import Event
 from holdfast.model.ids import checked_name
 from holdfast.model.operations import Failure, Operation, Word
 
 DAY_SECONDS = 86_400
 MAX_TIMEOUT_SECONDS = 366 * DAY_SECONDS
+MAX_RETENTION_DAYS = 36_500
+"""A hundred years; AWS keeps at most 90 days."""
 
 
 class ExecutionStatus(Word):
@@ -45,6 +48,29 @@ class State(Word):
     """Its runner died too often without progress; a person must retry it."""
 
 
+class Terms(msgspec.Struct, frozen=True, gc=False):
+    """What an execution is granted; fixed when it starts."""
+
+    timeout_seconds: int = MAX_TIMEOUT_SECONDS
+    retention_days: int = 14
+    max_operations: int = 1_000_000
+    """A guard against a loop that never ends, not a limit of the engine."""
+    max_bytes: int = 1 << 30
+    """The same for the payloads it stores."""
+
+    def checked(self) -> Terms:
+        """These terms, if they can be granted."""
+        limits = (
+            ("execution_timeout", self.timeout_seconds, MAX_TIMEOUT_SECONDS),
+            ("retention_days", self.retention_days, MAX_RETENTION_DAYS),
+        )
+        for what, value, most in (*limits, ("max_operations", self.max_operations, None), ("max_bytes", self.max_bytes, None)):
+            if type(value) is not int or value < 1 or (most is not None and value > most):
+                upto = "" if most is None else f" up to {most:,}"
+                raise InvalidParameter(f"{what} is {value!r}; use a whole number from 1{upto}.")
+        return self
+
+
 class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The header of an execution: everything but its operations, events and payloads."""
 
@@ -53,8 +79,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     version: str
     name: str
     input_hash: str
-    timeout_seconds: int
-    retention_days: int
+    terms: Terms
     started_at: int
     deadline: int
     status: ExecutionStatus = ExecutionStatus.RUNNING
@@ -85,11 +110,29 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     client: str | None = None
     """The last accepted (position, ClientToken), so that a repeated request is recognised."""
     client_revision: int = 0
+    operations: int = 0
+    stored: int = 0
+    """Bytes of payload in its history."""
+    parent: str | None = None
+    """The execution that invoked this one, and the operation of it that waits."""
+    parent_operation: str | None = None
+    cascade: bool = True
+    """It is stopped when its parent is."""
+    tenant: str | None = None
+    continued_as: str | None = None
+    """The execution that goes on where this one ended."""
+    expires_at: int | None = None
+    """From then on it may be forgotten."""
 
 
-def new_execution(
-    identity: str, name: str | None, function: str, version: str, *, payload: str, now: int, timeout_seconds: int, retention_days: int
-) -> Execution:
+class Birth(msgspec.Struct, frozen=True, gc=False):
+    """An execution that a change of another one starts."""
+
+    header: Execution
+    input: str
+
+
+def new_execution(identity: str, name: str | None, function: str, version: str, *, payload: str, now: int, terms: Terms) -> Execution:
     """The header that a start asks for; without a name the execution is called like its id."""
     return Execution(
         id=identity,
@@ -97,8 +140,7 @@ def new_execution(
         version=version,
         name=identity if name is None else checked_name(name),
         input_hash=codec.payload_hash(payload),
-        timeout_seconds=timeout_seconds,
-        retention_days=retention_days,
+        terms=terms,
         started_at=now,
         deadline=0,
     )
@@ -114,6 +156,8 @@ class OutcomeStatus(Word):
     """It did not answer: an error escaped it or its process died. It is tried again, later."""
     INTERRUPTED = "INTERRUPTED"
     """Its runner shut down in good order; anybody may go on at once."""
+    CONTINUED = "CONTINUED"
+    """It is over, and another execution goes on with `result` as its input."""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -148,4 +192,5 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     operations: dict[str, Operation]
     events: list[Event]
     slight: bool = False
-    """Of the header only what an ordinary checkpoint moves has changed: revision, sequence, events, pending, due and touched time."""
+    """Of the header only what an ordinary checkpoint moves has changed: revision, sequence, counts, due and touched time."""
+    births: tuple[Birth, ...] = ()

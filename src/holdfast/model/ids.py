@@ -20,9 +20,14 @@ from typing import NamedTuple
 from holdfast.model.errors import CallbackNotFound, InvalidParameter, InvalidToken
 
 LATEST = "$LATEST"
+REGION, ACCOUNT = "local", "000000000000"
 _ARN = re.compile(
     r"arn:(?P<partition>[a-zA-Z0-9-]+):lambda:(?P<region>[a-zA-Z0-9-]+):(?P<account>[0-9]{12}):function:(?P<function>[a-zA-Z0-9_-]+)"
     r":(?P<version>\$LATEST(?:\.PUBLISHED)?|[0-9]+)/durable-execution/(?P<name>[a-zA-Z0-9_-]+)/(?P<id>[a-zA-Z0-9_-]+)"
+)
+_FUNCTION = re.compile(
+    r"(?:(?:arn:[a-zA-Z0-9-]+:lambda:(?P<region>[a-zA-Z0-9-]+):)?(?P<account>[0-9]{12}):)?(?:function:)?(?P<name>[a-zA-Z0-9_-]{1,64})"
+    r"(?::(?P<version>\$LATEST|[a-zA-Z0-9_-]+))?"
 )
 _FUNCTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _EXECUTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -73,7 +78,7 @@ class Arn(NamedTuple):
     id: str
 
     def __str__(self) -> str:
-        return f"arn:aws:lambda:local:000000000000:function:{self.function}:{self.version}/durable-execution/{self.name}/{self.id}"
+        return f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{self.function}:{self.version}/durable-execution/{self.name}/{self.id}"
 
     @classmethod
     def parse(cls, text: str) -> Arn:
@@ -82,6 +87,25 @@ class Arn(NamedTuple):
         if found is None:
             raise InvalidParameter(f"Not the ARN of a durable execution: {text!r}")
         return cls(found["function"], found["version"], found["name"], found["id"])
+
+
+class FunctionName(NamedTuple):
+    """A function as a caller names it: by name or ARN, perhaps with a version."""
+
+    name: str
+    version: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> FunctionName:
+        """Read a function's name, partial ARN or ARN."""
+        found = _FUNCTION.fullmatch(text)
+        if found is None:
+            raise InvalidParameter(f"Not a function's name or ARN: {text!r}")
+        if found["account"] not in (None, ACCOUNT):
+            raise InvalidParameter("Cannot start a CHAINED_INVOKE on a function in another account.")
+        if found["region"] not in (None, REGION):
+            raise InvalidParameter("Cannot start a CHAINED_INVOKE on a function in another region.")
+        return cls(found["name"], found["version"])
 
 
 def checked_function(name: str) -> str:

@@ -11,8 +11,9 @@ import msgspec
 
 from holdfast.model import codec
 from holdfast.model.draft import Draft
-from holdfast.model.execution import Change, Execution, ExecutionStatus, State, View
+from holdfast.model.execution import DAY_SECONDS, Birth, Change, Execution, ExecutionStatus, State, View, new_execution
 from holdfast.model.history import BY_OUTCOME, Event, EventType
+from holdfast.model.ids import Arn
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.transitions import TIMERS
 
@@ -102,7 +103,7 @@ def _fired(draft: Draft, operation: Operation) -> Operation | None:
 
 
 def answered(draft: Draft, operation: Operation, status: Status, result: str | None, error: Failure | None) -> Operation:
-    """A callback closed by an answer or by its timer."""
+    """A callback closed by an answer or by its timer, an invoke by its child."""
     payload = result if error is None else codec.failure_text(error)
     number = draft.log(BY_OUTCOME[operation.type, status], operation.id, payload)
     return msgspec.structs.replace(
@@ -138,6 +139,19 @@ def close(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
     return draft.done(**_closed_fields(draft, status, number), state=State.CLOSED, runner=None, invocation=None, client=None)
 
 
+def continue_as(draft: Draft, successor: str, payload: str) -> Change:
+    """End the execution and begin another one that goes on for it: same function, same terms, same parent, an empty history."""
+    header = draft.header
+    heir = new_execution(successor, None, header.function, header.version, payload=payload, now=draft.at, terms=header.terms)
+    heir = msgspec.structs.replace(
+        heir, parent=header.parent, parent_operation=header.parent_operation, cascade=header.cascade, tenant=header.tenant
+    )
+    draft.births.append(Birth(heir, payload))
+    told = codec.dumps({"ContinuedAs": str(Arn(heir.function, heir.version, heir.name, heir.id))})
+    change = close(draft, ExecutionStatus.SUCCEEDED, told)
+    return msgspec.structs.replace(change, header=msgspec.structs.replace(change.header, continued_as=successor))
+
+
 def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
     """Close the status while the invocation still runs.
 
@@ -170,4 +184,28 @@ def _closed_fields(draft: Draft, status: ExecutionStatus, number: int) -> dict[s
         "result_event": number,
         "due_at": None,
         "pending": 0,
+        "expires_at": draft.at + draft.header.terms.retention_days * DAY_SECONDS * 1000,
     }
+
+
+def woken(draft: Draft) -> Change:
+    """The finished change, which makes a suspended execution ready."""
+    if draft.header.state is State.SUSPENDED:
+        return draft.done(state=State.READY, ready_at=draft.at)
+    return draft.done()
+
+
+def time_out(draft: Draft) -> Change:
+    """End the execution because its time is over."""
+    seconds = draft.header.terms.timeout_seconds
+    error = Failure(message=f"Execution timed out after {seconds} seconds.")
+    return close(draft, ExecutionStatus.TIMED_OUT, codec.failure_text(error))
+
+
+def claimed_now(change: Change, by: Claimant | None, now: int) -> tuple[Change, Execution]:
+    """Take what just became ready in the same change, where a runner is free: one commit instead of two."""
+    header = change.header
+    if by is not None and may_claim(header, max(now, header.touched_at)):
+        header = claimed(header, by, now)
+        change = msgspec.structs.replace(change, header=header)
+    return change, header

@@ -132,6 +132,8 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timeout_seconds: int = 0
     heartbeat_seconds: int = 0
     function_name: str | None = None
+    cascade: bool = True
+    """CHAINED_INVOKE START: the child is stopped with its parent. Not on the wire: on AWS it never is."""
     tenant_id: str | None = None
     trace_id: str | None = None
 

@@ -13,8 +13,9 @@ import msgspec
 from holdfast.model import codec
 from holdfast.model.draft import Draft
 from holdfast.model.errors import InvalidParameter, PayloadTooLarge
+from holdfast.model.execution import Birth
 from holdfast.model.history import BY_ACTION, EventType
-from holdfast.model.ids import Seal
+from holdfast.model.ids import Arn, Seal
 from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
 
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
@@ -38,6 +39,7 @@ MOVES: Final[Mapping[tuple[Type, Action], Mapping[Status | None, Status]]] = {
     (Type.WAIT, Action.START): {ABSENT: STARTED},
     (Type.WAIT, Action.CANCEL): {STARTED: CANCELLED},
     (Type.CALLBACK, Action.START): {ABSENT: STARTED},
+    (Type.CHAINED_INVOKE, Action.START): {ABSENT: STARTED},
     (Type.EXECUTION, Action.SUCCEED): {STARTED: SUCCEEDED},
     (Type.EXECUTION, Action.FAIL): {STARTED: FAILED},
 }
@@ -61,10 +63,15 @@ _WRONG_STATE: Final[Mapping[tuple[Type, Action], str]] = {
     (Type.WAIT, Action.START): "Cannot start a WAIT that already exist.",
     (Type.WAIT, Action.CANCEL): "Cannot cancel a WAIT that does not exist or has already completed.",
     (Type.CALLBACK, Action.START): "Cannot start a CALLBACK that already exist.",
+    (Type.CHAINED_INVOKE, Action.START): "Cannot start a CHAINED_INVOKE operation that already exists.",
 }
 
+Children = Mapping[str, Birth | Failure]
+"""What each chained invoke of a batch came to, by operation id: the execution to start, or why there is none."""
+NO_CHILDREN: Final[Children] = {}
 
-def apply(draft: Draft, updates: Sequence[Update], seal: Seal) -> Update | None:
+
+def apply(draft: Draft, updates: Sequence[Update], seal: Seal, children: Children = NO_CHILDREN) -> Update | None:
     """Apply a batch in order, or raise and leave the draft to be thrown away. Returns the EXECUTION update that closes, if any."""
     seen: dict[str, Update] = {}
     closing: Update | None = None
@@ -85,7 +92,7 @@ def apply(draft: Draft, updates: Sequence[Update], seal: Seal) -> Update | None:
         if earlier is not None and not _may_follow(earlier, update):
             raise InvalidParameter("Cannot checkpoint multiple operations with the same ID.")
         seen[update.id] = update
-        _move(draft, update, seal)
+        _move(draft, update, seal, children)
     return closing
 
 
@@ -115,7 +122,7 @@ def _check_values(update: Update) -> None:
         raise InvalidParameter("Cannot provide an Error for SUCCEED action.")
 
 
-def _move(draft: Draft, update: Update, seal: Seal) -> None:
+def _move(draft: Draft, update: Update, seal: Seal, children: Children) -> None:
     before = draft.get(update.id)
     key = (update.type, update.action)
     if before is None:
@@ -132,7 +139,9 @@ def _move(draft: Draft, update: Update, seal: Seal) -> None:
     status = moves.get(before.status if before is not None else ABSENT)
     if status is None:
         raise InvalidParameter(_WRONG_STATE[key])
-    if update.action is Action.START:
+    if update.type is Type.CHAINED_INVOKE:
+        after = _invoked(draft, update, children.get(update.id))
+    elif update.action is Action.START:
         after = _started(draft, update, before, seal)
     elif update.action is Action.RETRY:
         after = _retried(draft, update, before)
@@ -204,6 +213,25 @@ def _callback_started(draft: Draft, update: Update, seal: Seal) -> Operation:
         heartbeat_ms=heartbeat_ms,
         due_at=callback_due(draft.at, timeout_at, heartbeat_ms),
     )
+
+
+def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Operation:
+    """The child begins with this very change; a target that cannot be had fails the operation, not the handler."""
+    name = update.function_name or ""
+    detail = {"FunctionName": name}
+    if update.tenant_id:
+        detail["TenantId"] = update.tenant_id
+    if isinstance(child, Birth):
+        of = child.header
+        detail |= {"ExecutedVersion": of.version, "DurableExecutionArn": str(Arn(of.function, of.version, of.name, of.id))}
+    place = draft.log(EventType.CHAINED_INVOKE_STARTED, update.id, update.payload, detail)
+    born = _born(draft, update, place)
+    if isinstance(child, Birth):
+        draft.births.append(child)
+        return born
+    error = child or Failure(message=f"Function not found: {name}", type="ResourceNotFoundException")
+    number = draft.log(EventType.CHAINED_INVOKE_FAILED, update.id, codec.failure_text(error))
+    return msgspec.structs.replace(born, status=FAILED, ended_at=draft.at, error=error, payload_event=number)
 
 
 def callback_due(now: int, timeout_at: int | None, heartbeat_ms: int) -> int | None:

@@ -1,23 +1,25 @@
 """The verbs: every durable transition as a write that decides purely and that a store commits.
 
 `decide(view, now, seal)` returns the change and the answer, or raises what the caller gets instead. A store may call it again on
-newer rows, so it must not keep anything.
+newer rows, so it must not keep anything. Here are the verbs of those who run executions; outside.py has everybody else's, chaining.py
+those that one execution's write brings to another.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from holdfast.model import codec, life, transitions
 from holdfast.model.draft import Draft
-from holdfast.model.errors import CallbackClosed, CallbackNotFound, ExecutionAlreadyStarted, InvalidParameter, InvalidToken, LeaseLost
+from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter, InvalidToken, LeaseLost
 from holdfast.model.execution import Change, Execution, ExecutionStatus, Outcome, OutcomeStatus, State, View
 from holdfast.model.history import Event, EventType
 from holdfast.model.ids import Arn, Position, Seal
 from holdfast.model.life import Claimant
-from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
+from holdfast.model.operations import Action, Failure, Operation, Type, Update
+from holdfast.model.transitions import NO_CHILDREN, Children
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -34,6 +36,9 @@ class Checkpointed(msgspec.Struct, frozen=True, gc=False):
     operations: tuple[Operation, ...]
     revision: int
 
+
+_SERVED: Final = frozenset({Type.WAIT, Type.CALLBACK, Type.CHAINED_INVOKE})
+"""What the service closes, not the handler."""
 
 Answer = Started | Checkpointed | Execution
 Decision = tuple[Change | None, Answer]
@@ -63,16 +68,18 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         """The first change of a new execution."""
         header = self.header
         at = max(now, header.started_at)
-        detail = {"ExecutionTimeout": header.timeout_seconds}
+        deadline = at + header.terms.timeout_seconds * 1000
+        detail = {"ExecutionTimeout": header.terms.timeout_seconds}
         event = Event(1, EventType.EXECUTION_STARTED, at, None, self.input, detail)
         born = msgspec.structs.replace(
             header,
             started_at=at,
             touched_at=at,
             ready_at=at,
-            deadline=at + header.timeout_seconds * 1000,
-            due_at=at + header.timeout_seconds * 1000,
+            deadline=deadline,
+            due_at=deadline,
             events=1,
+            stored=len(self.input.encode()),
             revision=1,
         )
         if self.by is not None:
@@ -113,7 +120,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         else:
             raise LeaseLost("Somebody else has this execution.")
         if header.deadline <= now:
-            change = _time_out(draft)
+            change = life.time_out(draft)
             return change, change.header
         life.fire(draft, view, now)
         if deaths >= life.MAX_DEATHS:
@@ -134,6 +141,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     at: Position
     updates: tuple[Update, ...]
     client_token: str | None = None
+    children: Children = NO_CHILDREN
 
     @property
     def execution(self) -> str:
@@ -154,10 +162,10 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         if header.due_at is not None and header.due_at <= now:
             if header.deadline <= now:
                 life.complete_invocation(draft)
-                change = _time_out(draft)
+                change = life.time_out(draft)
                 return change, Checkpointed(None, (), change.header.revision)
             life.fire(draft, view, now)
-        closing = transitions.apply(draft, self.updates, seal)
+        closing = transitions.apply(draft, self.updates, seal, self.children)
         operations = tuple(draft.operations.values())
         if at.revision != header.revision:
             missed = (op for op in view.newer(at.revision) if op.id not in draft.operations)
@@ -165,6 +173,10 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         if closing is not None:
             change = _close_by(draft, closing)
             change = msgspec.structs.replace(change, header=msgspec.structs.replace(change.header, client=client))
+            return change, Checkpointed(None, operations, change.header.revision)
+        if draft.total > header.terms.max_operations or draft.stored > header.terms.max_bytes:
+            life.complete_invocation(draft)
+            change = life.close(draft, ExecutionStatus.FAILED, codec.failure_text(_too_much(draft)))
             return change, Checkpointed(None, operations, change.header.revision)
         token = Position(header.id, at.epoch, at.sequence + 1, draft.revision)
         return self._accepted(draft, client), Checkpointed(token, operations, draft.revision)
@@ -196,6 +208,8 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     outcome: Outcome
     jitter: float = 1.0
     by: Claimant | None = None
+    successor: str | None = None
+    """The id of the execution that goes on, where the outcome says that one does."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """Suspending compares what the handler saw with what is there, so no wake-up is lost."""
@@ -219,9 +233,11 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
                 change = draft.done(state=State.READY, ready_at=draft.at, runner=None, invocation=None, epoch=header.epoch + 1)
             elif outcome.status is OutcomeStatus.SUCCEEDED:
                 change = self._succeed(draft)
+            elif outcome.status is OutcomeStatus.CONTINUED and self.successor is not None:
+                change = life.continue_as(draft, self.successor, outcome.result or "null")
             else:
                 change = life.close(draft, ExecutionStatus.FAILED, codec.failure_text(outcome.error or Failure()))
-        return _claimed_now(change, self.by, now)
+        return life.claimed_now(change, self.by, now)
 
     def _succeed(self, draft: Draft) -> Change:
         result = self.outcome.result
@@ -237,7 +253,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if not header.pending and not unseen and not self._served(view):
             return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(life.NOTHING_PENDING))
         if header.deadline <= now:
-            return _time_out(draft)
+            return life.time_out(draft)
         fired = header.due_at is not None and header.due_at <= now and life.fire(draft, view, now)
         # A step that became ready during this invocation has no timer left: if the handler went without starting it, it must come back.
         again = not header.pending or unseen or fired or view.has_ready(header.seen)
@@ -245,12 +261,12 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return draft.done(state=state, ready_at=draft.at, runner=None, invocation=None, seen=self.seen, failures=0, deaths=0)
 
     def _served(self, view: View) -> bool:
-        """Whether a wait or a callback closed since the last invocation: then the handler may have decided to wait before it saw that.
+        """Whether the service closed something since the last invocation: then the handler may have decided to wait before it saw that.
 
         The official SDK does (its issue 213). One more invocation lets it go on, and `seen` moves, so that it is only one.
         """
         closed = (op for op in view.newer(view.header.seen) if op.ended_at is not None)
-        return any(op.type is Type.WAIT or op.type is Type.CALLBACK for op in closed)
+        return any(op.type in _SERVED for op in closed)
 
     def _try_again(self, draft: Draft, now: int) -> Change:
         failures = draft.header.failures + 1
@@ -260,132 +276,21 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return draft.done(state=State.READY, ready_at=ready_at, runner=None, invocation=None, failures=failures, deaths=0)
 
 
-class Answering(msgspec.Struct, frozen=True, gc=False):
-    """Answer a callback, from anywhere; an answer may come before anybody waits for it."""
-
-    execution: str
-    operation_id: str
-    result: str | None = None
-    error: Failure | None = None
-    by: Claimant | None = None
-
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """The first answer wins; whether it is too late is decided in this same write."""
-        draft, operation = _open_callback(view, self.operation_id, now)
-        result = None if self.result is None else codec.storable(self.result)
-        error = None if self.error is None else codec.readable(self.error)
-        status = Status.SUCCEEDED if error is None else Status.FAILED
-        draft.put(life.answered(draft, operation, status, result, error), operation)
-        return _claimed_now(_woken(draft), self.by, now)
-
-
-class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """Somebody still works on a callback: its heartbeat timer starts anew, its general timeout does not."""
-
-    execution: str
-    operation_id: str
-
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """No event is written: a heartbeat is not part of the story."""
-        draft, operation = _open_callback(view, self.operation_id, now)
-        due_at = transitions.callback_due(now, operation.timeout_at, operation.heartbeat_ms)
-        draft.put(msgspec.structs.replace(operation, due_at=due_at, revision=draft.revision), operation)
-        change = draft.done()
-        return change, change.header
-
-
-class Stop(msgspec.Struct, frozen=True, gc=False):
-    """End an execution from outside. Stopping a closed one changes nothing."""
-
-    execution: str
-    error: Failure = Failure()
-
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """A live invocation is told of as completed, then the terminal event, then nothing."""
-        header = view.header
-        if header.status is not ExecutionStatus.RUNNING:
-            return None, header
-        draft = Draft(view, now)
-        if header.state is State.RUNNING:
-            life.complete_invocation(draft)
-        change = life.close(draft, ExecutionStatus.STOPPED, codec.failure_text(self.error))
-        return change, change.header
-
-
-class Fire(msgspec.Struct, frozen=True, gc=False):
-    """Let the timers of an execution act that are due."""
-
-    execution: str
-    by: Claimant | None = None
-
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Firing too early only corrects the header's lower bound."""
-        header = view.header
-        if header.due_at is None or header.due_at > now:
-            return None, header
-        draft = Draft(view, now)
-        if header.deadline <= now:
-            if header.state is State.RUNNING:
-                life.complete_invocation(draft)
-            change = _time_out(draft)
-            return change, change.header
-        if not life.fire(draft, view, now):
-            change = draft.done()
-            return change, change.header
-        return _claimed_now(_woken(draft), self.by, now)
-
-
-class Release(msgspec.Struct, frozen=True, gc=False):
-    """A person lets a quarantined execution run again."""
-
-    execution: str
-
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Only what is quarantined can be released."""
-        header = view.header
-        if header.state is not State.QUARANTINED:
-            raise InvalidParameter(f"Execution {header.name!r} is not quarantined; it is {header.state}.")
-        change = Draft(view, now).done(state=State.READY, ready_at=now, deaths=0)
-        return change, change.header
-
-
 def _changed_at(operation: Operation) -> int:
     return operation.revision
 
 
-def _open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Operation]:
-    header = view.header
-    operation = view.get(operation_id)
-    if operation is None or operation.type is not Type.CALLBACK:
-        raise CallbackNotFound
-    late = header.deadline <= now or (operation.due_at is not None and operation.due_at <= now)
-    if header.status is not ExecutionStatus.RUNNING or operation.status is not Status.STARTED or late:
-        raise CallbackClosed
-    return Draft(view, now), operation
-
-
-def _woken(draft: Draft) -> Change:
-    if draft.header.state is State.SUSPENDED:
-        return draft.done(state=State.READY, ready_at=draft.at)
-    return draft.done()
-
-
-def _time_out(draft: Draft) -> Change:
-    seconds = draft.header.timeout_seconds
-    error = Failure(message=f"Execution timed out after {seconds} seconds.")
-    return life.close(draft, ExecutionStatus.TIMED_OUT, codec.failure_text(error))
+def _too_much(draft: Draft) -> Failure:
+    terms = draft.header.terms
+    what = f"{draft.total} operations (at most {terms.max_operations})"
+    if draft.stored > terms.max_bytes:
+        what = f"{draft.stored} bytes of payload (at most {terms.max_bytes})"
+    return Failure(
+        f"The execution has {what}. Raise the guard where the function is declared, or continue as new.", "ExecutionGuardExceeded"
+    )
 
 
 def _close_by(draft: Draft, update: Update) -> Change:
     if update.action is Action.SUCCEED:
         return life.close_early(draft, ExecutionStatus.SUCCEEDED, update.payload)
     return life.close_early(draft, ExecutionStatus.FAILED, codec.failure_text(update.error or Failure()))
-
-
-def _claimed_now(change: Change, by: Claimant | None, now: int) -> Decision:
-    """Take what just became ready in the same change, where a runner is free: one commit instead of two."""
-    header = change.header
-    if by is not None and life.may_claim(header, max(now, header.touched_at)):
-        header = life.claimed(header, by, now)
-        change = msgspec.structs.replace(change, header=header)
-    return change, header

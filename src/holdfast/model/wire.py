@@ -7,6 +7,7 @@ they are seconds. What comes in is checked here for its shape; what an update ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -221,6 +222,80 @@ def failure_from_wire(wire: object) -> Failure:
         return msgspec.convert({} if wire is None else wire, Failure)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not an error object: {error}") from None
+
+
+class _Details(Struct, rename="pascal"):
+    """What the details of all kinds of operation may hold; each kind sends its own."""
+
+    attempt: int | None = None
+    next_attempt_timestamp: Any = None
+    scheduled_end_timestamp: Any = None
+    callback_id: str | None = None
+    replay_children: bool | None = None
+    input_payload: str | None = None
+    result: str | None = None
+    error: Failure | None = None
+
+
+class _Operation(Struct, rename="pascal"):
+    id: str
+    type: Type
+    status: Status
+    start_timestamp: Any = None
+    end_timestamp: Any = None
+    parent_id: str | None = None
+    name: str | None = None
+    sub_type: str | None = None
+    execution_details: _Details | None = None
+    context_details: _Details | None = None
+    step_details: _Details | None = None
+    wait_details: _Details | None = None
+    callback_details: _Details | None = None
+    chained_invoke_details: _Details | None = None
+
+
+def operation_from_wire(wire: object, revision: int = 0) -> Operation:
+    """Read an operation as a service sends it. Its times are integer milliseconds in an event, and datetimes in boto3's answers.
+
+    The EXECUTION operation holds its input as its result.
+    """
+    try:
+        sent = msgspec.convert(wire, _Operation)
+    except msgspec.ValidationError as error:
+        raise InvalidParameter(f"Not an operation: {error}") from None
+    details = (
+        (sent.step_details or sent.context_details or sent.wait_details)
+        or (sent.callback_details or sent.chained_invoke_details or sent.execution_details)
+        or _Details()
+    )
+    due = details.next_attempt_timestamp if sent.status is Status.PENDING else details.scheduled_end_timestamp
+    return Operation(
+        id=sent.id,
+        type=sent.type,
+        status=sent.status,
+        started_at=_instant(sent.start_timestamp) or 0,
+        sub_type=sent.sub_type or None,
+        name=sent.name or None,
+        parent_id=sent.parent_id or None,
+        ended_at=_instant(sent.end_timestamp),
+        attempt=details.attempt or 0,
+        due_at=_instant(due),
+        callback_id=details.callback_id,
+        replay_children=bool(details.replay_children),
+        result=details.input_payload if sent.type is Type.EXECUTION else details.result,
+        error=details.error,
+        revision=revision,
+    )
+
+
+def _instant(sent: Any) -> int | None:
+    if sent is None:
+        return None
+    if isinstance(sent, datetime):
+        return round(sent.timestamp() * 1000)
+    if isinstance(sent, int):
+        return sent
+    raise InvalidParameter(f"Not a time: {sent!r}. An event has integer milliseconds.")
 
 
 def outcome_from_wire(output: object) -> Outcome:

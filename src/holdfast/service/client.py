@@ -14,7 +14,8 @@ from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParam
 from holdfast.model.execution import Execution, ExecutionStatus, State, new_execution
 from holdfast.model.ids import Arn, IdSource, id_at
 from holdfast.model.operations import Failure, Operation
-from holdfast.model.verbs import Answer, Answering, Heartbeat, Release, Start, Started, Stop, Write
+from holdfast.model.outside import Answering, Heartbeat, Release, Stop
+from holdfast.model.verbs import Answer, Start, Started, Write
 from holdfast.service.describing import Description, describe, history_of
 from holdfast.store.opening import open_store
 from holdfast.store.seam import Filter, Store
@@ -117,18 +118,19 @@ class Client:
             function.version,
             payload=payload,
             now=now,
-            timeout_seconds=function.execution_timeout,
-            retention_days=function.retention_days,
+            terms=function.terms,
         )
         started = self._write(Start(header, payload))
         assert isinstance(started, Started)
         return started
 
-    def stop(self, execution: str, error: Failure | None = None) -> tuple[Execution, bool]:
-        """End it from outside. Answers how it stands, and whether this ended it: a closed one stays as it was."""
+    def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True) -> tuple[Execution, bool]:
+        """End it from outside, with what it invoked. Answers how it stands, and whether this ended it: a closed one stays as it was."""
         before = self.find(execution)
-        after = self._write(Stop(before.id, error or Failure()))
+        after = self._write(Stop(before.id, error or Failure(), cascade))
         assert isinstance(after, Execution)
+        if after.continued_as is not None:
+            return self.stop(after.continued_as, error, cascade=cascade)
         return after, before.status is ExecutionStatus.RUNNING and after.status is ExecutionStatus.STOPPED
 
     def release(self, execution: str) -> Execution:
@@ -158,7 +160,7 @@ class Client:
         return header
 
     def _write(self, write: Write) -> Answer:
-        (answer,) = self._store.commit([write], self._clock.now())
+        ((answer,), _) = self._store.commit([write], self._clock.now())
         if isinstance(answer, HoldfastError):
             raise answer
         return answer

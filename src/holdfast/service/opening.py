@@ -94,8 +94,7 @@ class OpenEngine:
             Function(
                 name=f.name,
                 version=f.version,
-                timeout_seconds=f.execution_timeout,
-                retention_days=f.retention_days,
+                terms=f.terms,
                 slots=coroutines if f.is_async else threads,
             )
             for f in functions
@@ -182,9 +181,9 @@ class OpenExecution:
         """All its events."""
         return history_of(self._engine.store, self._header(), include_data=include_data)
 
-    async def stop(self, message: str | None = None, error_type: str | None = None) -> None:
-        """End it from outside."""
-        await self._engine.stop(self.id, Failure(message=message, type=error_type))
+    async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> None:
+        """End it from outside, with what it invoked unless `cascade` is off."""
+        await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
 
     async def release(self) -> None:
         """Let it run again after it was quarantined."""

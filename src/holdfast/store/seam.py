@@ -8,12 +8,12 @@ it answered is on disk. All verbs block and may be called from any thread.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from holdfast.model.errors import HoldfastError
-from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.execution import Execution, ExecutionStatus, Terms
 from holdfast.model.history import Event
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
@@ -25,6 +25,21 @@ class Target(msgspec.Struct, frozen=True):
 
     function: str
     version: str
+
+
+class Hosted(msgspec.Struct, frozen=True):
+    """A function as any process of the store may know it: what its executions are granted."""
+
+    function: str
+    version: str
+    terms: Terms
+
+
+class Committed(NamedTuple):
+    """What a batch came to: an answer for each entry, or why it alone was refused; and every execution that changed because of them."""
+
+    answers: Sequence[Answer | HoldfastError]
+    followed: Sequence[Execution] = ()
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -57,8 +72,8 @@ class Store(Protocol):
         """Seals tokens and callback ids with this store's own key."""
         ...
 
-    def commit(self, batch: Sequence[Write], now: int) -> Sequence[Answer | HoldfastError]:
-        """Write a batch in one transaction and answer each entry: its answer, or why it alone was refused.
+    def commit(self, batch: Sequence[Write], now: int) -> Committed:
+        """Write a batch in one transaction, with what it brings to other executions (model.chaining), and answer each entry.
 
         Entries of one execution are decided in order. A refused entry changes nothing and spoils no other. An error of the whole
         batch is raised, and then nothing of it is on disk.
@@ -79,6 +94,14 @@ class Store(Protocol):
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
         """When the next timer or delayed retry comes, if any."""
+        ...
+
+    def publish(self, functions: Sequence[Hosted]) -> None:
+        """Tell all processes what is hosted here, and on what terms."""
+        ...
+
+    def hosted(self, function: str) -> Sequence[Hosted]:
+        """The versions of a function that some process has ever published."""
         ...
 
     def find(self, execution: str) -> Execution | None: ...

@@ -10,7 +10,7 @@ from aws_durable_execution_sdk_python.lambda_service import OperationUpdate
 
 from holdfast.model import wire
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.execution import Execution, OutcomeStatus
+from holdfast.model.execution import Execution, OutcomeStatus, Terms
 from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
 
 AT = 1_767_225_600_123
@@ -97,8 +97,7 @@ def test_the_execution_operation_is_named_by_the_last_segment_of_the_arn() -> No
         version="1",
         name="n",
         input_hash="",
-        timeout_seconds=1,
-        retention_days=1,
+        terms=Terms(1, 1),
         started_at=AT,
         deadline=AT,
     )

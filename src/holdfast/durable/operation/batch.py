@@ -6,6 +6,7 @@ Who may start and when enough is enough is decided here, once; and how a batch t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -73,9 +74,12 @@ class _Batch:
         name = self._branches[index].name
         return self._scope.branch(self._at, index, self._kind.branch, name if name is not None else f"{self._kind.prefix}{index}")
 
-    def _run(self, index: int) -> Plan[Any]:
+    def _run(self, index: int, *, again: bool = False) -> Plan[Any]:
         at, scope = self._identity(index), self._scope
-        if scope.replaying and not self._flat:
+        if again:  # repeats what it did before in this same invocation
+            scope = scope.child(self._at)
+            scope.replaying = True
+        elif scope.replaying and not self._flat:
             seen = yield Look(at)
             if seen is None:  # new work inside a batch that is being replayed
                 scope = scope.child(self._at)
@@ -97,7 +101,7 @@ class _Batch:
             while len(items) < total and len(items) - succeeded - failed < self._room:
                 index = len(items)
                 items.append(BatchItem(index, BatchItemStatus.STARTED))
-                yield Spawn(index, self._run(index))
+                yield Spawn(index, self._run(index), partial(self._run, index, again=True))
             done: Done = yield NextDone()
             items[done.key] = _ended(done.key, done.result, done.error)
             if done.error is None:

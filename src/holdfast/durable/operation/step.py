@@ -52,7 +52,8 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
             if status is not Status.STARTED:
                 yield Record(at.update(Action.START), wait=once)
             try:
-                value = yield Run(func, (StepContext(_logger(at, scope, attempt), attempt),))
+                timeout = None if config.timeout is None else config.timeout.to_seconds()
+                value = yield Run(func, (StepContext(_logger(at, scope, attempt), attempt),), timeout=timeout)
                 text, result = remembered(value, config.serdes, at.operation_id, scope)
             except (RetryableSerDesError, ExecutionError):
                 raise

@@ -1,4 +1,4 @@
-"""wait: the service wakes us after a time."""
+"""wait: the service wakes us after a time. A timer is a wait in two halves, with other calls between them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,27 @@ from holdfast.model.operations import Action, Status
 
 def wait(at: Identity, seconds: int) -> Plan[None]:
     """Suspend until the time has passed."""
+    yield from started(at, seconds)
+    yield from rested(at)
+
+
+def started(at: Identity, seconds: int) -> Plan[None]:
+    """The first half: the time runs."""
     seen = yield Look(at)
     if seen is None:
         yield Record(at.update(Action.START, wait_seconds=seconds))
-        seen = yield Look(at)
+
+
+def rested(at: Identity) -> Plan[None]:
+    """The second half: suspend until the time has passed."""
+    seen = yield Look(at)
     while seen.status is Status.STARTED:
         yield Suspend(at.operation_id)
         seen = yield Look(at)
+
+
+def cancelled(at: Identity) -> Plan[None]:
+    """Instead of the second half: nobody waits for it any more."""
+    seen = yield Look(at)
+    if seen.status is Status.STARTED:
+        yield Record(at.update(Action.CANCEL), wait=False)

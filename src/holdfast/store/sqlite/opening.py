@@ -13,7 +13,7 @@ from pathlib import Path
 from holdfast.model.errors import StoreBroken, StoreBusy, StoreUnsuitable
 from holdfast.store.sqlite.sharing import Presence
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MEMORY = ":memory:"
 _APPLICATION_ID = 0x484F4C44
 _LEAST_SQLITE = (3, 37, 0)

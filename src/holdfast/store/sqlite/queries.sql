@@ -37,6 +37,18 @@ SELECT min(at) FROM (
     WHERE state = 'ready' AND deaths < 2 AND function || ':' || version IN (SELECT value FROM json_each(?))
 )
 
+-- name: children
+SELECT id FROM executions WHERE parent = ? AND status = 'RUNNING'
+
+-- name: publish
+INSERT INTO functions VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (name, version) DO UPDATE SET
+    timeout_seconds = excluded.timeout_seconds, retention_days = excluded.retention_days,
+    max_operations = excluded.max_operations, max_bytes = excluded.max_bytes
+
+-- name: hosted
+SELECT version, timeout_seconds, retention_days, max_operations, max_bytes FROM functions WHERE name = ?
+
 -- name: payload
 SELECT payload FROM events WHERE execution = (SELECT key FROM executions WHERE id = ?) AND number = ?
 
@@ -131,16 +143,20 @@ ON CONFLICT (key) DO UPDATE SET
     invocation = excluded.invocation, invoked_at = excluded.invoked_at, seen = excluded.seen, ended_at = excluded.ended_at,
     result_event = excluded.result_event, due_at = excluded.due_at, ready_at = excluded.ready_at,
     touched_at = excluded.touched_at, failures = excluded.failures, deaths = excluded.deaths, client = excluded.client,
-    client_revision = excluded.client_revision
+    client_revision = excluded.client_revision, operations = excluded.operations, stored = excluded.stored,
+    continued_as = excluded.continued_as, expires_at = excluded.expires_at
 
 -- name: touch_executions
 -- What an ordinary checkpoint changes, and nothing more: the statement of the hot path.
 UPDATE executions SET
-    revision = v.column2, sequence = v.column3, events = v.column4, pending = v.column5, due_at = v.column6, touched_at = v.column7
+    revision = v.column2, sequence = v.column3, events = v.column4, pending = v.column5, due_at = v.column6, touched_at = v.column7,
+    operations = v.column8, stored = v.column9
 FROM (VALUES {rows}) AS v WHERE key = v.column1
 
 -- name: touch_execution
-UPDATE executions SET revision = ?2, sequence = ?3, events = ?4, pending = ?5, due_at = ?6, touched_at = ?7 WHERE key = ?1
+UPDATE executions SET
+    revision = ?2, sequence = ?3, events = ?4, pending = ?5, due_at = ?6, touched_at = ?7, operations = ?8, stored = ?9
+WHERE key = ?1
 
 -- name: put_operations
 INSERT INTO operations VALUES {rows}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.model import codec
-from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.history import Event, EventType, carries_error
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation, Status, Type
@@ -30,8 +30,11 @@ def execution_row(key: int, x: Execution) -> Row:
         x.version,
         x.name,
         x.input_hash,
-        x.timeout_seconds,
-        x.retention_days,
+        *terms_row(x.terms),
+        x.parent,
+        x.parent_operation,
+        1 if x.cascade else 0,
+        x.tenant,
         x.started_at,
         x.deadline,
         x.status._value_,
@@ -54,12 +57,21 @@ def execution_row(key: int, x: Execution) -> Row:
         x.deaths,
         x.client,
         x.client_revision,
+        x.operations,
+        x.stored,
+        x.continued_as,
+        x.expires_at,
     )
+
+
+def terms_row(terms: Terms) -> Row:
+    """Terms in the order of both tables that have them."""
+    return (terms.timeout_seconds, terms.retention_days, terms.max_operations, terms.max_bytes)
 
 
 def touched_row(key: int, x: Execution) -> Row:
     """What an ordinary checkpoint changes of an execution."""
-    return (key, x.revision, x.sequence, x.events, x.pending, x.due_at, x.touched_at)
+    return (key, x.revision, x.sequence, x.events, x.pending, x.due_at, x.touched_at, x.operations, x.stored)
 
 
 def execution_from(row: Row) -> Execution:
@@ -70,30 +82,37 @@ def execution_from(row: Row) -> Execution:
         version=row[3],
         name=row[4],
         input_hash=row[5],
-        timeout_seconds=row[6],
-        retention_days=row[7],
-        started_at=row[8],
-        deadline=row[9],
-        status=ExecutionStatus(row[10]),
-        state=State(row[11]),
-        epoch=row[12],
-        revision=row[13],
-        sequence=row[14],
-        events=row[15],
-        pending=row[16],
-        runner=row[17],
-        invocation=row[18],
-        invoked_at=row[19],
-        seen=row[20],
-        ended_at=row[21],
-        result_event=row[22],
-        due_at=row[23],
-        ready_at=row[24],
-        touched_at=row[25],
-        failures=row[26],
-        deaths=row[27],
-        client=row[28],
-        client_revision=row[29],
+        terms=Terms(*row[6:10]),
+        parent=row[10],
+        parent_operation=row[11],
+        cascade=row[12] == 1,
+        tenant=row[13],
+        started_at=row[14],
+        deadline=row[15],
+        status=ExecutionStatus(row[16]),
+        state=State(row[17]),
+        epoch=row[18],
+        revision=row[19],
+        sequence=row[20],
+        events=row[21],
+        pending=row[22],
+        runner=row[23],
+        invocation=row[24],
+        invoked_at=row[25],
+        seen=row[26],
+        ended_at=row[27],
+        result_event=row[28],
+        due_at=row[29],
+        ready_at=row[30],
+        touched_at=row[31],
+        failures=row[32],
+        deaths=row[33],
+        client=row[34],
+        client_revision=row[35],
+        operations=row[36],
+        stored=row[37],
+        continued_as=row[38],
+        expires_at=row[39],
     )
 
 

@@ -17,6 +17,12 @@ CREATE TABLE executions (
     input_hash      TEXT NOT NULL,
     timeout_seconds INTEGER NOT NULL,
     retention_days  INTEGER NOT NULL,
+    max_operations  INTEGER NOT NULL,
+    max_bytes       INTEGER NOT NULL,
+    parent          TEXT,
+    parent_operation TEXT,
+    cascade         INTEGER NOT NULL,
+    tenant          TEXT,
     started_at      INTEGER NOT NULL,
     deadline        INTEGER NOT NULL,
     status          TEXT NOT NULL,
@@ -38,7 +44,11 @@ CREATE TABLE executions (
     failures        INTEGER NOT NULL,
     deaths          INTEGER NOT NULL,
     client          TEXT,
-    client_revision INTEGER NOT NULL
+    client_revision INTEGER NOT NULL,
+    operations      INTEGER NOT NULL,
+    stored          INTEGER NOT NULL,
+    continued_as    TEXT,
+    expires_at      INTEGER
 );
 
 CREATE UNIQUE INDEX executions_by_id ON executions (id);
@@ -49,6 +59,8 @@ CREATE INDEX executions_ready ON executions (ready_at) WHERE state = 'ready';
 CREATE INDEX executions_suspect ON executions (ready_at) WHERE state = 'ready' AND deaths >= 2;
 CREATE INDEX executions_due ON executions (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX executions_held ON executions (runner) WHERE runner IS NOT NULL;
+CREATE INDEX executions_invoked ON executions (parent) WHERE parent IS NOT NULL AND status = 'RUNNING';
+CREATE INDEX executions_expiring ON executions (expires_at) WHERE expires_at IS NOT NULL;
 
 -- One row per operation as it stands now. Its result or error is the payload of event `payload_event`.
 -- Rows lie in the order they were written, with a small index beside them: a batch of many executions then fills a few pages instead of
@@ -90,6 +102,17 @@ CREATE TABLE events (
 );
 
 CREATE UNIQUE INDEX events_by_number ON events (execution, number);
+
+-- The functions that some runner has hosted, and what their executions are granted: so that one process can invoke what another hosts.
+CREATE TABLE functions (
+    name            TEXT NOT NULL,
+    version         TEXT NOT NULL,
+    timeout_seconds INTEGER NOT NULL,
+    retention_days  INTEGER NOT NULL,
+    max_operations  INTEGER NOT NULL,
+    max_bytes       INTEGER NOT NULL,
+    PRIMARY KEY (name, version)
+) WITHOUT ROWID;
 
 -- One row, one heartbeat per runner.
 CREATE TABLE runners (

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from holdfast.model import codec
+from holdfast.model.chaining import follow_ups
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
 from holdfast.model.verbs import Answer, Start, Write
-from holdfast.store.seam import Filter, Line, Target
+from holdfast.store.seam import Committed, Hosted
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.opening import MEMORY, connect, explained, load_queries, prepare, present
+from holdfast.store.sqlite.reading import Reading
 from holdfast.store.sqlite.sharing import Presence
 from holdfast.store.sqlite.views import Overlay, RowView
 
@@ -30,7 +33,7 @@ _CHUNKS = (128, 16, 4, 2, 1)
 class _Batch:
     """What a batch has decided so far."""
 
-    __slots__ = ("bases", "changes", "last_key", "names", "views")
+    __slots__ = ("bases", "changes", "followed", "following", "last_key", "names", "views")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -39,10 +42,13 @@ class _Batch:
         self.views: dict[str, View] = {}
         """The latest view of each execution the batch has changed."""
         self.names: dict[tuple[str, str], str] = {}
+        self.following: deque[Write] = deque()
+        """What earlier writes bring to other executions, not yet decided."""
+        self.followed: list[Execution] = []
         self.last_key = 0
 
 
-class SqliteStore:
+class SqliteStore(Reading):
     """A store in one SQLite file."""
 
     def __init__(self, where: str, member: str) -> None:
@@ -50,7 +56,7 @@ class SqliteStore:
         self._sql = load_queries()
         self._bulk = {
             name: {size: self._sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * columns)})"] * size)) for size in _CHUNKS}
-            for name, columns in (("put_executions", 30), ("touch_executions", 7), ("put_operations", 17), ("put_events", 7))
+            for name, columns in (("put_executions", 40), ("touch_executions", 9), ("put_operations", 17), ("put_events", 7))
         }
         # One row alone, the lone sequential step, is spared the join.
         self._bulk["touch_executions"][1] = self._sql["touch_execution"]
@@ -77,7 +83,7 @@ class SqliteStore:
 
     # --- writing
 
-    def commit(self, batch: Sequence[Write], now: int) -> Sequence[Answer | HoldfastError]:
+    def commit(self, batch: Sequence[Write], now: int) -> Committed:
         """Decide and write a batch in one transaction; when it returns, all it answered is on disk."""
         try:
             with self._write_lock, self._turn():
@@ -85,14 +91,18 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as error:
             raise explained(error, self._where) from error
 
-    def _commit(self, batch: Sequence[Write], now: int) -> list[Answer | HoldfastError]:
+    def _commit(self, batch: Sequence[Write], now: int) -> Committed:
         writer = self._writer
         done = _Batch()
         writer.execute("BEGIN IMMEDIATE")
         try:
             self._notice_others()
             self._fetch_headers(batch, done)
-            answers = [self._decided(write, now, done) for write in batch]
+            answers = []
+            for write in batch:
+                answers.append(self._decided(write, now, done))
+                if done.following:
+                    self._follow(now, done)
             self._put(done)
             writer.execute("COMMIT")
         except BaseException:
@@ -102,7 +112,15 @@ class SqliteStore:
                 writer.execute("ROLLBACK")
             raise
         self._keep(done)
-        return answers
+        return Committed(answers, done.followed)
+
+    def _follow(self, now: int, done: _Batch) -> None:
+        """Write what the last write brings to other executions. One that refuses (it is gone, say) changes nothing of the first."""
+        while done.following:
+            before = len(done.changes)
+            self._decided(done.following.popleft(), now, done)
+            if len(done.changes) > before:
+                done.followed.append(done.changes[-1].header)
 
     def _decided(self, write: Write, now: int, done: _Batch) -> Answer | HoldfastError:
         try:
@@ -120,7 +138,17 @@ class SqliteStore:
         if change is not None:
             done.changes.append(change)
             done.views[change.header.id] = Overlay(view, change)
+            if change.births or not change.slight:
+                done.following.extend(follow_ups(write, view.header, change, lambda parent: self._children(parent, done)))
         return answer
+
+    def _children(self, parent: str, done: _Batch) -> list[str]:
+        """The open executions it invoked, as this batch leaves them."""
+        known = {row[0] for row in self._writer.execute(self._sql["children"], (parent,))}
+        for view in done.views.values():
+            if view.header.parent == parent:
+                known.add(view.header.id)
+        return sorted(known)
 
     def _created(self, start: Start, now: int, done: _Batch) -> Answer:
         change, answer = start.create(now)
@@ -247,79 +275,6 @@ class SqliteStore:
         """Whether a step became ready after a revision and was not started since."""
         return self._writer.execute(self._sql["ready_operation"], (view.key, since)).fetchone() is not None
 
-    # --- reading
-
-    def _read(self, name: str, parameters: Sequence[object] | dict[str, object]) -> list[rows.Row]:
-        try:
-            with self._read_lock:
-                return self._reader.execute(self._sql[name], parameters).fetchall()
-        except (sqlite3.Error, OSError) as error:
-            raise explained(error, self._where) from error
-
-    def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """Ready executions of these functions, and what dead runners left."""
-        asked: dict[str, object] = {"targets": _keys(targets), "dead": codec.dumps(sorted(dead)), "now": now, "limit": limit}
-        return [row[0] for row in self._read("claimable", asked)]
-
-    def suspect(self, targets: Sequence[Target]) -> str | None:
-        """A ready execution that must be claimed alone."""
-        found = self._read("suspect", (_keys(targets),))
-        return found[0][0] if found else None
-
-    def due(self, now: int, limit: int) -> Sequence[str]:
-        """Executions that may have a timer due."""
-        return [row[0] for row in self._read("due", (now, limit))]
-
-    def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The next time anything happens by itself."""
-        ((at,),) = self._read("next_due", (_keys(targets),))
-        return None if at is None else int(at)
-
-    def find(self, execution: str) -> Execution | None:
-        """An execution by id."""
-        found = self._read("header", (execution,))
-        return rows.execution_from(found[0]) if found else None
-
-    def find_named(self, function: str, name: str) -> Execution | None:
-        """An execution by function and name."""
-        found = self._read("named", (function, name))
-        return rows.execution_from(found[0]) if found else None
-
-    def input(self, execution: str) -> str | None:
-        """The payload it was started with."""
-        found = self._read("payload", (execution, 1))
-        return found[0][0] if found else None
-
-    def result(self, execution: Execution) -> str | None:
-        """The payload it ended with."""
-        found = self._read("payload", (execution.id, execution.result_event))
-        return found[0][0] if found else None
-
-    def operations(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
-        """Its operations in the order they began."""
-        return [rows.operation_from(row, execution, self.seal) for row in self._read("operations", (execution, newer_than))]
-
-    def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:
-        """Its events in order, each with its operation."""
-        found = self._read("history", (execution, after, limit))
-        operations = {operation.place: operation for operation in self.operations(execution)}
-        return [Line(*rows.event_from(row, operations)) for row in found]
-
-    def list(self, wanted: Filter) -> Sequence[Execution]:
-        """Executions by filter, one page."""
-        asked: dict[str, object] = {
-            "function": wanted.function,
-            "version": wanted.version,
-            "name": wanted.name,
-            "statuses": codec.dumps([status.value for status in wanted.statuses]),
-            "after": wanted.started_after,
-            "before": wanted.started_before,
-            "beyond": wanted.beyond,
-            "limit": wanted.limit,
-        }
-        name = "list_oldest_first" if wanted.oldest_first else "list"
-        return [rows.execution_from(row) for row in self._read(name, asked)]
-
     # --- runners and other processes
 
     def _write(self, name: str, parameters: Sequence[object]) -> int:
@@ -333,6 +288,11 @@ class SqliteStore:
         """Register a runner; views of what it runs are kept in memory from now on."""
         self._write("join", (runner, lease_until))
         self._runner = runner
+
+    def publish(self, functions: Sequence[Hosted]) -> None:
+        """Tell everybody what is hosted here, and on what terms."""
+        for hosted in functions:
+            self._write("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms)))
 
     def renew(self, runner: str, lease_until: int) -> bool:
         """Extend the lease; False when the runner was declared dead."""
@@ -388,7 +348,3 @@ class SqliteStore:
             self._writer.close()
         if self._presence is not None:
             self._presence.close()
-
-
-def _keys(targets: Sequence[Target]) -> str:
-    return codec.dumps([f"{target.function}:{target.version}" for target in targets])

@@ -1,0 +1,191 @@
+"""What contexts of both colours have: names, time and chance that replay the same, and the plan of every call."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NoReturn, Protocol, TypeVar
+
+from holdfast.durable.concurrency.models import BatchResult
+from holdfast.durable.config import (
+    CallbackConfig,
+    ChildConfig,
+    InvokeConfig,
+    MapConfig,
+    ParallelConfig,
+    StepConfig,
+    WaitForCallbackConfig,
+)
+from holdfast.durable.decorators import named
+from holdfast.durable.delays import Duration
+from holdfast.durable.exceptions import ValidationError
+from holdfast.durable.identifier import Identity
+from holdfast.durable.interrupts import ContinueAsNew
+from holdfast.durable.logger import Logger, LogInfo
+from holdfast.durable.operation.callback import callback_result, create_callback
+from holdfast.durable.operation.child import child
+from holdfast.durable.operation.first_of import SUB_TYPE as FIRST_OF
+from holdfast.durable.operation.first_of import first_of
+from holdfast.durable.operation.invoke import invoke
+from holdfast.durable.operation.map import map_items
+from holdfast.durable.operation.parallel import parallel
+from holdfast.durable.operation.step import step
+from holdfast.durable.operation.wait import started, wait
+from holdfast.durable.operation.wait_for_callback import wait_for_callback
+from holdfast.durable.operation.wait_for_condition import Check, wait_for_condition
+from holdfast.durable.operation.with_retry import retried_inside
+from holdfast.durable.plan import Plan
+from holdfast.durable.protocols import LoggerInterface, SerDes
+from holdfast.durable.retries import WithRetryConfig
+from holdfast.durable.scope import Scope
+from holdfast.durable.types import LambdaContext, StepContext, WaitForCallbackContext
+from holdfast.durable.waits import WaitForConditionConfig
+from holdfast.model import codec
+from holdfast.model.operations import SubType, Type
+
+T = TypeVar("T")
+
+_PLAIN_STEP = StepConfig()
+
+
+class Awaited(Protocol):
+    """Something that ends by itself: a callback or a timer."""
+
+    @property
+    def at(self) -> Identity: ...
+
+
+@dataclass(frozen=True)
+class ExecutionContext:
+    """What a handler may know of its execution."""
+
+    durable_execution_arn: str
+
+
+class Calls:
+    """What both colours have: names, time and chance that replay the same, and the plans of the operations."""
+
+    def __init__(self, scope: Scope, lambda_context: LambdaContext | None = None) -> None:
+        self._scope = scope
+        self.lambda_context = lambda_context
+        self.execution_context = ExecutionContext(scope.state.durable_execution_arn)
+
+    @property
+    def logger(self) -> Logger:
+        """Logs with the execution's fields; silent while this context replays."""
+        return self._scope.logger
+
+    def set_logger(self, new_logger: LoggerInterface) -> None:
+        """Log through another logger."""
+        scope = self._scope
+        scope.logger = Logger.from_log_info(new_logger, LogInfo(scope.state, scope.parent_id), scope.is_replaying)
+
+    def is_replaying(self) -> bool:
+        """Whether this context still repeats what an earlier invocation did."""
+        return self._scope.replaying
+
+    def now(self) -> datetime:
+        """The service's time at the latest operation this context has come back from: the same on every replay."""
+        return self._scope.now()
+
+    def uuid(self) -> uuid.UUID:
+        """An id that is the same on every replay."""
+        return self._scope.uuid()
+
+    def random(self) -> float:
+        """A number from 0 up to 1 that is the same on every replay."""
+        return self._scope.random()
+
+    def remaining(self) -> timedelta:
+        """How long until the execution times out."""
+        return self._scope.remaining()
+
+    def continue_as_new(self, input: Any = None) -> NoReturn:
+        """End this execution here and go on as a new one with this input and an empty history: for loops that never end.
+
+        Whoever waits for the result waits for the last one's. Only on a Holdfast engine, and only from the handler's own context.
+        """
+        if self._scope.prefix is not None:
+            raise ValidationError("continue_as_new: only the handler itself can continue as new, not a branch or a child context")
+        raise ContinueAsNew(codec.dumps(input))
+
+    # --- the plans: an identity is taken at the call
+
+    def _step(self, func: Callable[[StepContext], T], name: str | None, config: StepConfig | None) -> tuple[Identity, Plan[T]]:
+        config = config or _PLAIN_STEP
+        at = self._scope.next_identity(Type.STEP, config.sub_type or SubType.STEP.value, named(name, func))
+        return at, step(at, self._scope, func, config)
+
+    def _wait(self, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
+        seconds = _at_least_a_second(duration)
+        at = self._scope.next_identity(Type.WAIT, SubType.WAIT.value, name)
+        return at, wait(at, seconds)
+
+    def _callback(self, name: str | None, config: CallbackConfig) -> tuple[Identity, Plan[str]]:
+        at = self._scope.next_identity(Type.CALLBACK, config.sub_type or SubType.CALLBACK.value, name)
+        return at, create_callback(at, config)
+
+    def _result(self, at: Identity, serdes: SerDes[Any] | None) -> Plan[Any]:
+        return callback_result(at, serdes, self._scope.state.durable_execution_arn)
+
+    def _wait_for_callback(
+        self, submitter: Callable[[str, WaitForCallbackContext], Any], name: str | None, config: WaitForCallbackConfig | None
+    ) -> tuple[Identity, Plan[Any]]:
+        at = self._scope.next_identity(Type.CONTEXT, SubType.WAIT_FOR_CALLBACK.value, named(name, submitter))
+        return at, wait_for_callback(at, self._scope, submitter, config or WaitForCallbackConfig())
+
+    def _condition(self, check: Check[T], config: WaitForConditionConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
+        for given, what in ((check, "check"), (config, "config")):
+            if given is None:
+                raise ValidationError(f"`{what}` is required for wait_for_condition")
+        at = self._scope.next_identity(Type.STEP, SubType.WAIT_FOR_CONDITION.value, name)
+        return at, wait_for_condition(at, self._scope, check, config)
+
+    def _child(self, func: Callable[[Any], T], name: str | None, config: ChildConfig[T] | None) -> tuple[Identity, Plan[T]]:
+        config = config or ChildConfig()
+        at = self._scope.next_identity(Type.CONTEXT, config.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, named(name, func))
+        return at, child(at, self._scope, func, config)
+
+    def _retried(self, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
+        child = config.child_context_config or ChildConfig()
+        at = self._scope.next_identity(Type.CONTEXT, child.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, name or None)
+        return at, retried_inside(at, self._scope, func, config, child)
+
+    def _invoke(self, function_name: str, payload: Any, name: str | None, config: InvokeConfig[Any, T] | None) -> tuple[Identity, Plan[T]]:
+        at = self._scope.next_identity(Type.CHAINED_INVOKE, SubType.CHAINED_INVOKE.value, name)
+        return at, invoke(at, self._scope, function_name, payload, config or InvokeConfig())
+
+    def _timer(self, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
+        at = self._scope.next_identity(Type.WAIT, SubType.WAIT.value, name)
+        return at, started(at, _at_least_a_second(duration))
+
+    def _first(self, awaited: Sequence[Awaited], name: str | None) -> tuple[Identity, Plan[int]]:
+        if not awaited:
+            raise ValidationError("first_of needs at least one callback or timer")
+        at = self._scope.next_identity(Type.CONTEXT, FIRST_OF, name)
+        return at, first_of(at, self._scope, [one.at for one in awaited])
+
+    def _parallel(
+        self, functions: Sequence[Any], name: str | None, config: ParallelConfig | None
+    ) -> tuple[Identity, Plan[BatchResult[Any]]]:
+        if config is not None:
+            config.completion_config.validate_for_total(len(functions))
+        at = self._scope.next_identity(Type.CONTEXT, SubType.PARALLEL.value, name)
+        return at, parallel(at, self._scope, functions, config or ParallelConfig())
+
+    def _map(
+        self, inputs: Sequence[Any], func: Callable[..., Any], name: str | None, config: MapConfig[Any] | None
+    ) -> tuple[Identity, Plan[BatchResult[Any]]]:
+        if config is not None:
+            config.completion_config.validate_for_total(len(inputs))
+        at = self._scope.next_identity(Type.CONTEXT, SubType.MAP.value, named(name, func))
+        return at, map_items(at, self._scope, inputs, func, config or MapConfig())
+
+
+def _at_least_a_second(duration: Duration) -> int:
+    seconds = duration.to_seconds()
+    if seconds < 1:
+        raise ValidationError("duration must be at least 1 second")
+    return seconds

@@ -1,0 +1,35 @@
+"""first_of: several callbacks and timers are open, and whichever is over first decides how the code goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.durable.config import ChildConfig
+from holdfast.durable.identifier import Identity
+from holdfast.durable.operation.child import contained
+from holdfast.durable.plan import Look, Plan, Suspend
+from holdfast.durable.scope import Scope
+from holdfast.model.operations import OPEN, Operation
+
+SUB_TYPE: Final = "FirstOf"
+
+
+def first_of(at: Identity, scope: Scope, awaited: Sequence[Identity]) -> Plan[int]:
+    """The place of the one that was over first. It is recorded as the result of a context: another may be over by the next replay."""
+
+    def body(_: Scope) -> Plan[int]:
+        return _first(awaited)
+
+    return (yield from contained(at, scope, body, ChildConfig()))
+
+
+def _first(awaited: Sequence[Identity]) -> Plan[int]:
+    while True:
+        seen: list[Operation] = []
+        for identity in awaited:
+            seen.append((yield Look(identity)))
+        over = [(op.ended_at or 0, op.revision, place) for place, op in enumerate(seen) if op.status not in OPEN]
+        if over:
+            return min(over)[2]
+        yield Suspend(seen[-1].id, tuple(seen[:-1]))

@@ -1,0 +1,37 @@
+"""invoke: another function does a part of the work, as an execution of its own, and we wait for its result."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar, cast
+
+from holdfast.durable.config import InvokeConfig
+from holdfast.durable.exceptions import InvokeError
+from holdfast.durable.identifier import Identity
+from holdfast.durable.operation.step import raise_recorded
+from holdfast.durable.plan import Look, Plan, Record, Suspend
+from holdfast.durable.scope import Scope
+from holdfast.durable.serdes import JsonSerDes, SerDes, deserialize, serialize
+from holdfast.model.operations import Action, Status
+
+R = TypeVar("R")
+
+_PLAIN: Final[SerDes[Any]] = JsonSerDes()
+
+
+def invoke(at: Identity, scope: Scope, function_name: str, payload: Any, config: InvokeConfig[Any, R]) -> Plan[R]:
+    """The result of another function; its failure, timeout or stop is an InvokeError."""
+    arn = scope.state.durable_execution_arn
+    seen = yield Look(at)
+    if seen is None:
+        text = serialize(config.serdes_payload or _PLAIN, payload, at.operation_id, arn)
+        yield Record(at.update(Action.START, payload=text, function_name=function_name, tenant_id=config.tenant_id, cascade=config.cascade))
+        seen = yield Look(at)
+    while seen.status is Status.STARTED:
+        yield Suspend(at.operation_id)
+        seen = yield Look(at)
+    if seen.status is not Status.SUCCEEDED:
+        raise_recorded(seen, InvokeError)
+    if seen.result is None:
+        return cast("R", None)
+    result: R = deserialize(config.serdes_result or _PLAIN, seen.result, at.operation_id, arn)
+    return result

@@ -1,0 +1,79 @@
+"""What an invocation begins with and comes to: a handler's input, and what it returned or raised as an outcome."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.durable.exceptions import BackgroundThreadError, ExecutionError, InvocationError, SuspendExecution
+from holdfast.durable.interrupts import ContinueAsNew
+from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.scope import Scope
+from holdfast.durable.state import ExecutionState
+from holdfast.model.execution import Outcome, OutcomeStatus
+from holdfast.model.ports import Invocation, Port
+
+PENDING = Outcome(OutcomeStatus.PENDING)
+
+
+def given(invocation: Invocation, port: Port) -> str | None:
+    """What the execution was started with."""
+    return invocation.input if invocation.input is not None else port.input(invocation.token)
+
+
+def event_of(payload: str | None) -> Any:
+    """The event a handler gets: the input's JSON; nothing at all is an empty object."""
+    return json.loads(payload) if payload and payload.strip() else {}
+
+
+def succeeded(state: ExecutionState, scope: Scope, result: Any) -> Outcome:
+    """A handler returned."""
+    if state.misuse is not None:
+        return failed(state, ExecutionError(state.misuse))
+    try:
+        scope.check_not_swallowed()
+        return Outcome(OutcomeStatus.SUCCEEDED, json.dumps(result, allow_nan=False))
+    except (TypeError, ValueError, RecursionError, ExecutionError) as error:
+        return failed(state, error)
+
+
+def failed(state: ExecutionState, error: BaseException) -> Outcome:
+    """A handler raised: a suspension waits, an error of the invocation is tried again, everything else is the execution's failure."""
+    if isinstance(error, BaseExceptionGroup):
+        suspended, _ = error.split(SuspendExecution)
+        error = _innermost(suspended) if suspended is not None else error
+    if isinstance(error, SuspendExecution):
+        return PENDING
+    if isinstance(error, ContinueAsNew) and state.misuse is None:
+        return Outcome(OutcomeStatus.CONTINUED, error.input)
+    if isinstance(error, BackgroundThreadError):
+        error = error.source_exception
+        if not isinstance(error, InvocationError):
+            return crashed(error)
+    if state.misuse is not None and not isinstance(error, ExecutionError):
+        error = ExecutionError(state.misuse)
+    described = ErrorObject.from_exception(error).to_failure()
+    retried = isinstance(error, InvocationError) and error.is_retryable()
+    if retried or not isinstance(error, Exception):
+        return Outcome(OutcomeStatus.CRASHED, error=described)
+    return Outcome(OutcomeStatus.FAILED, error=described)
+
+
+def crashed(error: BaseException) -> Outcome:
+    """Our own code failed around a handler: the invocation is tried again."""
+    return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure())
+
+
+def outcome_of(ended: Callable[[], Outcome]) -> Outcome:
+    """The outcome a run ended with, whatever happened to it."""
+    try:
+        return ended()
+    except BaseException as error:
+        return crashed(error)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,55 @@
+"""Chained invokes: which execution an invoke of another function starts. It starts with the checkpoint that asks for it (model.chaining)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.engine.registry import Registry, latest
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.model.execution import Birth, new_execution
+from holdfast.model.ids import FunctionName, IdSource
+from holdfast.model.operations import Failure, Type, Update
+from holdfast.model.transitions import NO_CHILDREN, Children
+from holdfast.store.seam import Hosted, Store
+
+
+class Invoking:
+    """Finds the targets of chained invokes: functions hosted here, then those that any other process of the store has hosted."""
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock, ids: IdSource) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._ids = ids
+
+    def children(self, parent: str, updates: Sequence[Update]) -> Children:
+        """What each invoke among these updates starts."""
+        asked = [update for update in updates if update.type is Type.CHAINED_INVOKE]
+        return {update.id: self._child(parent, update) for update in asked} if asked else NO_CHILDREN
+
+    def _child(self, parent: str, update: Update) -> Birth | Failure:
+        try:
+            target = self._target(update.function_name or "")
+        except HoldfastError as refused:
+            kind = "InvalidParameterValueException" if isinstance(refused, InvalidParameter) else type(refused).__name__
+            return Failure(str(refused), kind)
+        if target is None:
+            return Failure(f"Function not found: {update.function_name}", "ResourceNotFoundException")
+        now = self._clock.now()
+        payload = update.payload if update.payload is not None else "{}"
+        header = new_execution(self._ids(now), None, target.function, target.version, payload=payload, now=now, terms=target.terms)
+        child = msgspec.structs.replace(
+            header, parent=parent, parent_operation=update.id, cascade=update.cascade, tenant=update.tenant_id or None
+        )
+        return Birth(child, payload)
+
+    def _target(self, name: str) -> Hosted | None:
+        function = FunctionName.parse(name)
+        here = {hosted.version: hosted for hosted in self._registry.hosted() if hosted.function == function.name}
+        known = here or {hosted.version: hosted for hosted in self._store.hosted(function.name)}
+        if function.version is not None and function.version not in known:
+            known = {hosted.version: hosted for hosted in self._store.hosted(function.name)}
+        return known.get(function.version or latest(known)) if known else None

@@ -1,0 +1,68 @@
+"""Chaining: what a write of one execution means for others, written in the same transaction.
+
+A checkpoint that invokes starts the child; a child that ends answers the operation that waits for it; a stopped parent stops its
+children. The store asks `follow_ups` after every accepted write and commits what it gets with it, so no crash can come between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from holdfast.model import codec, life
+from holdfast.model.draft import Draft
+from holdfast.model.execution import Change, Execution, ExecutionStatus, View
+from holdfast.model.ids import Seal
+from holdfast.model.operations import Failure, Status
+from holdfast.model.outside import Stop
+from holdfast.model.verbs import Decision, Start, Write
+
+_CASCADING: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT})
+
+
+class Return(msgspec.Struct, frozen=True, gc=False):
+    """A child ended: close the operation of its parent that waits for it."""
+
+    execution: str
+    operation_id: str
+    status: Status
+    result: str | None = None
+    error: Failure | None = None
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """A parent that does not wait any more is left as it is."""
+        operation = view.get(self.operation_id)
+        if view.header.status is not ExecutionStatus.RUNNING or operation is None or operation.status is not Status.STARTED:
+            return None, view.header
+        draft = Draft(view, now)
+        draft.put(life.answered(draft, operation, self.status, self.result, self.error), operation)
+        change = life.woken(draft)
+        return change, change.header
+
+
+def follow_ups(write: Write, before: Execution, change: Change, children: Callable[[str], Iterable[str]]) -> Iterator[Write]:
+    """The writes that must go with this one. `children` finds the open executions that an execution has invoked."""
+    for birth in change.births:
+        yield Start(birth.header, birth.input)
+    header = change.header
+    if header.status is before.status:
+        return
+    if header.parent is not None and header.parent_operation is not None and header.continued_as is None:
+        yield _returned(header, header.parent, header.parent_operation, change)
+    if header.status in _CASCADING and not (isinstance(write, Stop) and not write.cascade):
+        error = Failure(message=f"The execution that invoked this one, {header.name}, was stopped or timed out.")
+        for child in children(header.id):
+            yield Stop(child, write.error if isinstance(write, Stop) else error, inherited=True)
+
+
+def _returned(header: Execution, parent: str, operation: str, change: Change) -> Return:
+    payload = next(event.payload for event in change.events if event.number == header.result_event)
+    if header.status is ExecutionStatus.SUCCEEDED:
+        return Return(parent, operation, Status.SUCCEEDED, payload)
+    if header.status is ExecutionStatus.TIMED_OUT:
+        message = f"CHAINED_INVOKE timed out after {header.terms.timeout_seconds} seconds."
+        return Return(parent, operation, Status.TIMED_OUT, error=Failure(message, "ChainedInvoke.Timeout"))
+    status = Status.STOPPED if header.status is ExecutionStatus.STOPPED else Status.FAILED
+    return Return(parent, operation, status, error=codec.failure_from(payload or "{}"))

@@ -1,0 +1,118 @@
+"""The verbs that come from outside an invocation: answers to callbacks, stops, timers that are due, a person's release."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.model import codec, life, transitions
+from holdfast.model.draft import Draft
+from holdfast.model.errors import CallbackClosed, CallbackNotFound, InvalidParameter
+from holdfast.model.execution import ExecutionStatus, State, View
+from holdfast.model.ids import Seal
+from holdfast.model.life import Claimant
+from holdfast.model.operations import Failure, Operation, Status, Type
+from holdfast.model.verbs import Decision
+
+
+class Answering(msgspec.Struct, frozen=True, gc=False):
+    """Answer a callback, from anywhere; an answer may come before anybody waits for it."""
+
+    execution: str
+    operation_id: str
+    result: str | None = None
+    error: Failure | None = None
+    by: Claimant | None = None
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """The first answer wins; whether it is too late is decided in this same write."""
+        draft, operation = _open_callback(view, self.operation_id, now)
+        result = None if self.result is None else codec.storable(self.result)
+        error = None if self.error is None else codec.readable(self.error)
+        status = Status.SUCCEEDED if error is None else Status.FAILED
+        draft.put(life.answered(draft, operation, status, result, error), operation)
+        return life.claimed_now(life.woken(draft), self.by, now)
+
+
+class Heartbeat(msgspec.Struct, frozen=True, gc=False):
+    """Somebody still works on a callback: its heartbeat timer starts anew, its general timeout does not."""
+
+    execution: str
+    operation_id: str
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """No event is written: a heartbeat is not part of the story."""
+        draft, operation = _open_callback(view, self.operation_id, now)
+        due_at = transitions.callback_due(now, operation.timeout_at, operation.heartbeat_ms)
+        draft.put(msgspec.structs.replace(operation, due_at=due_at, revision=draft.revision), operation)
+        change = draft.done()
+        return change, change.header
+
+
+class Stop(msgspec.Struct, frozen=True, gc=False):
+    """End an execution from outside. Stopping a closed one changes nothing."""
+
+    execution: str
+    error: Failure = Failure()
+    cascade: bool = True
+    """Stop what it invoked, too."""
+    inherited: bool = False
+    """It comes from the parent's stop, which a child may have been made to survive."""
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """A live invocation is told of as completed, then the terminal event, then nothing."""
+        header = view.header
+        if header.status is not ExecutionStatus.RUNNING or (self.inherited and not header.cascade):
+            return None, header
+        draft = Draft(view, now)
+        if header.state is State.RUNNING:
+            life.complete_invocation(draft)
+        change = life.close(draft, ExecutionStatus.STOPPED, codec.failure_text(self.error))
+        return change, change.header
+
+
+class Fire(msgspec.Struct, frozen=True, gc=False):
+    """Let the timers of an execution act that are due."""
+
+    execution: str
+    by: Claimant | None = None
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """Firing too early only corrects the header's lower bound."""
+        header = view.header
+        if header.due_at is None or header.due_at > now:
+            return None, header
+        draft = Draft(view, now)
+        if header.deadline <= now:
+            if header.state is State.RUNNING:
+                life.complete_invocation(draft)
+            change = life.time_out(draft)
+            return change, change.header
+        if not life.fire(draft, view, now):
+            change = draft.done()
+            return change, change.header
+        return life.claimed_now(life.woken(draft), self.by, now)
+
+
+class Release(msgspec.Struct, frozen=True, gc=False):
+    """A person lets a quarantined execution run again."""
+
+    execution: str
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """Only what is quarantined can be released."""
+        header = view.header
+        if header.state is not State.QUARANTINED:
+            raise InvalidParameter(f"Execution {header.name!r} is not quarantined; it is {header.state}.")
+        change = Draft(view, now).done(state=State.READY, ready_at=now, deaths=0)
+        return change, change.header
+
+
+def _open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Operation]:
+    header = view.header
+    operation = view.get(operation_id)
+    if operation is None or operation.type is not Type.CALLBACK:
+        raise CallbackNotFound
+    late = header.deadline <= now or (operation.due_at is not None and operation.due_at <= now)
+    if header.status is not ExecutionStatus.RUNNING or operation.status is not Status.STARTED or late:
+        raise CallbackClosed
+    return Draft(view, now), operation

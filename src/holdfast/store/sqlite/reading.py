@@ -1,0 +1,104 @@
+"""What a store can be asked outside a transaction; the answers are as of the last commit."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Collection, Mapping, Sequence
+
+from holdfast.model import codec
+from holdfast.model.execution import Execution, Terms
+from holdfast.model.ids import Seal
+from holdfast.model.operations import Operation
+from holdfast.store.seam import Filter, Hosted, Line, Target
+from holdfast.store.sqlite import rows
+from holdfast.store.sqlite.opening import explained
+
+
+class Reading:
+    """The reading half of a store."""
+
+    _where: str
+    _sql: Mapping[str, str]
+    _reader: sqlite3.Connection
+    _read_lock: threading.RLock
+    seal: Seal
+
+    def _read(self, name: str, parameters: Sequence[object] | dict[str, object]) -> list[rows.Row]:
+        try:
+            with self._read_lock:
+                return self._reader.execute(self._sql[name], parameters).fetchall()
+        except (sqlite3.Error, OSError) as error:
+            raise explained(error, self._where) from error
+
+    def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
+        """Ready executions of these functions, and what dead runners left."""
+        asked: dict[str, object] = {"targets": _keys(targets), "dead": codec.dumps(sorted(dead)), "now": now, "limit": limit}
+        return [row[0] for row in self._read("claimable", asked)]
+
+    def suspect(self, targets: Sequence[Target]) -> str | None:
+        """A ready execution that must be claimed alone."""
+        found = self._read("suspect", (_keys(targets),))
+        return found[0][0] if found else None
+
+    def due(self, now: int, limit: int) -> Sequence[str]:
+        """Executions that may have a timer due."""
+        return [row[0] for row in self._read("due", (now, limit))]
+
+    def next_due(self, targets: Sequence[Target]) -> int | None:
+        """The next time anything happens by itself."""
+        ((at,),) = self._read("next_due", (_keys(targets),))
+        return None if at is None else int(at)
+
+    def find(self, execution: str) -> Execution | None:
+        """An execution by id."""
+        found = self._read("header", (execution,))
+        return rows.execution_from(found[0]) if found else None
+
+    def find_named(self, function: str, name: str) -> Execution | None:
+        """An execution by function and name."""
+        found = self._read("named", (function, name))
+        return rows.execution_from(found[0]) if found else None
+
+    def input(self, execution: str) -> str | None:
+        """The payload it was started with."""
+        found = self._read("payload", (execution, 1))
+        return found[0][0] if found else None
+
+    def result(self, execution: Execution) -> str | None:
+        """The payload it ended with."""
+        found = self._read("payload", (execution.id, execution.result_event))
+        return found[0][0] if found else None
+
+    def operations(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
+        """Its operations in the order they began."""
+        return [rows.operation_from(row, execution, self.seal) for row in self._read("operations", (execution, newer_than))]
+
+    def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:
+        """Its events in order, each with its operation."""
+        found = self._read("history", (execution, after, limit))
+        operations = {operation.place: operation for operation in self.operations(execution)}
+        return [Line(*rows.event_from(row, operations)) for row in found]
+
+    def list(self, wanted: Filter) -> Sequence[Execution]:
+        """Executions by filter, one page."""
+        asked: dict[str, object] = {
+            "function": wanted.function,
+            "version": wanted.version,
+            "name": wanted.name,
+            "statuses": codec.dumps([status.value for status in wanted.statuses]),
+            "after": wanted.started_after,
+            "before": wanted.started_before,
+            "beyond": wanted.beyond,
+            "limit": wanted.limit,
+        }
+        name = "list_oldest_first" if wanted.oldest_first else "list"
+        return [rows.execution_from(row) for row in self._read(name, asked)]
+
+    def hosted(self, function: str) -> Sequence[Hosted]:
+        """The versions of a function that some runner has hosted."""
+        return [Hosted(function, row[0], Terms(*row[1:])) for row in self._read("hosted", (function,))]
+
+
+def _keys(targets: Sequence[Target]) -> str:
+    return codec.dumps([f"{target.function}:{target.version}" for target in targets])
