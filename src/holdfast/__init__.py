@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from holdfast.durable.config import MapConfig as MapConfig
     from holdfast.durable.config import ParallelConfig as ParallelConfig
     from holdfast.durable.config import StepConfig as StepConfig
+    from holdfast.durable.config import InvokeConfig as InvokeConfig
+    from holdfast.durable.plain import plain_function as plain_function
     from holdfast.model.errors import HoldfastError as HoldfastError
     from holdfast.service.opening import open as open
     from holdfast.service.settings import Settings as Settings
@@ -33,6 +35,7 @@ _WHERE = {
     "Duration": "holdfast.durable.config",
     "DurableContext": "holdfast.durable",
     "HoldfastError": "holdfast.model.errors",
+    "InvokeConfig": "holdfast.durable.config",
     "MapConfig": "holdfast.durable.config",
     "ParallelConfig": "holdfast.durable.config",
     "Settings": "holdfast.service.settings",
@@ -44,6 +47,7 @@ _WHERE = {
     "durable_wait_for_callback": "holdfast.durable",
     "durable_with_child_context": "holdfast.durable",
     "open": "holdfast.service.opening",
+    "plain_function": "holdfast.durable.plain",
     "with_retry": "holdfast.durable",
 }
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.durable.plain import plain_function
 from holdfast.model.operations import Failure
 from tests.flow.official.running import Answer, Beat, Deed, Fail
 
@@ -92,6 +93,8 @@ class Case(msgspec.Struct, kw_only=True):
     result: Any = None
     error: tuple[str, str] | None = None
     """The type and message that the execution fails with."""
+    others: Make | None = None
+    """Makes the functions it invokes, by name."""
     rests: int = 0
     """How often it waits for something outside."""
     side_by_side: bool = False
@@ -2371,5 +2374,135 @@ def an_execution_error_in_an_item_ends_everything(sdk: Sdk, coloured: Decorator)
     async def handler(event: Any, context: Any) -> Any:
         completion = sdk.config.CompletionConfig.all_completed()
         await now(context.map([0, 1], each, config=sdk.config.MapConfig(max_concurrency=1, completion_config=completion)))
+
+    return handler
+
+
+# --- invoke ------------------------------------------------------------------------------------------------------------------
+#
+# What is invoked is always ours; a child that waits first cannot end before its parent's invocation has.
+
+
+def _others(sdk: Sdk) -> dict[str, Any]:
+    ours = Sdk(OURS)
+
+    def made(name: str, work: Callable[[Any], Any]) -> Any:
+        def child(event: Any, context: Any) -> Any:
+            context.wait(ours.seconds(1))
+            return context.step(lambda _: work(event), name="work", config=ours.step_config(1))
+
+        child.__name__ = name
+        return ours.durable_execution(child)
+
+    def broken(event: Any) -> Any:
+        raise Broken(f"no {event}")
+
+    def twice(event: Any, context: Any) -> Any:
+        return [event, event]
+
+    def plainly_broken(event: Any, context: Any) -> Any:
+        raise Broken(f"never {event}")
+
+    functions = [made("echo", lambda event: {"got": event}), made("broken", broken), plain_function(twice), plain_function(plainly_broken)]
+    return {function.name: function for function in functions}
+
+
+@both(result=[{"got": {"a": [1, None]}}, {"got": None}, {"got": "text"}], rests=3, others=_others)
+def an_invoked_functions_result_comes_back(sdk: Sdk, coloured: Decorator) -> Any:
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        one = await now(context.invoke("echo", {"a": [1, None]}, name="first"))
+        two = await now(context.invoke("echo:$LATEST", None))
+        three = await now(context.invoke("arn:aws:lambda:local:000000000000:function:echo:$LATEST", "text"))
+        return [one, two, three]
+
+    return handler
+
+
+@both(
+    result=[
+        ["InvokeError", "no x", "aws_durable_execution_sdk_python.exceptions.StepError"],
+        ["InvokeError", "never y", "tests.flow.cases.Broken"],
+    ],
+    rests=1,
+    side_by_side=True,
+    others=_others,
+)
+def an_invoked_functions_failure_is_an_invoke_error(sdk: Sdk, coloured: Decorator) -> Any:
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        said = []
+        for name, payload in (("broken", "x"), ("plainly_broken", "y")):
+            try:
+                await now(context.invoke(name, payload, name=name))
+            except sdk.errors.InvokeError as error:
+                said.append([type(error).__name__, str(error), error.error_type])
+        return said
+
+    return handler
+
+
+@both(
+    result=[
+        ["InvokeError", "Function not found: nobody", "ResourceNotFoundException"],
+        ["InvokeError", "Function not found: echo:7", "ResourceNotFoundException"],
+    ],
+    others=_others,
+)
+def what_nobody_hosts_cannot_be_invoked(sdk: Sdk, coloured: Decorator) -> Any:
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        said = []
+        for name in ("nobody", "echo:7"):
+            try:
+                await now(context.invoke(name, {}))
+            except sdk.errors.InvokeError as error:
+                said.append([type(error).__name__, str(error), error.error_type])
+        return said
+
+    return handler
+
+
+@both(result=[[1, 1], ["a", "a"]], side_by_side=True, others=_others)
+def a_plain_function_is_invoked_like_a_durable_one(sdk: Sdk, coloured: Decorator) -> Any:
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        return [await now(context.invoke("twice", 1)), await now(context.invoke("twice", "a", name="again"))]
+
+    return handler
+
+
+@both(result=[{"got": 0}, {"got": 1}, {"got": 2}], rests=1, side_by_side=True, others=_others)
+def branches_invoke_side_by_side(sdk: Sdk, coloured: Decorator) -> Any:
+    @coloured
+    async def each(context: Any, item: int, index: int, items: Any) -> Any:
+        return await now(context.invoke("echo", item, name=f"echo {item}"))
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        return (await now(context.map([0, 1, 2], each))).get_results()
+
+    return handler
+
+
+@both(result=["<payload>", {"got": ">tluser<"}], rests=1, others=_others)
+def an_invoke_has_serdes_for_both_ways(sdk: Sdk, coloured: Decorator) -> Any:
+    class Ways(sdk.serdes.SerDes):  # type: ignore[misc, name-defined]
+        def serialize(self, value: Any, serdes_context: Any) -> str:
+            return json.dumps(">tluser<")
+
+        def deserialize(self, data: str, serdes_context: Any) -> Any:
+            return ["<payload>", json.loads(data)]
+
+    @sdk.durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> Any:
+        config = sdk.config.InvokeConfig(serdes_payload=Ways(), serdes_result=Ways(), tenant_id="tenant-1")
+        return await now(context.invoke("echo", object(), config=config))
 
     return handler

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Status, Type
@@ -38,8 +39,12 @@ def by_ours_async(case: Case, sdk: Sdk, *, park: int) -> MakeHost:
     return ours(case.twin(sdk), park=park)
 
 
+def others(case: Case, sdk: Sdk) -> list[DurableFunction]:
+    return list(case.others(sdk).values()) if case.others else []
+
+
 async def run(case: Case, sdk: Sdk, host: MakeHost) -> Ending:
-    async with opened(host) as running:
+    async with opened(host, others=others(case, sdk)) as running:
         execution = await running.start(case.event)
         await answer_early(case, sdk, running, execution)
         await running.drive(execution, copy.deepcopy(case.script))
@@ -146,11 +151,11 @@ async def handed_over(case: Case, first: MakeHost, second: MakeHost, where: Path
     """Run with one engine until the execution has rested `after` times, close it, and go on with the other on the same file."""
     clock = VirtualClock(skipping=False)
     script = copy.deepcopy(case.script)
-    async with opened(first, where=str(where), clock=clock) as running:
+    async with opened(first, others=others(case, Sdk(OURS)), where=str(where), clock=clock) as running:
         execution = await running.start(case.event)
         await running.drive(execution, script, stops_at=after)
         assert running.header(execution).status is ExecutionStatus.RUNNING
-    async with opened(second, where=str(where), clock=clock) as running:
+    async with opened(second, others=others(case, Sdk(OURS)), where=str(where), clock=clock) as running:
         await running.drive(execution, script)
         return running.ending(execution)
 

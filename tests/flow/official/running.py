@@ -19,12 +19,13 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.registry import Function, Slots
 from holdfast.hosts.inline import InlineHost
 from holdfast.model.clock import VirtualClock, monotonic
-from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, State
 from holdfast.model.ids import id_at
 from holdfast.model.operations import Failure, Operation, Status, Type
-from holdfast.model.ports import Host
+from holdfast.model.ports import Host, Invocation, Port
 from holdfast.service.describing import history_of
 from holdfast.store.opening import open_store
+from holdfast.store.seam import Filter
 from tests.flow.official.host import Handler, OfficialHost
 
 PATIENCE_SECONDS = 20.0
@@ -109,13 +110,19 @@ class Running:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), 0.001)
 
+    def open(self) -> list[Execution]:
+        """The execution and all that it invoked, as far as they are not closed."""
+        return [header for header in self.engine.store.list(Filter()) if header.state is not State.CLOSED]
+
     async def rested(self, execution: str) -> Execution:
-        """Wait until nobody has it: it is suspended, waits for a retry of its invocation, or is closed."""
+        """Wait until nobody has it or what it invoked: suspended, waiting for a retry of the invocation, or closed."""
 
         def at_rest() -> bool:
-            header = self.header(execution)
-            later = header.state is State.READY and header.ready_at > self.clock.now()
-            return later or header.state in (State.SUSPENDED, State.CLOSED, State.QUARANTINED)
+            now = self.clock.now()
+            return all(
+                header.state in (State.SUSPENDED, State.QUARANTINED) or (header.state is State.READY and header.ready_at > now)
+                for header in self.open()
+            )
 
         await self.until(at_rest, "the execution to rest")
         return self.header(execution)
@@ -130,13 +137,13 @@ class Running:
                 return header
             await self._go_on(header, script)
 
-    async def _go_on(self, header: Execution, script: dict[str, list[Deed]]) -> None:
-        for name, callback in self.open_callbacks(header.id).items():
+    async def _go_on(self, root: Execution, script: dict[str, list[Deed]]) -> None:
+        for name, callback in self.open_callbacks(root.id).items():
             if script.get(name):
                 await self.do(script[name].pop(0), callback)
                 return
-        at = header.ready_at if header.state is State.READY else header.due_at
-        assert at is not None
+        times = [((x.ready_at if x.state is State.READY else x.due_at) or x.deadline, x) for x in self.open()]
+        at, header = min(times, key=lambda found: found[0])
         assert at < header.deadline, f"nothing more will happen: {header}, open: {list(self.open_callbacks(header.id))}"
         self.clock.move_to(at)
         self.engine.look()
@@ -169,6 +176,8 @@ class Running:
         details = event[f"{event['EventType']}Details"] = dict(event[f"{event['EventType']}Details"])
         if "RequestId" in details:
             details["RequestId"] = "an invocation"
+        if "DurableExecutionArn" in details:
+            details["DurableExecutionArn"] = details["DurableExecutionArn"].partition("/")[0]
         if "CallbackId" in details:
             owner, operation = self.engine.store.seal.callback_target(details["CallbackId"])
             assert owner == execution
@@ -176,15 +185,42 @@ class Running:
         return event
 
 
+class Two:
+    """A host for the case's own function, and one for what it invokes."""
+
+    def __init__(self, first: ClosableHost, others: ClosableHost) -> None:
+        self._hosts = (first, others)
+
+    def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
+        self._hosts[invocation.header.function != "handler"].invoke(invocation, port, done)
+
+    def cancel(self, execution: str) -> None:
+        for host in self._hosts:
+            host.cancel(execution)
+
+    def nudge(self, execution: str) -> None:
+        for host in self._hosts:
+            host.nudge(execution)
+
+    def idle(self) -> bool:
+        return all(host.idle() for host in self._hosts)
+
+    def close(self) -> None:
+        for host in self._hosts:
+            host.close()
+
+
 @contextlib.asynccontextmanager
-async def opened(make_host: MakeHost, *, where: str = ":memory:", clock: VirtualClock | None = None) -> AsyncIterator[Running]:
-    """An engine over a store, running one function named `handler` on this host."""
+async def opened(
+    make_host: MakeHost, *, others: Sequence[DurableFunction] = (), where: str = ":memory:", clock: VirtualClock | None = None
+) -> AsyncIterator[Running]:
+    """An engine over a store, running one function named `handler` on this host, and what it invokes on one of ours."""
     clock = clock or VirtualClock(skipping=False)
-    host = make_host(clock)
+    host = Two(make_host(clock), InlineHost(others, clock=clock, threads=4, park=100))
     runner = id_at(clock.now())
-    function = Function(name="handler", slots=Slots(4))
+    functions = [Function(name="handler", slots=Slots(4)), *(Function(name=f.name, slots=Slots(4), terms=f.terms) for f in others)]
     store = open_store(where, runner)
-    engine = Engine(store, [function], host, clock=clock, ids=id_at, chance=NoChance(), runner=runner)
+    engine = Engine(store, functions, host, clock=clock, ids=id_at, chance=NoChance(), runner=runner)
     await engine.open()
     try:
         yield Running(engine, clock)

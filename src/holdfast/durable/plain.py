@@ -1,0 +1,71 @@
+"""Plain functions: ordinary handlers that durable ones invoke. They take part in an execution of their own, without durable calls."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any, overload
+
+from holdfast.durable.awaiting import is_async
+from holdfast.durable.calls import Calls
+from holdfast.durable.execution import DurableFunction
+from holdfast.model.execution import Terms
+from holdfast.model.ids import LATEST, Arn
+
+log = logging.getLogger("holdfast.plain")
+
+MAX_SECONDS = 900
+"""What Lambda grants to one invocation of an ordinary function."""
+
+
+class PlainContext:
+    """The context object of an ordinary Lambda handler, as far as it means something here."""
+
+    def __init__(self, calls: Calls) -> None:
+        arn = calls.execution_context.durable_execution_arn
+        execution = Arn.parse(arn)
+        self.aws_request_id = execution.id
+        self.function_name = execution.function
+        self.function_version = execution.version
+        self.invoked_function_arn = arn.partition("/")[0]
+        self._calls = calls
+
+    def get_remaining_time_in_millis(self) -> int:
+        """How long it may still take."""
+        return int(self._calls.remaining().total_seconds() * 1000)
+
+    def log(self, msg: object) -> None:
+        """Write a line to the log."""
+        log.info("%s", msg)
+
+
+@overload
+def plain_function(handler: Callable[[Any, Any], Any]) -> DurableFunction: ...
+@overload
+def plain_function(
+    handler: None = None, *, name: str | None = None, version: int | str = LATEST, timeout: int = MAX_SECONDS
+) -> Callable[[Callable[[Any, Any], Any]], DurableFunction]: ...
+def plain_function(
+    handler: Callable[[Any, Any], Any] | None = None,
+    *,
+    name: str | None = None,
+    version: int | str = LATEST,
+    timeout: int = MAX_SECONDS,
+) -> DurableFunction | Callable[[Callable[[Any, Any], Any]], DurableFunction]:
+    """Make an ordinary `handler(event, context)` a target of `context.invoke`; `def` and `async def` both work.
+
+    It is called once and its result kept; an exception is its failure. Only if its process dies is it called again.
+    """
+    terms = Terms(timeout).checked()
+
+    def decorate(plain: Callable[[Any, Any], Any]) -> DurableFunction:
+        @functools.wraps(plain)
+        def call(event: Any, calls: Calls) -> Any:
+            return plain(event, PlainContext(calls))
+
+        if is_async(plain):
+            call._original = plain  # type: ignore[attr-defined]
+        return DurableFunction(call, name=name, version=version, terms=terms)
+
+    return decorate if handler is None else decorate(handler)
