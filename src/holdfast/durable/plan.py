@@ -84,4 +84,4 @@ Plan = Generator[Effect, Any, T]
 def too_late(run: Run, *, cancelled: bool) -> TimeoutError:
     """What a body that did not end in its time comes to."""
     what = "it was cancelled" if cancelled else "a thread cannot be stopped, so its body may still be running; its result is dropped"
-    return TimeoutError(f"The step did not end within {run.timeout:g} seconds: {what}.")
+    return TimeoutError(f"The step did not end within {run.timeout:g} s: {what}.")
