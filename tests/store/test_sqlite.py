@@ -23,6 +23,7 @@ from holdfast.store.sqlite import opening as opening_module
 from holdfast.store.sqlite import sharing
 from holdfast.store.sqlite.opening import SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore
+from tests.store.chaining_suite import ChainingSuite
 from tests.store.children import child, heard, told
 from tests.store.suite import (
     LEASE,
@@ -56,13 +57,13 @@ def opened_at(where: str) -> Iterator[Opening]:
         store.close()
 
 
-class TestSqlite(SharedStoreSuite):
+class TestSqlite(ChainingSuite, SharedStoreSuite):
     @pytest.fixture
     def opening(self, tmp_path: Path) -> Iterator[Opening]:
         yield from opened_at(str(tmp_path / "holdfast.db"))
 
 
-class TestSqliteMemory(StoreSuite):
+class TestSqliteMemory(ChainingSuite, StoreSuite):
     @pytest.fixture
     def opening(self) -> Iterator[Opening]:
         yield from opened_at(":memory:")

@@ -1,0 +1,179 @@
+"""What every backend must do when one execution's write concerns another: both are written, or neither."""
+
+from typing import Any
+
+import msgspec
+
+from holdfast.model.execution import Birth, Execution, ExecutionStatus, Outcome, OutcomeStatus, State, Terms, new_execution
+from holdfast.model.history import EventType as E
+from holdfast.model.operations import Action, Failure, Status, Type, Update
+from holdfast.model.outside import Answering, Stop
+from holdfast.model.verbs import Checkpoint
+from holdfast.store.seam import Hosted, Store
+from tests.store.suite import OOPS, answers, at, callback, claim, execution_succeeds, id_at, live, now_at, position, settled, story, written
+
+INVOKE = Update(id="i", type=Type.CHAINED_INVOKE, action=Action.START, function_name="order", payload="[1]")
+
+
+def birth(parent: Execution, **set_to: Any) -> Birth:
+    """An execution that a parent's operation starts."""
+    header = new_execution(id_at(at(0)), None, "order", "$LATEST", payload="[1]", now=at(0), terms=Terms(60))
+    return Birth(msgspec.structs.replace(header, parent=parent.id, parent_operation="i", **set_to), "[1]")
+
+
+def invoking(parent: Execution, child: Birth) -> Checkpoint:
+    return Checkpoint(position(parent), (INVOKE,), None, {"i": child})
+
+
+def chained(store: Store, **set_to: Any) -> tuple[Execution, Execution]:
+    """A suspended parent and the child it waits for."""
+    parent = live(store, "parent")
+    child = birth(parent, **set_to)
+    written(store, invoking(parent, child))
+    return written(store, settled(now_at(store, parent), Outcome(OutcomeStatus.PENDING))), now_at(store, child.header)
+
+
+def run(store: Store, header: Execution, outcome: Outcome, **more: Any) -> Execution:
+    """Claim it, and let its invocation end like this."""
+    claimed = written(store, claim(header, "here"))
+    return written(store, msgspec.structs.replace(settled(claimed, outcome), **more))
+
+
+class ChainingSuite:
+    """Mixed into a store's suite."""
+
+    def test_a_child_begins_with_its_parents_checkpoint(self, store: Store) -> None:
+        parent = live(store, "parent")
+        child = birth(parent, tenant="t")
+        committed = store.commit([invoking(parent, child)], at(1))
+        (begun,) = committed.followed
+        assert begun == now_at(store, begun)
+        assert (begun.id, begun.parent, begun.parent_operation, begun.tenant) == (child.header.id, parent.id, "i", "t")
+        assert (begun.state, begun.ready_at, begun.deadline) == (State.READY, at(1), at(61))
+        assert store.input(begun.id) == "[1]"
+        assert story(store, begun) == [E.EXECUTION_STARTED]
+        assert [op.status for op in store.operations(parent.id)] == [Status.STARTED]
+
+    def test_a_refused_checkpoint_starts_no_child(self, store: Store) -> None:
+        parent = live(store, "parent")
+        child = birth(parent)
+        written(store, claim(parent, "there", "here"))
+        assert store.commit([invoking(parent, child)], at(1)).followed == []
+        assert store.find(child.header.id) is None
+
+    def test_a_childs_result_answers_and_wakes_its_parent_in_the_same_commit(self, store: Store) -> None:
+        parent, child = chained(store)
+        assert parent.state is State.SUSPENDED
+        claimed = written(store, claim(child, "here"))
+        committed = store.commit([settled(claimed, Outcome(OutcomeStatus.SUCCEEDED, '"done"'))], at(5))
+        (woken,) = committed.followed
+        assert woken == now_at(store, parent)
+        assert (woken.state, woken.ready_at, woken.pending) == (State.READY, at(5), 0)
+        (op,) = store.operations(parent.id)
+        assert (op.status, op.result, op.ended_at) == (Status.SUCCEEDED, '"done"', at(5))
+        assert story(store, parent)[-1] is E.CHAINED_INVOKE_SUCCEEDED
+
+    def test_a_child_that_closes_early_answers_with_the_closing_update(self, store: Store) -> None:
+        parent, child = chained(store)
+        claimed = written(store, claim(child, "here"))
+        committed = store.commit([Checkpoint(position(claimed), (execution_succeeds("7"),))], at(5))
+        assert [header.id for header in committed.followed] == [parent.id]
+        assert [op.result for op in store.operations(parent.id)] == ["7"]
+
+    def test_how_a_child_ended_is_how_the_operation_ended(self, store: Store) -> None:
+        for outcome, status, event, error in (
+            (Outcome(OutcomeStatus.FAILED, error=OOPS), Status.FAILED, E.CHAINED_INVOKE_FAILED, OOPS),
+            (None, Status.STOPPED, E.CHAINED_INVOKE_STOPPED, Failure("enough")),
+        ):
+            parent = live(store, f"parent of {status}")
+            child = birth(parent)
+            written(store, invoking(parent, child))
+            if outcome is None:
+                written(store, Stop(child.header.id, Failure("enough")))
+            else:
+                run(store, child.header, outcome)
+            assert [(op.status, op.error) for op in store.operations(parent.id)] == [(status, error)]
+            assert story(store, parent)[-1] is event
+
+    def test_a_late_child_answers_with_a_timeout(self, store: Store) -> None:
+        parent, child = chained(store)
+        claimed = written(store, claim(child, "here"), at(61))
+        assert claimed.status is ExecutionStatus.TIMED_OUT
+        (op,) = store.operations(parent.id)
+        assert op.status is Status.TIMED_OUT
+        assert op.error == Failure("CHAINED_INVOKE timed out after 60 seconds.", "ChainedInvoke.Timeout")
+
+    def test_a_parent_that_is_gone_does_not_keep_its_child_from_ending(self, store: Store) -> None:
+        parent, child = chained(store, cascade=False)
+        closed = written(store, Stop(parent.id))
+        assert run(store, child, Outcome(OutcomeStatus.SUCCEEDED, "1")).status is ExecutionStatus.SUCCEEDED
+        assert now_at(store, parent) == closed
+
+    def test_a_stop_stops_the_children_that_are_still_open_and_theirs(self, store: Store) -> None:
+        parent, child = chained(store)
+        claimed = written(store, claim(child, "here"))
+        grandchild = birth(claimed)
+        written(store, invoking(claimed, grandchild))
+        committed = store.commit([Stop(parent.id, Failure("enough"))], at(5))
+        assert [header.id for header in committed.followed] == [child.id, grandchild.header.id]
+        for header in (parent, child, grandchild.header):
+            assert now_at(store, header).status is ExecutionStatus.STOPPED
+            assert store.result(now_at(store, header)) == '{"ErrorMessage":"enough"}'
+
+    def test_a_stop_may_spare_the_children_and_a_child_may_be_spared(self, store: Store) -> None:
+        parent, child = chained(store)
+        assert store.commit([Stop(parent.id, cascade=False)], at(5)).followed == []
+        assert now_at(store, child).status is ExecutionStatus.RUNNING
+        detached = live(store, "other")
+        spared = birth(detached, cascade=False)
+        written(store, invoking(detached, spared))
+        assert store.commit([Stop(detached.id)], at(5)).followed == []
+        assert now_at(store, spared.header).status is ExecutionStatus.RUNNING
+
+    def test_a_child_of_the_same_batch_is_stopped_too(self, store: Store) -> None:
+        parent = live(store, "parent")
+        child = birth(parent)
+        store.commit([invoking(parent, child), Stop(parent.id)], at(1))
+        assert now_at(store, child.header).status is ExecutionStatus.STOPPED
+
+    def test_an_execution_that_continues_is_followed_by_its_heir_under_the_same_parent(self, store: Store) -> None:
+        parent, child = chained(store)
+        heir = id_at(at(3))
+        closed = run(store, child, Outcome(OutcomeStatus.CONTINUED, "[2]"), successor=heir)
+        assert (closed.status, closed.continued_as) == (ExecutionStatus.SUCCEEDED, heir)
+        goes_on = store.find(heir)
+        assert goes_on is not None
+        assert (goes_on.function, goes_on.terms, goes_on.parent, goes_on.parent_operation) == ("order", Terms(60), parent.id, "i")
+        assert store.input(heir) == "[2]"
+        assert [op.status for op in store.operations(parent.id)] == [Status.STARTED]
+        run(store, goes_on, Outcome(OutcomeStatus.SUCCEEDED, "3"))
+        assert [op.result for op in store.operations(parent.id)] == ["3"]
+
+    def test_operations_and_bytes_are_counted(self, store: Store) -> None:
+        header = live(store, "a", callback("c"), Update(id="s", type=Type.STEP, action=Action.SUCCEED, payload='"ä"'))
+        assert (header.operations, header.stored) == (2, len("{}") + 4)
+        answered = written(store, Answering(header.id, "c", "1234"))
+        assert (answered.operations, answered.stored) == (2, 10)
+        assert now_at(store, header) == answered
+
+    def test_what_somebody_has_hosted_is_known_with_its_terms(self, store: Store) -> None:
+        first, second = Hosted("order", "1", Terms(5, 6, 7, 8)), Hosted("order", "2", Terms())
+        store.publish([first, second])
+        store.publish([msgspec.structs.replace(second, terms=Terms(9))])
+        assert list(store.hosted("order")) == [first, Hosted("order", "2", Terms(9))]
+        assert list(store.hosted("nobody")) == []
+
+    def test_one_childs_end_spoils_no_other_write_of_the_batch(self, store: Store) -> None:
+        parent, child = chained(store)
+        claimed = written(store, claim(child, "here"))
+        other = live(store, "other")
+        done, refused, went_on = answers(
+            store,
+            settled(claimed, Outcome(OutcomeStatus.SUCCEEDED, "1")),
+            settled(claimed, Outcome(OutcomeStatus.SUCCEEDED, "2")),
+            Checkpoint(position(other), (callback("c"),)),
+        )
+        assert isinstance(done, Execution)
+        assert isinstance(refused, Exception)
+        assert not isinstance(went_on, Exception)
+        assert [op.result for op in store.operations(parent.id)] == ["1"]
