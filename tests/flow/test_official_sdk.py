@@ -15,6 +15,7 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Status, Type
 from tests.flow.cases import CASES, OFFICIAL, OURS, Case, Sdk
+from tests.flow.official.forgetful import forgetful
 from tests.flow.official.running import Ending, MakeHost, Running, official, opened, ours
 
 ALL = list(CASES.values())
@@ -138,6 +139,37 @@ async def test_our_async_handler_leaves_the_official_history(case: Case, park: i
     ending = await run(case, sdk, by_ours_async(case, sdk, park=park))
     assert_as_promised(case, ending)
     assert_same_history(case, ending, await official_ending(case, official_endings))
+
+
+OWN_WORDS = "its result tells what this very invocation did, which a replay does not repeat"
+BESIDE = "the end of one branch interrupts the at-most-once step of the other, which is then not run again"
+ASLEEP = "the official SDK sleeps in process for one branch's timer, and the clock of these tests moves only when it rests"
+REPLAYED_OTHERWISE: dict[str, dict[str, str]] = {
+    "the_end_of_the_replay_is_seen_at_the_same_place": dict.fromkeys(["def", "async", "official"], OWN_WORDS),
+    "a_batch_ends_when_its_author_says": dict.fromkeys(["def", "async", "official"], OWN_WORDS),
+    "a_branch_is_answered_while_another_one_works": dict.fromkeys(["def", "async", "official"], BESIDE),
+    "a_branch_retries_its_step": {"official": ASLEEP},
+    "branches_poll_beside_each_other": {"official": ASLEEP},
+}
+"""Cases that cannot come to the same end when they are replayed at every step, and why."""
+REPLAYED = [
+    (case, colour) for case in ALL for colour in ("def", "async", "official") if colour not in REPLAYED_OTHERWISE.get(case.name, {})
+]
+
+
+@pytest.mark.parametrize("case, colour", REPLAYED, ids=lambda value: value if isinstance(value, str) else value.name)
+async def test_a_replay_at_every_step_comes_to_the_same_end(case: Case, colour: str, official_endings: dict[str, Ending]) -> None:
+    sdk = Sdk(OFFICIAL if colour == "official" else OURS)
+    if colour == "official":
+        host = by_official(case, sdk)
+    else:
+        host = by_ours(case, sdk) if colour == "def" or case.twin is None else by_ours_async(case, sdk, park=100)
+    ending = await run(case, sdk, forgetful(host))
+    assert_as_promised(case, ending)
+    told, straight = ending.history, (await official_ending(case, official_endings)).history
+    if case.cut_off:
+        told, straight = without_lone_starts(told), without_lone_starts(straight)
+    assert by_operation(told) | {"invocations": []} == by_operation(straight) | {"invocations": []}
 
 
 @every_resting_case
