@@ -1,0 +1,184 @@
+"""Large values in files, their paths in the checkpoints.
+
+A checkpoint keeps one of three texts: `{"data": "<text>"}`, `{"file": "<path>"}`, `{"file": "<path>", "preview": {…}}`. Texts, paths and
+files are the official SDK's, so either reads what the other wrote.
+
+The files must live as long as the execution and be seen by every machine that may go on with it: a disk of one machine, or a shared mount.
+
+When a checkpoint is written, the file it names is whole and on disk. A file is never replaced by another value: a checkpoint may point to
+it, and whoever wrote it may have lost the execution to somebody else meanwhile. The other value goes beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from holdfast.durable.exceptions import SerDesError
+from holdfast.durable.serdes import EXTENDED_TYPES_SERDES, SerDes, SerDesContext
+from holdfast.durable.types import DurableExecutionArn
+
+_INLINE_BYTES = 256 * 1024 - 1024
+"""What a checkpoint of the service holds, less a kilobyte for what stands around the value."""
+
+
+class FileSystemSerDesMode(StrEnum):
+    """Which values go into files: every one, or only those that are too large for a checkpoint (about 256 KiB)."""
+
+    ALWAYS = "ALWAYS"
+    OVERFLOW = "OVERFLOW"
+
+
+class FileSystemPathEncoding(StrEnum):
+    """How files are named.
+
+    `URI`: `<function>/<execution name>/<invocation id>/<operation id>.json`, percent-encoded, for people to read.
+    `HASH`: `<SHA-256 of the ARN>/<SHA-256 of the operation id>.json`, always of the same length.
+    """
+
+    URI = "URI"
+    HASH = "HASH"
+
+
+class GeneratePreview(Protocol):
+    """Makes the part of a value that stays readable in the checkpoint; `holdfast.durable.preview` helps."""
+
+    def __call__(self, value: Any) -> dict[str, Any] | None: ...
+
+
+@dataclass(frozen=True)
+class FileSystemSerDesConfig:
+    """When values go into files, how the files are named, what stays readable, and what the text inside them is."""
+
+    storage_mode: FileSystemSerDesMode = FileSystemSerDesMode.ALWAYS
+    path_encoding: FileSystemPathEncoding = FileSystemPathEncoding.URI
+    generate_preview: GeneratePreview | None = None
+    serdes: SerDes[Any] = EXTENDED_TYPES_SERDES
+
+
+class FileSystemSerDes(SerDes[Any]):
+    """Keeps values in files below `base_path` and reads nothing outside of it: `StepConfig(serdes=FileSystemSerDes("results"))`.
+
+    It waits for the disk where it is called, which in an `async def` handler is the event loop.
+    """
+
+    def __init__(self, base_path: str, config: FileSystemSerDesConfig | None = None) -> None:
+        self._base_path = base_path
+        self._config = config or FileSystemSerDesConfig()
+
+    def serialize(self, value: Any, serdes_context: SerDesContext) -> str:
+        """The text for the checkpoint; if it names a file, that file is on disk."""
+        config = self._config
+        text = config.serdes.serialize(value, serdes_context)
+        if config.storage_mode is not FileSystemSerDesMode.ALWAYS:
+            inline = json.dumps({"data": text})
+            if len(inline) <= _INLINE_BYTES:
+                return inline
+        path = self._path(serdes_context)
+        envelope: dict[str, Any] = {"file": _keep(path, text.encode())}
+        preview = config.generate_preview(value) if config.generate_preview else None
+        if preview:
+            envelope["preview"] = preview
+        return json.dumps(envelope)
+
+    def deserialize(self, data: str, serdes_context: SerDesContext) -> Any:
+        """The value, from its file or from the checkpoint itself."""
+        match json.loads(data):
+            case {"file": str(path)}:
+                self._refuse_outside(path)
+                with open(path, "rb") as file:
+                    text = file.read().decode()
+            case {"data": text}:
+                pass
+            case _:
+                raise SerDesError(
+                    'This was not written by FileSystemSerDes: expected a JSON object with a path as "file" or the value as "data". '
+                    "Read it with the SerDes that wrote it."
+                )
+        return self._config.serdes.deserialize(text, serdes_context)
+
+    def _path(self, at: SerDesContext) -> str:
+        arn, encoding = at.durable_execution_arn, self._config.path_encoding
+        parts = DurableExecutionArn.from_arn(arn) if encoding is FileSystemPathEncoding.URI else None
+        if parts is None:
+            folder = os.path.join(self._base_path, _encoded(arn, encoding))
+        else:
+            folder = os.path.join(self._base_path, parts.function_name, parts.execution_name, parts.invocation_id)
+        path = os.path.join(folder, f"{_encoded(at.operation_id, encoding)}.json")
+        self._refuse_outside(path)
+        return path
+
+    def _refuse_outside(self, path: str) -> None:
+        """A reference may come from outside, as the answer to a callback, and an ARN from a foreign history."""
+        base = os.path.realpath(self._base_path)
+        if os.path.commonpath([base, os.path.realpath(path)]) != base:
+            raise SerDesError(
+                f"The file {path!r} is outside of base_path {self._base_path!r} and is not touched. "
+                "If it was written under another base_path, give that one."
+            )
+
+
+def _encoded(name: str, encoding: FileSystemPathEncoding) -> str:
+    return hashlib.sha256(name.encode()).hexdigest() if encoding is FileSystemPathEncoding.HASH else quote(name, safe="")
+
+
+def _keep(path: str, data: bytes) -> str:
+    """Write a file whole and for good; its path, or that of another beside it if something else is there."""
+    folder = os.path.dirname(path)
+    _make_folder(folder)
+    temporary = os.path.join(folder, f".{os.urandom(8).hex()}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        kept = _place(temporary, path, data)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+    _sync_folder(folder)
+    return kept
+
+
+def _place(temporary: str, path: str, data: bytes) -> str:
+    try:
+        os.link(temporary, path)  # not a rename, which would replace what is there
+        return path
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        if not os.path.lexists(path):
+            os.replace(temporary, path)
+            return path
+    with open(path, "rb") as found:
+        if found.read() == data:
+            os.fsync(found.fileno())  # its writer may not have done so
+            return path
+    beside = f"{path.removesuffix('.json')}.{hashlib.sha256(data).hexdigest()}.json"
+    os.replace(temporary, beside)
+    return beside
+
+
+def _make_folder(folder: str) -> None:
+    """Like os.makedirs, with each new name on disk."""
+    if not folder or os.path.isdir(folder):
+        return
+    above = os.path.dirname(folder.rstrip(os.sep))
+    _make_folder(above)
+    with suppress(FileExistsError):
+        os.mkdir(folder)
+    _sync_folder(above)
+
+
+def _sync_folder(folder: str) -> None:
+    handle = os.open(folder or os.curdir, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
