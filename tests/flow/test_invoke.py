@@ -53,6 +53,8 @@ async def test_the_childs_result_wakes_the_parent(harness: Harness, function: An
         execution = await engine.start(function)
         work = await waiting_child(engine, execution)
         assert (await work.describe()).input == {"from": "parent"}
+        assert (await work.describe()).parent == execution.id
+        assert (await pending(execution)).woken_by == f"the end of child/{work.name}"
         await engine.succeed_callback((await pending(work)).callback_id or "", "done")
         assert await execution.result() == "done"
         told = await execution.history()
@@ -221,6 +223,14 @@ async def test_a_plain_function_gets_an_ordinary_context_and_fails_with_its_own_
     async with harness.engine(plain, async_plain, caller) as engine:
         assert await (await engine.start(caller)).result() == [{"doubled": 42}, "LookupError", "not there"]
     assert seen == [("plainly", "3", True, False)]
+
+
+def test_a_plain_function_stays_the_handler_that_it_is() -> None:
+    @plain_function
+    def plain(event: Any, context: Any) -> Any:
+        return [event, context]
+
+    assert plain("event", "a Lambda runtime's context") == ["event", "a Lambda runtime's context"]
 
 
 async def test_many_invokes_of_one_batch_all_come_back(harness: Harness) -> None:

@@ -158,7 +158,11 @@ class _Strands:
                 raise self._fatal
             if self._done:
                 return self._done.popleft()
-            if self._work():
+            if self._state.hooks is not None:  # what plugins set for one branch is not for the others, nor for us
+                worked = contextvars.copy_context().run(self._work)
+            else:
+                worked = self._work()
+            if worked:
                 continue
             with self._changed:
                 if self._done or self._fatal is not None:
@@ -174,37 +178,45 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
     raised: Exception | None = None
     strands: Strands | None = None
     looked: Operation | None = None
-    while True:
-        try:
-            effect = plan.send(answer) if raised is None else plan.throw(raised)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-        answer = raised = None
-        if isinstance(effect, Look):
-            answer = looked = state.look(effect.identity)
-        elif isinstance(effect, Record):
-            if effect.wait:
-                state.write(effect.update)
-            else:
-                state.record_later(effect.update)
-        elif isinstance(effect, Run):
+    try:
+        while True:
             try:
-                answer = _run(effect)
-            except Exception as error:
-                raised = error
-        elif isinstance(effect, Suspend):
-            state.block(effect.operation_id, looked)
-            for other in effect.others:
-                state.block(other.id, other)
-            raise state.suspension(effect)
-        else:
-            if strands is None:
-                strands = state.strands()
-            if isinstance(effect, NextDone):
-                answer = strands.next_done()
+                effect = plan.send(answer) if raised is None else plan.throw(raised)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            answer = raised = None
+            if isinstance(effect, Look):
+                answer = looked = state.look(effect.identity)
+            elif isinstance(effect, Record):
+                if state.hooks is not None:
+                    state.hooks.recording(effect.update)
+                if effect.wait:
+                    state.write(effect.update)
+                    if state.hooks is not None:
+                        state.hooks.recorded(effect.update)
+                else:
+                    state.record_later(effect.update)
+            elif isinstance(effect, Run):
+                try:
+                    answer = _run(effect)
+                except Exception as error:
+                    raised = error
+            elif isinstance(effect, Suspend):
+                state.block(effect.operation_id, looked)
+                for other in effect.others:
+                    state.block(other.id, other)
+                raise state.suspension(effect)
             else:
-                strands.spawn(effect)
+                if strands is None:
+                    strands = state.strands()
+                if isinstance(effect, NextDone):
+                    answer = strands.next_done()
+                else:
+                    strands.spawn(effect)
+    except BaseException:
+        plan.close()  # what it leaves in the middle is told of now, not when the garbage is collected
+        raise
 
 
 def _run(run: Run) -> Any:

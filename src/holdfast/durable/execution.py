@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from holdfast.durable.awaiting import is_async
-from holdfast.durable.exceptions import ExecutionError, ValidationError
+from holdfast.durable.plugin import DurableInstrumentationPluginFactory
+from holdfast.durable.plugin_discovery import load_configured_plugins
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST, checked_function, checked_version
 
 _TERMS = Terms()
-_NOT_ON_AWS = (
-    "This durable function was called directly. Start it through an engine: "
-    "`holdfast.open(path, functions=[...])`, then `engine.start(name, input)`."
-)
 
 
 class DurableFunction:
     """A handler with what an engine must know to run it."""
 
-    def __init__(self, handler: Callable[..., Any], *, name: str | None, version: int | str, terms: Terms) -> None:
+    def __init__(
+        self,
+        handler: Callable[..., Any],
+        *,
+        name: str | None,
+        version: int | str,
+        terms: Terms,
+        boto3_client: Any = None,
+        plugins: Sequence[DurableInstrumentationPluginFactory] = (),
+    ) -> None:
         functools.update_wrapper(self, handler)
         self.handler = handler
         self.name = checked_function(name or handler.__name__)
         self.version = checked_version(version)
         self.terms = terms
+        self.boto3_client = boto3_client
+        self.plugins = plugins
         self.is_async = is_async(handler)
 
     def __call__(self, event: Any, context: Any) -> Any:
-        """What a Lambda runtime would call."""
-        raise ExecutionError(_NOT_ON_AWS)
+        """What a Lambda runtime calls: one invocation, from its event to its output."""
+        from holdfast.durable.remote.answering import answer  # of no use to an engine, so it is loaded only here
+
+        return answer(self, event, context)
 
 
 @overload
@@ -41,7 +51,7 @@ def durable_execution(
     func: None = None,
     *,
     boto3_client: Any = None,
-    plugins: list[Any] | None = None,
+    plugins: list[DurableInstrumentationPluginFactory] | None = None,
     name: str | None = None,
     version: int | str = LATEST,
     execution_timeout: int = _TERMS.timeout_seconds,
@@ -53,7 +63,7 @@ def durable_execution(
     func: Callable[..., Any] | None = None,
     *,
     boto3_client: Any = None,
-    plugins: list[Any] | None = None,
+    plugins: list[DurableInstrumentationPluginFactory] | None = None,
     name: str | None = None,
     version: int | str = LATEST,
     execution_timeout: int = _TERMS.timeout_seconds,
@@ -65,15 +75,14 @@ def durable_execution(
 
     `name` is the handler's own unless given; `version` pins executions that are under way to this code; `execution_timeout` is in
     seconds, and the whole execution's; a closed execution is kept for `retention_days`. An execution with more than `max_operations`, or
-    `max_bytes` of payloads, fails: a guard against endless loops, to be raised at will. `boto3_client` is the official SDK's: it has a meaning on AWS only.
+    `max_bytes` of payloads, fails: a guard against endless loops, to be raised at will. `plugins` are factories of plugins, which
+    are told what the function does (plugin.py); those that the environment names come after them. `boto3_client` is the official SDK's: it
+    has a meaning on AWS only.
     """
-
-    if plugins:
-        raise ValidationError("plugins: this version of Holdfast does not run plugins yet. Leave the argument out.")
-
     terms = Terms(execution_timeout, retention_days, max_operations, max_bytes).checked()
 
     def decorate(handler: Callable[..., Any]) -> DurableFunction:
-        return DurableFunction(handler, name=name, version=version, terms=terms)
+        factories = load_configured_plugins(plugins)
+        return DurableFunction(handler, name=name, version=version, terms=terms, boto3_client=boto3_client, plugins=factories)
 
     return decorate if func is None else decorate(func)

@@ -40,6 +40,20 @@ class PlainContext:
         log.info("%s", msg)
 
 
+class PlainFunction(DurableFunction):
+    """An ordinary handler with what an engine must know to run it."""
+
+    def __init__(
+        self, call: Callable[..., Any], plain: Callable[[Any, Any], Any], *, name: str | None, version: int | str, terms: Terms
+    ) -> None:
+        super().__init__(call, name=name, version=version, terms=terms)
+        self._plain = plain
+
+    def __call__(self, event: Any, context: Any) -> Any:
+        """What a Lambda runtime calls: the handler itself."""
+        return self._plain(event, context)
+
+
 @overload
 def plain_function(handler: Callable[[Any, Any], Any]) -> DurableFunction: ...
 @overload
@@ -66,6 +80,6 @@ def plain_function(
 
         if is_async(plain):
             call._original = plain  # type: ignore[attr-defined]
-        return DurableFunction(call, name=name, version=version, terms=terms)
+        return PlainFunction(call, plain, name=name, version=version, terms=terms)
 
     return decorate if handler is None else decorate(handler)

@@ -84,10 +84,12 @@ class ThreadStragglers:
                 self._thread.start()
         self._riding.set()
 
-    def close(self) -> None:
-        """Stop watching."""
+    def close(self, *, wait: bool = False) -> None:
+        """Stop watching; with `wait` the thread is gone afterwards, and what it was writing is written."""
         self._closed = True
         self._riding.set()
+        if wait and self._thread is not None:
+            self._thread.join()
 
     def _watch(self) -> None:
         pause = threading.Event()

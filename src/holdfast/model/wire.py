@@ -95,13 +95,18 @@ def _details(operation: Operation, times: Times) -> tuple[str, Wire]:
 def failure_to_wire(failure: Failure) -> Wire:
     """An ErrorObject."""
     wire: Wire = msgspec.to_builtins(failure)
+    if failure.stack_trace is not None:
+        wire["StackTrace"] = list(failure.stack_trace)
     return wire
 
 
-def invocation_to_wire(arn: str, token: str, operations: Iterable[Wire], marker: str = "") -> Wire:
-    """The event a handler is invoked with; a marker says that there are more operations to be fetched."""
+def invocation_to_wire(arn: str, token: str, operations: Iterable[Wire], marker: str = "", updated: Iterable[str] = ()) -> Wire:
+    """The event a handler is invoked with.
+
+    A marker says that there are more operations to be fetched; `updated` are those that the service changed since the last invocation.
+    """
     state = {"Operations": list(operations), "NextMarker": marker}
-    return {"DurableExecutionArn": arn, "CheckpointToken": token, "InitialExecutionState": state}
+    return {"DurableExecutionArn": arn, "CheckpointToken": token, "InitialExecutionState": state, "UpdatedOperationIds": list(updated)}
 
 
 def update_to_wire(update: Update) -> Wire:

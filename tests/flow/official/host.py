@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 from aws_durable_execution_sdk_python.exceptions import CheckpointError, GetExecutionStateError
@@ -22,7 +23,7 @@ from holdfast.model import wire
 from holdfast.model.errors import HoldfastError, InvalidToken, LeaseLost, Rejected
 from holdfast.model.execution import Outcome, OutcomeStatus
 from holdfast.model.ids import Seal
-from holdfast.model.operations import Failure
+from holdfast.model.operations import Failure, served_since
 from holdfast.model.ports import Invocation, Port
 
 Handler = Callable[[Any, Any], Any]
@@ -64,7 +65,9 @@ class Client:
         """The invocation's event, cut after its first page."""
         at = self._invocation
         operations, marker = self._cut(0)
-        event = DurableExecutionInvocationInput.from_json_dict(wire.invocation_to_wire(at.arn, SEAL.token(at.token), operations, marker))
+        updated = served_since(self._port.state(at.token), at.header.seen)
+        sent = wire.invocation_to_wire(at.arn, SEAL.token(at.token), operations, marker, updated)
+        event = DurableExecutionInvocationInput.from_json_dict(sent)
         made = DurableExecutionInvocationInputWithClient.from_durable_execution_invocation_input(event, self)
         assert isinstance(made, DurableExecutionInvocationInputWithClient)
         return made
@@ -120,7 +123,8 @@ class OfficialHost:
     def _run(self, invocation: Invocation, port: Port) -> tuple[Outcome, int]:
         client = Client(invocation, port, self._page)
         try:
-            output = self._handlers[invocation.header.function](client.event(), None)
+            context = SimpleNamespace(aws_request_id=invocation.header.invocation)
+            output = self._handlers[invocation.header.function](client.event(), context)
         except BaseException as error:
             return Outcome(OutcomeStatus.CRASHED, error=Failure(message=str(error), type=wire_name(error))), client.seen
         return wire.outcome_from_wire(output), client.seen

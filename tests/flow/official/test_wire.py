@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -134,3 +135,37 @@ def test_an_output_that_is_no_answer_fails_the_execution(output: object) -> None
 
 def test_a_failure_without_an_error_is_a_failure() -> None:
     assert wire.outcome_from_wire({"Status": "FAILED"}).error == Failure()
+
+
+def as_boto3(at: int) -> Any:
+    return datetime.fromtimestamp(at / 1000, UTC)
+
+
+PENDING: dict[str, Any] = {"type": Type.STEP, "status": Status.PENDING, "attempt": 2, "due_at": AT + 1000, "error": ERROR}
+CHILD: dict[str, Any] = {"type": Type.CONTEXT, "status": Status.SUCCEEDED, "ended_at": AT, "result": "", "replay_children": True}
+
+
+@pytest.mark.parametrize("times", [wire.milliseconds, as_boto3])
+@pytest.mark.parametrize("members", [*OPERATIONS, PENDING, CHILD], ids=lambda members: f"{members['type']} {members['status']}")
+def test_an_operation_is_read_from_an_event_and_from_boto3(members: dict[str, Any], times: wire.Times) -> None:
+    operation = Operation(id="1", started_at=AT, revision=3, **members)
+    assert wire.operation_from_wire(wire.operation_to_wire(operation, times), 3) == operation
+
+
+def test_what_the_official_sdk_tells_of_an_operation_is_read() -> None:
+    told = OfficialOperation.from_json_dict(wire.operation_to_wire(Operation(id="1", started_at=AT, **CHILD), wire.milliseconds))
+    assert wire.operation_from_wire(told.to_json_dict()) == Operation(id="1", started_at=AT, **CHILD)
+
+
+@pytest.mark.parametrize(
+    "told, why",
+    [
+        ({"Type": "STEP", "Status": "STARTED"}, "missing required field `Id`"),
+        ({"Id": "1", "Type": "NEW", "Status": "STARTED"}, "Invalid enum value 'NEW'"),
+        ({"Id": "1", "Type": "STEP", "Status": "STARTED", "StartTimestamp": "2026-01-01T00:00:00Z"}, "Not a time"),
+        ({"Id": "1", "Type": "STEP", "Status": "STARTED", "StartTimestamp": AT / 1000}, "integer milliseconds"),
+    ],
+)
+def test_an_operation_of_the_wrong_shape_is_told(told: Any, why: str) -> None:
+    with pytest.raises(InvalidParameter, match=why):
+        wire.operation_from_wire(told)

@@ -84,6 +84,8 @@ class _Batch:
             if seen is None:  # new work inside a batch that is being replayed
                 scope = scope.child(self._at)
                 scope.replaying = False
+            elif scope.state.hooks is not None:
+                scope.state.hooks.met_open(seen)
         return (yield from child(at, scope, self._branches[index].func, self._each))
 
     def first(self) -> Plan[BatchResult[Any]]:

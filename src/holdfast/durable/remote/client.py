@@ -1,0 +1,73 @@
+"""The client behind a remote port: boto3's, imported when it is first needed, or what a test runner put into the event instead."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any, Protocol
+
+from holdfast.durable.exceptions import ExecutionError
+from holdfast.model.errors import ExtraMissing
+
+_NO_BOTO3 = (
+    "boto3 is not installed, so this durable function cannot reach the Lambda service. "
+    "Install it with `pip install 'holdfast[aws]'`, or pass a client: `durable_execution(boto3_client=...)`."
+)
+_OLD_BOTO3 = (
+    "This boto3 ({version}) is older than Lambda's durable functions. "
+    "Pack a newer one with the function: `pip install --upgrade 'holdfast[aws]'`."
+)
+
+
+class LambdaClient(Protocol):
+    """The two calls of boto3's Lambda client that a running function makes."""
+
+    def checkpoint_durable_execution(self, **asked: Any) -> Any: ...
+    def get_durable_execution_state(self, **asked: Any) -> Any: ...
+
+
+@functools.cache
+def default_client() -> LambdaClient:
+    """boto3's Lambda client, made once for all invocations of this process."""
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError:
+        raise ExtraMissing(_NO_BOTO3) from None
+    # The service holds a checkpoint for up to some tens of seconds at worst; without a connection there is no point in waiting.
+    config = Config(connect_timeout=5, read_timeout=50, user_agent_extra="holdfast")
+    client: LambdaClient = boto3.client("lambda", config=config)
+    if not hasattr(client, "checkpoint_durable_execution"):
+        raise ExtraMissing(_OLD_BOTO3.format(version=boto3.__version__))
+    return client
+
+
+class InjectedClient:
+    """The client that the official test runner puts into its event, in the shape of boto3's.
+
+    It wants updates of its own package's class, and answers in such classes too. The event's class comes from that package, so it is
+    found there: we import nothing of it.
+    """
+
+    def __init__(self, event: Any) -> None:
+        modules = (sys.modules[kind.__module__] for kind in type(event).__mro__)
+        update = next((found for module in modules if (found := getattr(module, "OperationUpdate", None)) is not None), None)
+        if update is None:
+            raise ExecutionError(f"The event ({type(event).__name__}) carries a service client, but its package has no OperationUpdate.")
+        self._client = event.service_client
+        self._update = update.from_dict
+
+    def checkpoint_durable_execution(self, **asked: Any) -> Any:
+        """CheckpointDurableExecution."""
+        updates = [self._update(update) for update in asked["Updates"]]
+        answer = self._client.checkpoint(asked["DurableExecutionArn"], asked["CheckpointToken"], updates, None)
+        return {"CheckpointToken": answer.checkpoint_token, "NewExecutionState": _page(answer.new_execution_state)}
+
+    def get_durable_execution_state(self, **asked: Any) -> Any:
+        """GetDurableExecutionState."""
+        token, marker, most = asked["CheckpointToken"], asked["Marker"], asked["MaxItems"]
+        return _page(self._client.get_execution_state(asked["DurableExecutionArn"], token, marker, most))
+
+
+def _page(answer: Any) -> dict[str, Any]:
+    return {"Operations": [operation.to_json_dict() for operation in answer.operations], "NextMarker": answer.next_marker}

@@ -1,0 +1,224 @@
+"""The port over a Lambda client: checkpoints and state by request, for a function that runs away from its service.
+
+The service's token is opaque here, and only the newest one is good; the port keeps it. What it hands on are positions that count its
+own requests. Every failure becomes one of two errors that say whether another invocation can help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+from holdfast.durable.exceptions import BotoClientError, CheckpointError, GetExecutionStateError
+from holdfast.durable.remote.client import LambdaClient
+from holdfast.durable.types import DurableExecutionArn
+from holdfast.model import wire
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Execution, Terms
+from holdfast.model.ids import LATEST, Position
+from holdfast.model.operations import Operation, Type, Update
+from holdfast.model.ports import Invocation
+from holdfast.model.verbs import Checkpointed
+
+log = logging.getLogger("holdfast.durable")
+
+MAX_UPDATES: Final = 250
+MAX_BYTES: Final = 750 * 1024
+"""Of one request; a single update above it goes alone."""
+PAGE: Final = 1000
+
+Told = Mapping[str, Any]
+
+
+class ServiceClock:
+    """This machine's clock, put forward to what the service was seen to say: its time decides when something is due."""
+
+    virtual = False
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead = 0
+
+    def now(self) -> int:
+        """The service's time, as far as it is known."""
+        return self._clock.now() + self._ahead
+
+    def skip_to(self, at: int) -> None:
+        """Time moves by itself."""
+
+    def seen(self, at: int) -> None:
+        """The service's clock had reached this time."""
+        self._ahead = max(self._ahead, at - self._clock.now())
+
+
+class RemotePort:
+    """One invocation's way to its service."""
+
+    def __init__(self, client: LambdaClient, arn: str, token: str, clock: Clock) -> None:
+        self.arn = arn
+        self.clock = ServiceClock(clock)
+        self.revoked = False
+        """The service withdrew the token: this invocation must end as PENDING, whatever it came to."""
+        self._client = client
+        self._token = token
+        self._requests = 0
+        self._revision = 0
+        self._updated: tuple[str, ...] = ()
+        self._execution: Operation | None = None
+        self._operations: dict[str, Operation] = {}
+        self._thread: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    # --- the invocation
+
+    def begin(self, state: Told, updated: Iterable[str] = ()) -> None:
+        """Learn the state that an event came with, and fetch what did not fit into it; the service itself changed what is `updated`."""
+        self._updated = tuple(updated)
+        if state.get("NextMarker") and not self._token:
+            raise GetExecutionStateError("There is no checkpoint token to read the rest of the state with.")
+        self._learn(self._pages(state, self._token))
+
+    def invocation(self, terms: Terms, request_id: str | None = None) -> Invocation:
+        """This invocation as those who run handlers know it."""
+        identity = self.arn.rpartition("/")[2]
+        parts = DurableExecutionArn.from_arn(self.arn)
+        execution = self._execution
+        started_at = execution.started_at if execution is not None else self.clock.now()
+        header = Execution(
+            id=identity,
+            function=parts.function_name if parts else "",
+            version=LATEST,
+            name=(execution.name if execution is not None else None) or identity,
+            input_hash="",
+            terms=terms,
+            started_at=started_at,
+            deadline=started_at + terms.timeout_seconds * 1000,
+            revision=self._revision,
+            invocation=request_id,
+        )
+        return Invocation(
+            arn=self.arn,
+            header=header,
+            token=self._position(),
+            fresh=not self._operations,
+            input=execution.result if execution is not None else None,
+            updated=self._updated,
+        )
+
+    def end(self, update: Update) -> None:
+        """Write how the execution ended."""
+        self.checkpoint(self._position(), [update])
+
+    def close(self) -> None:
+        """Take no more requests, and wait for the one that may still be under way."""
+        self._closed = True
+        if self._thread is not None:
+            self._thread.shutdown()
+
+    # --- the port
+
+    def input(self, token: Position) -> str | None:
+        """What the execution was started with."""
+        return self._execution.result if self._execution is not None else None
+
+    def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
+        """The operations this invocation was told of."""
+        return [operation for operation in self._operations.values() if operation.revision > newer_than]
+
+    def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
+        """Write updates, in as many requests as the limits ask for; returns when the service has them all."""
+        changed: dict[str, Operation] = {}
+        following: Position | None = token
+        for batch in batches(updates):
+            changed.update(self._request(batch))
+            following = self._position() if self._token else None
+            if following is None:
+                break
+        return Checkpointed(following, tuple(changed.values()), self._revision)
+
+    def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
+        """The same from a handler's loop: the request is made in a thread, `landed` is called on the loop."""
+        loop = asyncio.get_running_loop()
+
+        def deliver(answered: Future[Checkpointed]) -> None:
+            error = answered.exception()
+            loop.call_soon_threadsafe(landed, answered.result() if error is None else _failure(error))
+
+        if self._closed:
+            loop.call_soon(landed, CheckpointError("The invocation is over."))
+            return
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-checkpoint")
+        self._thread.submit(self.checkpoint, token, updates).add_done_callback(deliver)
+
+    def _position(self) -> Position:
+        return Position(self.arn, 0, self._requests, self._revision)
+
+    def _request(self, updates: list[wire.Wire]) -> dict[str, Operation]:
+        if not self._token:
+            raise CheckpointError("There is no checkpoint token to write with.")
+        try:
+            answer: Told = self._client.checkpoint_durable_execution(
+                DurableExecutionArn=self.arn, CheckpointToken=self._token, Updates=updates
+            )
+            # The last update of an execution uses up the token, whatever the answer says: there is nothing more to fetch or to write.
+            over = any(update["Type"] == Type.EXECUTION for update in updates)
+            self._token = "" if over else answer.get("CheckpointToken") or ""
+            self._requests += 1
+            changed = self._learn(self._pages(answer.get("NewExecutionState") or {}, self._token))
+        except BotoClientError:
+            raise
+        except Exception as error:
+            raise CheckpointError.from_exception(error) from error
+        if not self._token and not over:
+            self.revoked = True
+            log.warning("%s: the service withdrew the checkpoint token; this invocation ends and is replayed later", self.arn)
+        return changed
+
+    def _pages(self, page: Told, token: str) -> Iterator[Told]:
+        """The operations of a page and of those behind it, as far as there is a token to fetch them with."""
+        yield from page.get("Operations") or ()
+        while (marker := page.get("NextMarker")) and token:
+            try:
+                page = self._client.get_durable_execution_state(
+                    DurableExecutionArn=self.arn, CheckpointToken=token, Marker=marker, MaxItems=PAGE
+                )
+            except Exception as error:
+                raise GetExecutionStateError.from_exception(error) from error
+            yield from page.get("Operations") or ()
+
+    def _learn(self, operations: Iterable[Told]) -> dict[str, Operation]:
+        self._revision += 1
+        learnt: dict[str, Operation] = {}
+        for told in operations:
+            operation = wire.operation_from_wire(told, self._revision)
+            self.clock.seen(operation.ended_at or operation.started_at)
+            if operation.type is Type.EXECUTION:
+                self._execution = operation
+            else:
+                learnt[operation.id] = self._operations[operation.id] = operation
+        return learnt
+
+
+def _failure(error: BaseException) -> HoldfastError:
+    return error if isinstance(error, HoldfastError) else CheckpointError(f"The checkpoint could not be made: {error}")
+
+
+def batches(updates: Sequence[Update]) -> Iterator[list[wire.Wire]]:
+    """The updates as they are sent, in requests that keep within the limits. None at all is one empty request, which asks for news."""
+    batch: list[wire.Wire] = []
+    size = 0
+    for update in updates:
+        sent = wire.update_to_wire(update)
+        length = len(json.dumps(sent))  # as boto3 writes it
+        if batch and (len(batch) == MAX_UPDATES or size + length > MAX_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(sent)
+        size += length
+    yield batch
