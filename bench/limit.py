@@ -3,6 +3,7 @@
 `bare_commit` is the floor of one durable step: a small row, on disk. `sketch` is the ceiling of many: asyncio tasks that each encode
 a result, hand two lines of history (with the members the history API must show) and one fenced update to a single writer thread, and
 wait until the group's commit is on disk. It does what any engine must and nothing else: no replay, no tokens, no retries, no checks.
+`recall` is the floor of a restart: read what was done, decode it, go on.
 
     python -m bench.limit [FOLDER]      the database goes into FOLDER (default: here), because the disk is what is measured
 """
@@ -45,6 +46,7 @@ CREATE TABLE event (
 """
 INSERT_BARE: Final = "INSERT INTO bare (body) VALUES (?)"
 INSERT_EVENT: Final = "INSERT INTO event (execution, number, body) VALUES (?, ?, ?)"
+SELECT_EVENTS: Final = "SELECT body FROM event WHERE execution = ? ORDER BY number"
 UPDATE_EXECUTION: Final = "UPDATE execution SET revision = revision + 1 WHERE id = ? AND epoch = ? AND revision = ?"
 
 
@@ -236,6 +238,31 @@ def _prove(db: sqlite3.Connection, tasks: int, steps: int) -> None:
     counted = (*db.execute("SELECT count(*) FROM event").fetchone(), *db.execute("SELECT sum(revision) FROM execution").fetchone())
     if counted != (2 * tasks * steps, tasks * steps):
         raise RuntimeError(f"the sketch lost rows: {counted}")
+
+
+# --- (c) going on after a restart ---------------------------------------------------------------------------------------------
+
+
+def recall(path: Path, *, steps: int, runs: int = 3) -> float:
+    """Seconds to go on after a restart, at best: read every result from a file just opened, decode it, and commit twice (claim and end)."""
+    return statistics.median(_recalled(path, steps) for _ in range(runs))
+
+
+def _recalled(path: Path, steps: int) -> float:
+    with fresh(path) as db:
+        (place,) = (row[2] for row in db.execute("PRAGMA database_list"))
+        db.execute("BEGIN")
+        db.executemany(INSERT_EVENT, [(1, number, orjson.dumps(PAYLOAD)) for number in range(steps)])
+        db.execute("COMMIT")
+        with closing(connect(Path(place))) as reopened:
+            started = perf_counter()
+            reopened.execute(INSERT_BARE, (b"claim",))
+            found = [orjson.loads(text) for (text,) in reopened.execute(SELECT_EVENTS, (1,))]
+            reopened.execute(INSERT_BARE, (b"end",))
+            taken = perf_counter() - started
+    if found != [PAYLOAD] * steps:
+        raise RuntimeError(f"{len(found)} of {steps} results came back")
+    return taken
 
 
 # --- the table ---------------------------------------------------------------------------------------------------------------

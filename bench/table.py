@@ -1,7 +1,7 @@
 """Measured rows as an aligned text table: what, how much, how that compares, and what was promised."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +15,10 @@ class Row:
     of: str = ""
     floor: str = ""
     kept: bool | None = None
+
+    def promised(self, floor: str, *, kept: bool) -> "Row":
+        """The same row with a promise."""
+        return replace(self, floor=floor, kept=kept)
 
     def cells(self) -> tuple[str, str, str, str, str, str]:
         ratio = "" if self.ratio is None else f"{self.ratio:.2f} ×"

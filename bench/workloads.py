@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,8 @@ from holdfast.service.opening import OpenEngine
 W1_STEPS = 200
 W2_EXECUTIONS = 1_000
 W2_STEPS = 5
+W3_BRANCHES = 1_000
+W3_ITEMS = 10_000
 W6_ROUNDS = 200
 WAKES = 20
 IDLE_SECONDS = 5.0
@@ -54,6 +56,40 @@ def in_sequence_blocking(event: dict[str, Any], context: DurableContext) -> int:
 
 
 @durable_execution
+async def side_by_side(event: dict[str, Any], context: AsyncDurableContext) -> int:
+    """Branches of one step each, as `parallel` or as `map`."""
+
+    async def branch(child: AsyncDurableContext, number: int, index: int, numbers: Any) -> dict[str, Any]:
+        return await child.step(body(number))
+
+    def of(number: int) -> Callable[[AsyncDurableContext], Awaitable[dict[str, Any]]]:
+        return lambda child: branch(child, number, number, None)
+
+    numbers = range(event["steps"])
+    done = await (context.map(numbers, branch) if event["mapped"] else context.parallel([of(number) for number in numbers]))
+    return _gathered(done.get_results())
+
+
+@durable_execution
+def side_by_side_blocking(event: dict[str, Any], context: DurableContext) -> int:
+    def branch(child: DurableContext, number: int, index: int, numbers: Any) -> dict[str, Any]:
+        return child.step(blocking_body(number))
+
+    def of(number: int) -> Callable[[DurableContext], dict[str, Any]]:
+        return lambda child: branch(child, number, number, None)
+
+    numbers = range(event["steps"])
+    done = context.map(numbers, branch) if event["mapped"] else context.parallel([of(number) for number in numbers])
+    return _gathered(done.get_results())
+
+
+def _gathered(results: Sequence[dict[str, Any]]) -> int:
+    """How many there are, once it is sure that each is in its place."""
+    assert [result["number"] for result in results] == list(range(len(results)))
+    return len(results)
+
+
+@durable_execution
 async def computes(event: dict[str, Any], context: AsyncDurableContext) -> int:
     """One step that keeps a thread busy for a while, as a parser or a tokenizer would."""
 
@@ -70,7 +106,7 @@ async def computes(event: dict[str, Any], context: AsyncDurableContext) -> int:
 async def engine(folder: Path) -> AsyncIterator[OpenEngine]:
     """An engine on a new file."""
     with TemporaryDirectory(dir=folder, prefix="bench-") as place:
-        functions = [in_sequence, in_sequence_blocking, computes]
+        functions = [in_sequence, in_sequence_blocking, side_by_side, side_by_side_blocking, computes]
         async with holdfast.open(f"{place}/bench.db", functions=functions) as opened:
             yield opened
 
@@ -97,6 +133,15 @@ async def w2(folder: Path, function: str, *, computing: bool = False) -> float:
             enough.set()
             await beside.result()
         return W2_EXECUTIONS * W2_STEPS / taken
+
+
+async def w3(folder: Path, function: str, *, mapped: bool) -> float:
+    """Seconds from start to result of one execution with many branches."""
+    async with engine(folder) as opened:
+        await _run(opened, function, 20, mapped=mapped)
+        began = perf_counter()
+        await _run(opened, function, W3_ITEMS if mapped else W3_BRANCHES, mapped=mapped)
+        return perf_counter() - began
 
 
 async def w6(folder: Path) -> tuple[float, float]:
@@ -146,8 +191,8 @@ async def idle(folder: Path) -> float:
             return (process_time() - used) / (perf_counter() - began)
 
 
-async def _run(opened: OpenEngine, function: str, steps: int) -> None:
-    execution = await opened.start(function, {"steps": steps, **PAYLOAD})
+async def _run(opened: OpenEngine, function: str, steps: int, **more: Any) -> None:
+    execution = await opened.start(function, {"steps": steps, **more, **PAYLOAD})
     assert await execution.result() == steps
 
 

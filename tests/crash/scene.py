@@ -24,6 +24,11 @@ from tests.conftest import ROOT
 T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.005
+_STRAYS = (
+    "SELECT 'event', e.* FROM events e LEFT JOIN executions x ON x.key = e.execution WHERE x.key IS NULL OR e.number > x.events",
+    "SELECT 'operation', o.* FROM operations o LEFT JOIN executions x ON x.key = o.execution WHERE x.key IS NULL",
+    "SELECT 'count', id FROM executions WHERE operations <> (SELECT count(*) FROM operations WHERE execution = key)",
+)
 
 
 def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS) -> T:
@@ -38,8 +43,8 @@ def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS) -
 class Worker:
     """A worker process."""
 
-    def __init__(self, scene: Scene) -> None:
-        command = [sys.executable, "-m", "tests.crash.worker", scene.store, str(scene.log), str(scene.hold)]
+    def __init__(self, scene: Scene, how: str) -> None:
+        command = [sys.executable, "-m", "tests.crash.worker", scene.store, str(scene.log), str(scene.hold), how]
         with scene.errors.open("ab") as errors:
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
         self.pid = self._process.pid
@@ -87,9 +92,9 @@ class Scene:
         self._lines: list[dict[str, Any]] = []
         self._read = 0
 
-    def worker(self) -> Worker:
-        """A new worker process; it need not be ready yet."""
-        made = Worker(self)
+    def worker(self, *, awake: bool = False) -> Worker:
+        """A new worker process; it need not be ready yet. One that is `awake` calls silent runners dead at once."""
+        made = Worker(self, "awake" if awake else "new")
         self._workers.append(made)
         return made
 
@@ -153,6 +158,13 @@ class Scene:
         with self._database() as rows:
             rows.execute("UPDATE runners SET lease_until = 1 WHERE id = ?", (runner,))
 
+    def strays(self) -> list[Any]:
+        """What is wrong with the file itself: rows beyond the last event or of nobody, operations that are not counted, broken pages."""
+        with self._database() as rows:
+            found = [row for question in _STRAYS for row in rows.execute(question)]
+            (sound,) = rows.execute("PRAGMA integrity_check").fetchall()
+            return found if sound == ("ok",) else [*found, sound]
+
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:
         rows = sqlite3.connect(self.store, timeout=10, isolation_level=None)
@@ -160,18 +172,3 @@ class Scene:
             yield rows
         finally:
             rows.close()
-
-
-def check_history(history: list[dict[str, Any]] | Any) -> None:
-    """No gap, times that never go back, one ending and it is the last."""
-    assert [event["EventId"] for event in history] == list(range(1, len(history) + 1))
-    times = [event["EventTimestamp"] for event in history]
-    assert times == sorted(times)
-    endings = ("ExecutionSucceeded", "ExecutionFailed", "ExecutionStopped", "ExecutionTimedOut")
-    assert [event["EventType"] in endings for event in history] == [False] * (len(history) - 1) + [True]
-
-
-def died(history: list[dict[str, Any]] | Any) -> int:
-    """How many invocations ended with their process."""
-    errors = [e["InvocationCompletedDetails"].get("Error", {}) for e in history if e["EventType"] == "InvocationCompleted"]
-    return sum(error.get("Payload", {}).get("ErrorType") == "Runtime.ExitError" for error in errors)

@@ -1,120 +1,76 @@
-"""`kill -9` at random moments: 200 executions, two processes on one file, and everything ends as if nothing had happened."""
+"""`kill -9` at random moments: 200 executions and all they invoke, two processes on one file, and everything ends as it must."""
 
 from __future__ import annotations
 
-import os
 import random
-import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
 
-from holdfast.model.execution import State
-from holdfast.store.seam import Filter
-from tests.crash import worker as hosted
-from tests.crash.scene import POLL_SECONDS, Scene, check_history, died
+from holdfast.model.execution import Execution, ExecutionStatus
+from tests.crash.laws import Family, check_bodies, check_history, died
+from tests.crash.scene import Scene
+from tests.crash.storm import ROUNDS, SEED, Storm
 
-ROUNDS = int(os.environ.get("HOLDFAST_CRASH_ROUNDS", "8"))
 PER_ROUND = 25
 """Executions started in each round: 200 in the short form, and always enough under way to be hit."""
-SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "2026"))
-BODIES = 4
-"""Step bodies of one execution."""
 DEADLINE_SECONDS = 60.0 + 5 * ROUNDS
-
-
-class Storm:
-    """Kills workers while they work, and answers what they ask."""
-
-    def __init__(self, scene: Scene, chance: random.Random) -> None:
-        self.scene = scene
-        self.chance = chance
-        self.kills = 0
-        self.names: dict[str, int] = {}
-        self._answered = 0
-        self._deadline = time.monotonic() + DEADLINE_SECONDS
-
-    def start(self, count: int) -> None:
-        """Half `def`, half `async def`."""
-        for n in range(len(self.names), len(self.names) + count):
-            function = hosted.order if n % 2 else hosted.aorder
-            self.scene.start(function, f"order-{n}", n=n)
-            self.names[f"order-{n}"] = n
-
-    def answer_all(self) -> None:
-        """Answer every callback that the outside world was told of, at once: often before anybody waits for it."""
-        lines = self.scene.lines()
-        for line in lines[self._answered :]:
-            if "callback" in line:
-                self.scene.answer(line["callback"], f"yes {line['x']}")
-        self._answered = len(lines)
-
-    def until_told(self, count: int) -> None:
-        """Go on until so many bodies have run, or all are over."""
-        while len(self.scene.lines()) < count and self.open():
-            self.pause()
-
-    def pause(self) -> None:
-        """Do what the outside world does meanwhile."""
-        assert time.monotonic() < self._deadline, f"still open: {self.open()}\n{self.scene.errors.read_text()[-2000:]}"
-        self.answer_all()
-        time.sleep(POLL_SECONDS)
-
-    def open(self) -> list[str]:
-        """What is not over yet."""
-        rows = self.scene.client.list(Filter(limit=10_000))
-        return [header.name for header in rows if header.state is not State.CLOSED]
 
 
 @pytest.mark.alone
 @pytest.mark.timeout(DEADLINE_SECONDS + 60)
 def test_executions_survive_any_number_of_kills(scene: Scene) -> None:
-    storm = Storm(scene, random.Random(SEED))
-    workers = [scene.worker(), scene.worker()]
-    for one in workers:
-        one.wait_until_ready()
+    """Half of the kills come after a number of bodies, often while many run; the others after a time, whatever happens then."""
+    storm = Storm(scene, random.Random(SEED), DEADLINE_SECONDS)
+    chance = storm.chance
     for _ in range(ROUNDS):
         storm.start(PER_ROUND)
-        storm.until_told(len(scene.lines()) + storm.chance.randint(1, PER_ROUND * BODIES // 2))
-        time.sleep(storm.chance.random() * 0.01)
-        victim = storm.chance.randrange(len(workers))
-        scene.kill(workers[victim])
-        storm.kills += 1
-        workers[victim] = scene.worker()
-    while storm.open():
-        storm.pause()
+        if chance.random() < 0.5:
+            storm.until_told(chance.randint(1, 4 * PER_ROUND))
+            storm.for_seconds(chance.random() * 0.01)
+        else:
+            storm.for_seconds(chance.random())
+        storm.kill()
+    storm.to_the_end()
     check(scene, storm)
 
 
 def check(scene: Scene, storm: Storm) -> None:
-    histories = {name: scene.client.history(name) for name in storm.names}
-    for name, n in storm.names.items():
-        assert scene.result(name) == [n, n * 10, f"yes {name}", f"shipped {n}"]
-        check_history(histories[name])
-        check_bodies(scene, name, histories[name])
-    deaths = sum(died(history) for history in histories.values())
-    bodies = Counter((line["x"], line["step"], line["attempt"]) for line in scene.lines())
-    again = sum(bodies.values()) - len(bodies)
-    print(f"{storm.kills} kills ended {deaths} invocations; {again} bodies ran again")
-    assert storm.kills > 0
+    bodies: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for line in scene.lines():
+        bodies[line["x"]].append(line)
+    family = Family(scene, storm.executions())
+    deaths = invokes = 0
+    for header in family.members.values():
+        history = scene.client.history(header.id)
+        check_history(history)
+        check_bodies(header.name, history, bodies[header.name])
+        invokes += family.check(header, history)
+        check_end(scene, storm, family, header)
+        deaths += died(history)
+    assert scene.strays() == []
+    assert {header.name for header in family.members.values() if header.parent is None} == storm.roots.keys()
+    statuses = Counter(header.status.value for header in family.members.values())
+    runs = Counter((line["x"], line["step"], line["attempt"]) for line in scene.lines())
+    again = sum(runs.values()) - len(runs)
+    print(
+        f"{len(family.members)} executions, {invokes} of them invoked: {dict(statuses)}; "
+        f"{storm.kills} kills ended {deaths} invocations; {again} bodies ran again; {storm.released} put aside"
+    )
     assert deaths >= storm.kills / 2, "hardly any kill hit a live invocation"
+    assert statuses["STOPPED"], "no stop came in time"
 
 
-def check_bodies(scene: Scene, name: str, history: Any) -> None:
-    takeovers = died(history)
-    for step in ("reserve", "charge", "announce", "ship"):
-        bodies = scene.told(name, step)
-        names = (step, "approval submitter") if step == "announce" else (step,)
-        ended = [e for e in history if e["EventType"] == "StepSucceeded" and e["Name"] in names]
-        assert len(ended) == 1, f"{name} {step} is recorded {len(ended)} times"
-        assert len(bodies) >= 1
-        recorded_at = ended[0]["EventTimestamp"] * 1000
-        late = [body for body in bodies if body["at"] > recorded_at + 1]
-        assert late == [], f"{name} {step} ran again after it was recorded at {recorded_at}"
-        runs = Counter(body["attempt"] for body in bodies)
-        if step == "charge":
-            assert max(runs.values()) == 1, f"{name} {step} ran twice in one attempt: {runs}"
-            assert ended[0]["StepSucceededDetails"]["RetryDetails"]["CurrentAttempt"] == max(runs)
-        else:
-            assert max(runs.values()) <= 1 + takeovers, f"{name} {step}: {runs} runs, {takeovers} takeovers"
+def check_end(scene: Scene, storm: Storm, family: Family, header: Execution) -> None:
+    """It came to what it must. What was stopped took everything along that was still open, and began nothing after that."""
+    root = family.root_of(header)
+    if root.status is ExecutionStatus.STOPPED:
+        assert header.ended_at is not None
+        assert root.ended_at is not None
+        assert header.started_at <= root.ended_at
+        assert header.ended_at <= root.ended_at or header.status is ExecutionStatus.STOPPED, f"{header.name} went on after {root.name}"
+    elif header is root:
+        assert storm.roots[header.name].is_right(scene.result(header.id)), header.name
+    else:
+        assert header.status is (ExecutionStatus.FAILED if header.function == "refusal" else ExecutionStatus.SUCCEEDED)

@@ -22,7 +22,8 @@ from holdfast.model.verbs import Checkpoint, Checkpointed, Claim, Start, Started
 from holdfast.service.settings import Settings
 from holdfast.store.opening import open_store
 from tests.crash import worker as hosted
-from tests.crash.scene import PATIENCE_SECONDS, POLL_SECONDS, Scene, check_history, died, until
+from tests.crash.laws import check_history, died
+from tests.crash.scene import PATIENCE_SECONDS, POLL_SECONDS, Scene, until
 
 
 def until_suspended(scene: Scene, execution: str) -> None:
@@ -128,7 +129,7 @@ def test_a_paused_process_that_wakes_late_can_write_nothing(scene: Scene, once: 
     scene.hold.unlink()
     scene.end_lease(stale)
 
-    fresh = scene.worker().wait_until_ready()
+    fresh = scene.worker(awake=True).wait_until_ready()
     scene.closed(execution)
     before = scene.client.history(execution)
     paused.go_on()

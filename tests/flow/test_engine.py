@@ -12,7 +12,7 @@ from holdfast import AsyncDurableContext, DurableContext, Duration, StepContext,
 from holdfast.model.clock import VirtualClock
 from holdfast.model.verbs import Checkpoint
 from holdfast.store.sqlite.store import SqliteStore
-from tests.flow.harness import Harness, pending, types
+from tests.flow.harness import Harness, eventually, pending, types
 
 
 @pytest.fixture
@@ -204,6 +204,28 @@ async def test_waiting_for_an_execution_that_is_suspended_elsewhere_sees_its_end
         assert waits.callback_id is not None
         await two.succeed_callback(waits.callback_id, "from the other engine")
         assert await execution.result() == await watched == "from the other engine"
+
+
+async def test_a_parked_coroutine_is_not_resumed_where_another_process_went_on(harness: Harness) -> None:
+    """It rests in a branch that the other process has ended meanwhile; going on from there it would end the branch a second time."""
+
+    @durable_execution
+    async def asks_twice(event: Any, context: AsyncDurableContext) -> Any:
+        async def ask(child: AsyncDurableContext, name: str, index: int, names: Any) -> Any:
+            return await (await child.create_callback(name=name)).result()
+
+        return (await context.map(["first", "second"], ask)).get_results()
+
+    held = VirtualClock(skipping=False)
+    async with harness.engine(asks_twice, clock=held) as one, harness.engine(asks_twice, clock=held) as two:
+        execution = await one.start("asks_twice")
+        answers = {name: (await pending(execution, name)).callback_id or "" for name in ("first", "second")}
+        await two.succeed_callback(answers["first"], "there")
+        await eventually(lambda: one._store.operations(execution.id)[1].ended_at)
+        await pending(execution, "second")
+        await one.succeed_callback(answers["second"], "here")
+        assert await execution.result() == ["there", "here"]
+        assert types(await execution.history()).count("ContextSucceeded") == 3
 
 
 async def test_a_caller_that_gives_up_does_not_leave_its_execution_behind(harness: Harness) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 import bench.__main__
-from bench import limit, workloads
+import holdfast
+from bench import limit, restart, workloads
 from bench.table import Row, figure, table
 
 MOUNTS = """\
@@ -63,9 +64,10 @@ def test_the_limit_says_where_and_how_it_was_measured(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("on_disk")
 def test_the_limit_does_the_work_it_measures_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """`sketch` itself counts its rows and raises when one is lost."""
+    """`sketch` and `recall` themselves count their rows and raise when one is lost."""
     assert limit.bare_commit(tmp_path, commits=3, runs=1) > 0
     assert limit.sketch(tmp_path, tasks=20, steps=3, runs=1) > 0
+    assert limit.recall(tmp_path, steps=20, runs=1) > 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -92,14 +94,41 @@ def test_figures_show_the_digits_that_matter(value: float, text: str) -> None:
 def test_every_workload_is_measured_beside_the_limit_of_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench.__main__, "PAIRS", 1)
     monkeypatch.setattr(bench.__main__, "FEW", 1)
-    for name, small in (("W1_STEPS", 5), ("W2_EXECUTIONS", 10), ("W6_ROUNDS", 5), ("IDLE_SECONDS", 0.2)):
+    sizes = {"W1_STEPS": 5, "W2_EXECUTIONS": 10, "W3_BRANCHES": 4, "W3_ITEMS": 6, "W6_ROUNDS": 5, "IDLE_SECONDS": 0.2}
+    for name, small in sizes.items():
         monkeypatch.setattr(workloads, name, small)
+    monkeypatch.setattr(restart, "W4_STEPS", 2)
+    monkeypatch.setattr(restart, "W4_MANY_STEPS", 3)
     rows = {row.what: row for row in bench.__main__.measured(tmp_path)}
-    for what in ("W1 async", "W1 def", "W2 async", "W2 def", "W2 async beside a CPU-bound step", "W6 start to result, median"):
+    steps = ("W1 async", "W1 def", "W2 async", "W2 def", "W2 async beside a CPU-bound step", "W6 start to result, median")
+    branches = ("W3 parallel of 4, async", "W3 parallel of 4, def", "W3 map of 6, async", "W3 map of 6, def")
+    restarts = ("W4 after 2 steps, async", "W4 after 2 steps, def", "W4 after 3 steps, async", "W4 after 3 steps, def")
+    for what in (*steps, *branches, *restarts):
         assert rows[what].value > 0
         assert rows[what].ratio is not None
         assert rows[what].of
-    assert rows["W1 async"].floor == "≤ 2.5 ×"
-    assert rows["W2 async"].floor == "≥ 8,000 and ≥ 0.25 ×"
-    assert rows["answer in another process to wake, median"].floor == "≤ 100 ms"
-    assert rows["idle CPU"].floor == "< 1 %"
+    floors = {what: row.floor for what, row in rows.items() if row.floor}
+    assert floors == {
+        "W1 async": "≤ 2.5 ×",
+        "W2 async": "≥ 8,000 and ≥ 0.25 ×",
+        "W3 parallel of 4, async": "≤ 0.25 s",
+        "W3 map of 6, async": "≤ 2.5 s",
+        "W4 after 2 steps, async": "≤ 30 ms",
+        "W4 after 3 steps, async": "≤ 300 ms",
+        "answer in another process to wake, median": "≤ 100 ms",
+        "idle CPU": "< 1 %",
+    }
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_restart_that_comes_to_something_else_is_not_measured(tmp_path: Path) -> None:
+    """A figure for work that was not done would be the best one."""
+    async with holdfast.open(tmp_path / "bench.db", functions=restart.FUNCTIONS) as opened:
+        callback_id = await restart.asked(opened, "asks_late", 3)
+        with pytest.raises(AssertionError, match=r"it came to \[3, 'now'\]"):
+            await restart.answered(opened, callback_id, 4)
+
+
+def test_a_process_that_says_nothing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="ended without a word"):
+        restart.w4(tmp_path, [("nobody", 3)], 1)

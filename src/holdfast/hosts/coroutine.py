@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -11,7 +12,8 @@ from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.execution import DurableFunction
-from holdfast.durable.outcomes import PENDING, event_of, failed, given, outcome_of, succeeded
+from holdfast.durable.outcomes import PENDING, crashed, event_of, failed, given, outcome_of, succeeded
+from holdfast.durable.plugin_parking import ParkingHooks
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers
 from holdfast.hosts.threads import Threads
@@ -50,8 +52,32 @@ class Coroutine:
         self._report: Report | None = report
         self._state = AsyncState(invocation, port, host.clock, host.loop_stragglers, threads=host.threads, quiet=self._quiet)
         self._scope = Scope(self._state, AsyncDurableContext, replaying=self._state.has_history)
-        self._task = asyncio.get_running_loop().create_task(self._run(function, given(invocation, port)))
+        payload = given(invocation, port)
+        if function.plugins:
+            self._task = self._watched(function, invocation, payload)
+        else:
+            self._task = asyncio.get_running_loop().create_task(self._run(function, payload))
         self._task.add_done_callback(self._ended)
+
+    def _watched(self, function: DurableFunction, invocation: Invocation, payload: str | None) -> asyncio.Task[Outcome]:
+        """The handler with its plugins, whose hooks are called inside its task."""
+        hooks = self._state.hooks = ParkingHooks(function.plugins, self._state.operations, self._host.clock)
+
+        async def run() -> Outcome:
+            try:
+                hooks.begin(invocation, payload)
+                outcome = await self._run(function, payload)
+            except BaseException as error:  # cancelled, or a plugin said stop
+                outcome = hooks.end(crashed(error))
+                if self._state.cancelled:
+                    raise
+                return outcome
+            return hooks.end(outcome)
+
+        context = contextvars.copy_context()
+        hooks.main = asyncio.get_running_loop().create_task(run(), context=context)
+        hooks.spawned(hooks.main, context)
+        return hooks.main
 
     async def _run(self, function: DurableFunction, payload: str | None) -> Outcome:
         state = self._state
@@ -95,8 +121,7 @@ class Coroutine:
         if self._report is None or state.flying:
             return  # a write that lands looks here again
         if state.broken is not None:
-            report, self._report = self._report, None
-            report(failed(state, state.broken), state.revision)
+            self._rest(failed(state, state.broken))
             self.cancel()
         elif state.unwritten:
             state.write_riders()
@@ -105,17 +130,29 @@ class Coroutine:
 
     def _pend(self) -> None:
         if self._host.park(self):
-            report, self._report = self._report, None
-            assert report is not None
-            report(PENDING, self._state.revision)
+            self._rest(PENDING)
         else:
             # The code unwinds first; its end is this invocation's end.
             self._state.evict()
+
+    def _rest(self, outcome: Outcome) -> None:
+        """The invocation is over, and its strands are where they are."""
+        if self._state.hooks is not None:
+            outcome = self._state.hooks.rest(outcome)
+        report, self._report = self._report, None
+        assert report is not None
+        report(outcome, self._state.revision)
+
+    def precedes(self, invocation: Invocation) -> bool:
+        """Whether nobody else has invoked the execution since it rests here: else its strands stand where the story has moved on from."""
+        return invocation.header.epoch == self._state.header.epoch + 1
 
     def resume(self, invocation: Invocation, report: Report) -> None:
         """Go on under a new invocation."""
         self._report = report
         self._state.resume(invocation)
+        if self._state.hooks is not None:
+            self._state.hooks.resume(invocation, given(invocation, self._state.port))
         if self._state.is_quiet:
             self._quiet()
 

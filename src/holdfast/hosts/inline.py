@@ -15,6 +15,7 @@ from holdfast.durable.context import DurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.outcomes import PENDING, crashed, event_of, failed, given, succeeded
+from holdfast.durable.plugin_hooks import Hooks
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import LoopStragglers, ThreadStragglers
 from holdfast.hosts.coroutine import Coroutine, Report
@@ -42,6 +43,9 @@ class InlineHost:
         execution = invocation.header.id
         function = self._functions[invocation.header.function, invocation.header.version]
         parked = self._parked.pop(execution, None)
+        if parked is not None and not parked.precedes(invocation):
+            parked.evict()
+            parked = None
         if parked is not None:
             self._running[execution] = parked
             try:
@@ -96,10 +100,16 @@ class InlineHost:
         self.threads.close()
 
     def _block(self, function: DurableFunction, invocation: Invocation, port: Port) -> tuple[Outcome, int]:
-        state = BlockingState(invocation, port, self.clock, self._thread_stragglers, lend=self.threads.lend)
+        threads = self.threads
+        state = BlockingState(invocation, port, self.clock, self._thread_stragglers, lend=threads.lend, crowded=threads.crowded)
+        if function.plugins:
+            state.hooks = Hooks(function.plugins, state.operations, self.clock)
         scope = Scope(state, DurableContext, replaying=state.has_history)
         try:
-            result = function.handler(event_of(given(invocation, port)), DurableContext(scope))
+            payload = given(invocation, port)
+            if state.hooks is not None:
+                state.hooks.begin(invocation, payload)
+            result = function.handler(event_of(payload), DurableContext(scope))
             state.flush()
         except BaseException as error:
             outcome = failed(state, error)
@@ -110,6 +120,8 @@ class InlineHost:
                 state.flush()
             except BackgroundThreadError as error:
                 outcome = failed(state, error) if outcome is PENDING else outcome
+        if state.hooks is not None:
+            outcome = state.hooks.end(outcome)
         return outcome, state.acted_on if outcome is PENDING else state.revision
 
 

@@ -34,6 +34,10 @@ class Threads:
         """Whether anything runs or waits to run."""
         return self._taken > 0
 
+    def crowded(self) -> bool:
+        """Whether somebody waits for a thread."""
+        return self._taken > self._size
+
     def submit(self, call: Callable[[], T]) -> Future[T]:
         """Run a call as soon as a thread is free."""
         with self._lock:
