@@ -45,3 +45,44 @@ async def test_an_async_map_of_ten_thousand_items_is_one_execution(tmp_path: Pat
         return sum((await context.map(range(ITEMS), each)).get_results())
 
     assert await Harness(tmp_path, 0).run(large) == sum(range(ITEMS))
+
+
+async def test_the_branches_of_a_def_handler_keep_all_threads_at_work_to_the_end(tmp_path: Path) -> None:
+    meeting = threading.Barrier(THREADS)
+
+    @durable_execution
+    def many(event: Any, context: DurableContext) -> Any:
+        def each(context: DurableContext, item: int, index: int, items: Any) -> int:
+            meeting.wait(timeout=20)  # as many as there are threads must come here together, every time
+            return context.step(lambda _: item)
+
+        return len(context.map(range(10 * THREADS), each).get_results())
+
+    async with Harness(tmp_path, 0).engine(many, threads=THREADS) as engine:
+        assert await (await engine.start(many)).result() == 10 * THREADS
+
+
+async def test_branches_give_their_threads_back_when_another_execution_waits_for_one(tmp_path: Path) -> None:
+    waits, ran = threading.Event(), threading.Event()
+    met: list[bool] = []
+
+    @durable_execution
+    def many(event: Any, context: DurableContext) -> Any:
+        def each(context: DurableContext, item: int, index: int, items: Any) -> int:
+            # The first ones hold every thread until the other execution waits for one; the later ones until it has had it.
+            met.append((waits if item < THREADS else ran).wait(timeout=20))
+            return context.step(lambda _: item)
+
+        return len(context.map(range(5 * THREADS), each).get_results())
+
+    @durable_execution
+    def other(event: Any, context: DurableContext) -> None:
+        ran.set()
+
+    async with Harness(tmp_path, 0).engine(many, other, threads=THREADS) as engine:
+        first = await engine.start(many)
+        second = await engine.start(other)
+        waits.set()
+        await second.result()
+        assert await first.result() == 5 * THREADS
+    assert met == [True] * (5 * THREADS)

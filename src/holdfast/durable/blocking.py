@@ -37,14 +37,40 @@ class Strands(Protocol):
     def next_done(self) -> Done: ...
 
 
+class _Flight:
+    """One write for everybody who waits for it. The first of them leads: it writes when the flight before has landed."""
+
+    __slots__ = ("anyway", "landed", "turn")
+
+    def __init__(self) -> None:
+        self.turn = threading.Event()
+        self.landed = threading.Event()
+        self.anyway = False
+        """Somebody wants news, even if there is nothing to write."""
+
+
 class BlockingState(ExecutionState):
     """An execution's state, shared by the threads of one invocation."""
 
-    def __init__(self, invocation: Invocation, port: Port, clock: Clock, stragglers: Stragglers, *, lend: Lend) -> None:
+    def __init__(
+        self,
+        invocation: Invocation,
+        port: Port,
+        clock: Clock,
+        stragglers: Stragglers,
+        *,
+        lend: Lend,
+        crowded: Callable[[], bool] = lambda: False,
+    ) -> None:
         super().__init__(invocation, port, clock, stragglers)
         self.lend = lend
+        self.crowded = crowded
+        """Whether somebody waits for a thread, so that a lent one should be given back."""
         self._taking = threading.Lock()
-        self._flying = threading.Lock()
+        self._flight: _Flight | None = None
+        """The write that is under way."""
+        self._next: _Flight | None = None
+        """The one after it, which takes along all who come meanwhile."""
         self._blocked: dict[str, int] = {}
 
     def record(self, update: Update) -> None:
@@ -78,15 +104,42 @@ class BlockingState(ExecutionState):
         self.record(update)
         self.flush()
 
-    def flush(self) -> None:
-        """Wait until everything recorded so far is on disk; who finds nothing left was taken along by the one before, well or not."""
-        with self._flying:
+    def flush(self, *, anyway: bool = False) -> None:
+        """Wait until everything recorded so far is on disk."""
+        with self._taking:
             if self.broken is not None:
                 raise self.broken
+            first = self._flight is None
+            if first and not self.unwritten and not anyway:
+                return
+            leads = first or self._next is None
+            if first:
+                flight = self._flight = _Flight()
+            else:
+                flight = self._next = self._next or _Flight()
+            flight.anyway |= anyway
+        if not leads:
+            flight.landed.wait()
+        else:
+            if not first:
+                flight.turn.wait()
+            self._lead(flight)
+        if self.broken is not None:
+            raise self.broken
+
+    def _lead(self, flight: _Flight) -> None:
+        try:
             with self._taking:
                 updates, self.unwritten = self.unwritten, []
-            if updates:
+            # Nothing is left when the flight before took all of it; it has landed.
+            if (updates or flight.anyway) and self.broken is None:
                 self._fly(updates)
+        finally:
+            with self._taking:
+                self._flight, self._next = self._next, None
+                if self._flight is not None:
+                    self._flight.turn.set()
+            flight.landed.set()
 
     def write_riders(self) -> None:
         """Write what rides, if it still does; a failure is told to the strand that writes next."""
@@ -117,6 +170,10 @@ class _Strands:
 
     def spawn(self, spawn: Spawn) -> None:
         self._todo.append(spawn)
+        self._lend()
+
+    def _lend(self) -> None:
+        """Have another thread work here, if one is free."""
         with self._changed:
             self._elsewhere += 1
         context = contextvars.copy_context()
@@ -126,11 +183,16 @@ class _Strands:
 
     def _work_elsewhere(self) -> None:
         try:
-            self._work()
+            while self._run_one() and not self._state.crowded():
+                pass
         finally:
             with self._changed:
                 self._elsewhere -= 1
                 self._changed.notify_all()
+
+    def _run_one(self) -> bool:
+        """Run a branch; what plugins set for one is not for the others, nor for us."""
+        return self._work() if self._state.hooks is None else contextvars.copy_context().run(self._work)
 
     def _work(self) -> bool:
         try:
@@ -158,11 +220,9 @@ class _Strands:
                 raise self._fatal
             if self._done:
                 return self._done.popleft()
-            if self._state.hooks is not None:  # what plugins set for one branch is not for the others, nor for us
-                worked = contextvars.copy_context().run(self._work)
-            else:
-                worked = self._work()
-            if worked:
+            if self._run_one():
+                if self._todo:  # a thread may have become free meanwhile
+                    self._lend()
                 continue
             with self._changed:
                 if self._done or self._fatal is not None:

@@ -46,7 +46,7 @@ class Run(msgspec.Struct, frozen=True):
     inline: bool = False
     """It makes durable calls itself, so it must run where the plan runs."""
     timeout: float | None = None
-    """Seconds of real time after which a TimeoutError is thrown in instead. A coroutine is cancelled then; a thread cannot be, and goes on."""
+    """Seconds of real time after which a TimeoutError is thrown in. A coroutine is cancelled then; a thread cannot be, and goes on."""
 
 
 class Suspend(msgspec.Struct, frozen=True, gc=False):

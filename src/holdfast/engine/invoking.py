@@ -1,4 +1,4 @@
-"""Chained invokes: which execution an invoke of another function starts. It starts with the checkpoint that asks for it (model.chaining)."""
+"""Chained invokes: which execution an invoke starts. It starts with the checkpoint that asks for it (model.chaining)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ def _first(awaited: Sequence[Identity]) -> Plan[int]:
     while True:
         seen: list[Operation] = []
         for identity in awaited:
-            seen.append((yield Look(identity)))
+            looked = yield Look(identity)
+            seen.append(looked)
         over = [(op.ended_at or 0, op.revision, place) for place, op in enumerate(seen) if op.status not in OPEN]
         if over:
             return min(over)[2]

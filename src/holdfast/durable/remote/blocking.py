@@ -56,12 +56,7 @@ class RemoteState(BlockingState):
 
     def refresh(self) -> None:
         """Ask for news, by a checkpoint that may be empty."""
-        with self._flying:
-            if self.broken is not None:
-                raise self.broken
-            with self._taking:
-                updates, self.unwritten = self.unwritten, []
-            self._fly(updates)
+        self.flush(anyway=True)
 
     def suspension(self, effect: Suspend) -> SuspendExecution:
         """A strand gives up its thread and says what for, so that it can be run again."""
