@@ -15,9 +15,10 @@ from rich.text import Text
 from holdfast.cli.arguments import Place
 from holdfast.cli.terminal import printable, say
 from holdfast.model import codec
-from holdfast.model.clock import monotonic
+from holdfast.model.clock import SystemClock, monotonic
 from holdfast.model.errors import ExecutionQuarantined, FunctionNotFound, Unsuccessful
 from holdfast.model.execution import State
+from holdfast.model.ids import checked_name, id_at
 from holdfast.service.describing import Description
 from holdfast.service.loading import Loaded
 from holdfast.service.opening import OpenEngine, OpenExecution
@@ -58,9 +59,11 @@ class _Following:
         self._told_callbacks: set[str] = set()
 
     async def to_the_end(self) -> Description:
-        async with open_engine(self._order.place.where, functions=self._loaded.beside) as engine:
-            self._execution = execution = await self._begun(engine)
-            say(f"{self._loaded.function.name}/{execution.name} is in {self._order.place.where}")
+        place = self._order.place
+        async with open_engine(place.where, functions=self._loaded.beside, codec=place.codec()) as engine:
+            name = id_at(SystemClock().now()) if self._order.name is None else checked_name(self._order.name)
+            say(f"{self._loaded.function.name}/{name} is in {place.where}")  # first, because the function may print as soon as it begins
+            self._execution = execution = await self._begun(engine, name)
             with _status(execution.name) as show:
                 watching = asyncio.create_task(self._watch(execution, show))
                 ending = asyncio.create_task(_end(execution))
@@ -72,9 +75,16 @@ class _Following:
                 finally:
                     watching.cancel()
                     ending.cancel()
-            return await execution.describe()
+            return await self._last(engine, execution)
 
-    async def _begun(self, engine: OpenEngine) -> OpenExecution:
+    async def _last(self, engine: OpenEngine, execution: OpenExecution) -> Description:
+        """How it ended; one that continued as others ended where the last of them did."""
+        told = await execution.describe()
+        while told.continued_as is not None:
+            told = await (await engine.get(told.continued_as)).describe()
+        return told
+
+    async def _begun(self, engine: OpenEngine, name: str) -> OpenExecution:
         """The execution that has the name, if no input asks for a particular one; else a start, which finds or makes it."""
         order, function = self._order, self._loaded.function
         if order.payload is None and order.name is not None:
@@ -84,7 +94,7 @@ class _Following:
                         f"{found.function}/{found.name} was started with version {found.version}, which {order.target} does not have."
                     )
                 return await engine.get(found.id)
-        return await engine.start(function, codec.loads(order.payload or "{}"), name=order.name)
+        return await engine.start(function, codec.loads(order.payload or "{}"), name=name)
 
     async def _watch(self, execution: OpenExecution, show: Callable[[str], None]) -> None:
         """Tell people where it stands. Ends only for what nobody here can bring to an end."""

@@ -74,6 +74,7 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
         ("input", _json(told.input)),
         ("result", _json(told.result) if told.status == "SUCCEEDED" else ""),
         ("error", _error(told.error) if told.error is not None else ""),
+        ("invoked by", told.parent or ""),
         ("arn", told.arn),
     ]
     _print_facts(facts, "  ")

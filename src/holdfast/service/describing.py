@@ -7,12 +7,20 @@ from typing import Any
 import msgspec
 
 from holdfast.model import codec
-from holdfast.model.errors import ExecutionFailed, ExecutionStopped, ExecutionTimedOut, Unsuccessful
+from holdfast.model.errors import (
+    ExecutionFailed,
+    ExecutionNotFound,
+    ExecutionStopped,
+    ExecutionTimedOut,
+    InvalidParameter,
+    Unsuccessful,
+)
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import event_to_wire
 from holdfast.model.ids import Arn
+from holdfast.model.life import MAX_DEATHS
 from holdfast.model.operations import Operation, Status, Type, is_pending
-from holdfast.store.seam import Store
+from holdfast.store.seam import Filter, Store
 
 _ENDINGS: dict[ExecutionStatus, type[Unsuccessful]] = {
     ExecutionStatus.FAILED: ExecutionFailed,
@@ -51,6 +59,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     error: dict[str, Any] | None
     waits_for: tuple[Pending, ...]
     why: str
+    parent: str | None = None
+    """The id of the execution that invoked it."""
+    continued_as: str | None = None
+    """The id of the execution that goes on for it."""
 
 
 def arn_of(header: Execution) -> str:
@@ -64,6 +76,18 @@ def result_of(header: Execution, payload: str | None) -> Any:
         return None if payload is None else codec.loads(payload)
     failure = codec.failure_from(payload or "{}")
     raise _ENDINGS[header.status](failure.message, failure.type, failure.data)
+
+
+def check_will_end(store: Store, header: Execution) -> None:
+    """Refuse to wait for what cannot end here: a copy that does not run, or one that went on as an execution which is not in this store."""
+    if header.state is State.IMPORTED and header.status is ExecutionStatus.RUNNING:
+        raise InvalidParameter(f"Execution {header.name!r} is an imported copy: nothing runs it, so it will not end here.")
+    found: Execution | None = header
+    while found is not None and found.continued_as is not None:
+        heir = found.continued_as
+        found = store.find(heir)
+        if found is None:
+            raise ExecutionNotFound(f"Execution {header.name!r} went on as {heir}, which is not in this store.")
 
 
 def history_of(store: Store, header: Execution, *, include_data: bool = True) -> list[dict[str, Any]]:
@@ -80,7 +104,9 @@ def describe(store: Store, header: Execution, hosted: bool | None = None) -> Des
     closed = header.status is not ExecutionStatus.RUNNING
     payload = store.result(header) if closed else None
     succeeded = header.status is ExecutionStatus.SUCCEEDED
-    pending = () if closed else tuple(_pending(op) for op in store.operations(header.id) if is_pending(op))
+    pending = () if closed else _all_pending(store, header)
+    if header.state is State.IMPORTED:
+        pending = tuple(msgspec.structs.replace(p, woken_by="nobody: this is a copy", due_at=None, callback_id=None) for p in pending)
     given = store.input(header.id)
     return Description(
         arn=arn_of(header),
@@ -96,16 +122,27 @@ def describe(store: Store, header: Execution, hosted: bool | None = None) -> Des
         error=codec.loads(payload) if closed and not succeeded and payload else None,
         waits_for=pending,
         why=_why(header, pending, hosted),
+        parent=header.parent,
+        continued_as=header.continued_as,
     )
 
 
-def _pending(op: Operation) -> Pending:
+def _all_pending(store: Store, header: Execution) -> tuple[Pending, ...]:
+    found = [op for op in store.operations(header.id) if is_pending(op)]
+    children: dict[str | None, Execution] = {}
+    if any(op.type is Type.CHAINED_INVOKE for op in found):
+        invoked = store.list(Filter(parent=header.id, statuses=(ExecutionStatus.RUNNING,), limit=len(found)))
+        children = {child.parent_operation: child for child in invoked}
+    return tuple(_pending(op, children.get(op.id)) for op in found)
+
+
+def _pending(op: Operation, child: Execution | None) -> Pending:
     return Pending(
         operation=op.id,
         name=op.name,
         kind=op.sub_type or op.type.value,
         due_at=op.due_at,
-        woken_by=_woken_by(op),
+        woken_by=_woken_by(op, child),
         callback_id=op.callback_id,
         attempt=op.attempt,
         last_error=op.error.message if op.error else None,
@@ -113,20 +150,24 @@ def _pending(op: Operation) -> Pending:
     )
 
 
-def _woken_by(op: Operation) -> str:
+def _woken_by(op: Operation, child: Execution | None) -> str:
     if op.type is Type.WAIT:
         return "the clock"
     if op.type is Type.CALLBACK:
         return "an answer to its callback" + (", or its timeout" if op.due_at is not None else "")
     if op.type is Type.CHAINED_INVOKE:
-        return "the end of the invoked function"
+        return f"the end of {child.function}/{child.name}" if child else "the end of the invoked function"
     return "a free runner" if op.status is Status.READY else "the clock (next attempt)"
 
 
 def _why(header: Execution, pending: tuple[Pending, ...], hosted: bool | None) -> str:
     if header.status is not ExecutionStatus.RUNNING:
-        return f"It is over: {header.status.value}."
+        return f"It is over: {header.status.value}." if header.continued_as is None else f"It goes on as {header.continued_as}."
+    if header.state is State.IMPORTED:
+        return "It is an imported copy, to be looked at: nothing runs it here."
     if header.state is State.QUARANTINED:
+        if header.deaths < MAX_DEATHS:
+            return "Quarantined: its payloads could not be read. Release it when the payload codec has the keys they need."
         return f"Quarantined: its runner died {header.deaths} times in a row. Release it when the cause is mended."
     if header.state is State.RUNNING:
         return f"It is running, on {header.runner}."

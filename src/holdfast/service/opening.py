@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
+from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.engine.registry import Function, Slots
 from holdfast.hosts.inline import InlineHost
 from holdfast.hosts.threads import on_engine_thread
@@ -16,7 +19,11 @@ from holdfast.model.errors import BlockingCallRefused, ExecutionNotFound, Invali
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import Arn, checked_version
 from holdfast.model.operations import Failure
-from holdfast.service.describing import Description, arn_of, describe, history_of, result_of
+from holdfast.model.payloads import PayloadCodec
+from holdfast.model.ports import Host
+from holdfast.model.signals import Subscriber, check_subscriber
+from holdfast.service.describing import Description, arn_of, check_will_end, describe, history_of, result_of
+from holdfast.service.exporting import exported
 from holdfast.service.portal import Portal
 from holdfast.service.settings import Settings
 from holdfast.service.tuning import tune
@@ -28,29 +35,43 @@ def open(
     store: str | os.PathLike[str] | None = None,
     *,
     functions: Sequence[DurableFunction],
+    subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
     settings: Settings | None = None,
+    codec: PayloadCodec | None = None,
 ) -> Opening:
-    """An engine over a store, to be entered with `async with` or `with`; `:memory:` keeps everything in memory."""
+    """An engine over a store, to be entered with `async with` or `with`; `:memory:` keeps everything in memory.
+
+    `subscribers` are functions by name, each called with a `StatusSignal` whenever an execution of the store begins or ends: in order, at
+    least once, from the first time a name is given until `unsubscribe`, also for what happened while nobody was there.
+    `codec` encodes payloads in the file (`holdfast.AesGcm` encrypts them); it is the settings' unless given.
+    """
     settings = settings or Settings()
+    if codec is not None:
+        settings = msgspec.structs.replace(settings, codec=codec)
     where = os.fspath(store) if store is not None else settings.store
     for function in functions:
         if not isinstance(function, DurableFunction):
             raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
-    return Opening(where, functions, settings)
+    for name, receive in subscribers.items():
+        check_subscriber(name, receive)
+    return Opening(where, functions, subscribers, settings)
 
 
 class Opening:
     """An engine about to be entered."""
 
-    def __init__(self, where: str, functions: Sequence[DurableFunction], settings: Settings) -> None:
+    def __init__(self, where: str, functions: Sequence[DurableFunction], subscribers: Mapping[str, Subscriber], settings: Settings) -> None:
         self._where = where
         self._functions = functions
+        self._subscribers = subscribers
         self._settings = settings
+        self.wrap: Callable[[InlineHost], Host] = lambda host: host
+        """Puts something between the engine and its host; holdfast.testing does."""
         self._portal: Portal | None = None
         self._engine: OpenEngine | None = None
 
     async def __aenter__(self) -> OpenEngine:
-        self._engine = await OpenEngine.create(self._where, self._functions, self._settings)
+        self._engine = await OpenEngine.create(self._where, self._functions, self._subscribers, self._settings, self.wrap)
         return self._engine
 
     async def __aexit__(self, *_: object) -> None:
@@ -83,7 +104,14 @@ class OpenEngine:
         self._store = engine.store
 
     @classmethod
-    async def create(cls, where: str, functions: Sequence[DurableFunction], settings: Settings) -> OpenEngine:
+    async def create(
+        cls,
+        where: str,
+        functions: Sequence[DurableFunction],
+        subscribers: Mapping[str, Subscriber],
+        settings: Settings,
+        wrap: Callable[[InlineHost], Host],
+    ) -> OpenEngine:
         """Wire an engine and let it join its store."""
         if settings.tune:
             tune()
@@ -100,9 +128,18 @@ class OpenEngine:
             for f in functions
         ]
         host = InlineHost(functions, clock=clock, threads=settings.threads, park=settings.park)
-        store = open_store(where, runner)
+        store = open_store(where, runner, settings.codec)
         try:
-            engine = Engine(store, known, host, clock=clock, ids=settings.ids, chance=settings.chance(), runner=runner)
+            engine = Engine(
+                store,
+                known,
+                wrap(host),
+                clock=clock,
+                ids=settings.ids,
+                chance=settings.chance(),
+                runner=runner,
+                subscribers=subscribers,
+            )
             await engine.open()
         except BaseException:
             store.close()
@@ -153,6 +190,10 @@ class OpenEngine:
         """Say that somebody still works on a callback."""
         await self._engine.heartbeat(callback_id)
 
+    async def unsubscribe(self, subscriber: str) -> None:
+        """Forget a subscriber, in every process, with the signals it has not had; without that they are kept for it for ever."""
+        self._store.unsubscribe(subscriber)
+
 
 class OpenExecution:
     """One execution of an open engine."""
@@ -162,9 +203,11 @@ class OpenExecution:
         self.id = header.id
         self.name = header.name
         self.arn = arn_of(header)
+        self._header_then = header
 
     async def result(self) -> Any:
         """Wait for its result; an unsuccessful ending is raised."""
+        check_will_end(self._engine.store, self._header_then)
         return result_of(*await self._engine.ending(self.id))
 
     async def status(self) -> ExecutionStatus:
@@ -180,6 +223,13 @@ class OpenExecution:
     async def history(self, *, include_data: bool = True) -> list[dict[str, Any]]:
         """All its events."""
         return history_of(self._engine.store, self._header(), include_data=include_data)
+
+    async def export(self, *, include_data: bool = True) -> dict[str, Any]:
+        """All of it as one JSON document, payloads in plain text: for `Client.import_execution` and `holdfast.replay`."""
+        found = self._engine.store.snapshot(self._header().id)
+        if found is None:
+            raise ExecutionNotFound(f"There is no execution {self.id} any more.")
+        return exported(found, self._engine.clock.now(), include_data=include_data)
 
     async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> None:
         """End it from outside, with what it invoked unless `cascade` is off."""
@@ -226,6 +276,7 @@ class BlockingEngine:
     succeed_callback = _blocking(OpenEngine.succeed_callback)
     fail_callback = _blocking(OpenEngine.fail_callback)
     heartbeat_callback = _blocking(OpenEngine.heartbeat_callback)
+    unsubscribe = _blocking(OpenEngine.unsubscribe)
 
 
 class BlockingExecution:
@@ -240,5 +291,6 @@ class BlockingExecution:
     status = _blocking(OpenExecution.status)
     describe = _blocking(OpenExecution.describe)
     history = _blocking(OpenExecution.history)
+    export = _blocking(OpenExecution.export)
     stop = _blocking(OpenExecution.stop)
     release = _blocking(OpenExecution.release)

@@ -1,0 +1,153 @@
+"""What a run came to, for a test to look at: its ending, its operations by name, its history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.durable.exceptions import SerDesError
+from holdfast.durable.serdes import deserialize
+from holdfast.model import codec
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.operations import Failure, Operation, Status, Type
+from holdfast.service.describing import arn_of, history_of
+from holdfast.store.seam import Store
+
+
+class Missing(HoldfastError, LookupError):
+    """A test asked for an operation that is not there."""
+
+    code = "test_operation_missing"
+
+
+class _Named:
+    """Looks operations up by name."""
+
+    operations: Sequence[Seen]
+
+    def get_operation_by_name(self, name: str) -> Seen:
+        """The first operation of this name, whatever it is."""
+        return self._found(name, None)
+
+    def get_step(self, name: str) -> Seen:
+        """A step, or a condition that was polled."""
+        return self._found(name, Type.STEP)
+
+    def get_wait(self, name: str) -> Seen:
+        """A wait or a timer."""
+        return self._found(name, Type.WAIT)
+
+    def get_callback(self, name: str) -> Seen:
+        """A callback."""
+        return self._found(name, Type.CALLBACK)
+
+    def get_context(self, name: str) -> Seen:
+        """A child context, a branch, a map or a parallel."""
+        return self._found(name, Type.CONTEXT)
+
+    def get_invoke(self, name: str) -> Seen:
+        """An invoke of another function."""
+        return self._found(name, Type.CHAINED_INVOKE)
+
+    def get_all_operations(self) -> list[Seen]:
+        """Every operation at any depth, in the order they began within each context."""
+        return [each for operation in self.operations for each in (operation, *operation.get_all_operations())]
+
+    def _found(self, name: str, kind: Type | None) -> Seen:
+        for operation in self.operations:
+            if operation.name == name and kind in (None, operation.type):
+                return operation
+        known = ", ".join(f"{op.sub_type or op.type.value} {op.name!r}" for op in self.operations) or "none"
+        raise Missing(f"There is no {kind.value if kind else 'operation'} {name!r} here. Here are: {known}.")
+
+
+class Seen(msgspec.Struct, _Named, frozen=True):
+    """One operation, with what happened inside it."""
+
+    id: str
+    name: str | None
+    type: Type
+    sub_type: str | None
+    status: Status
+    attempt: int
+    started_at: int
+    ended_at: int | None
+    payload: str | None
+    """The text it keeps, as it stands in the history."""
+    error: Failure | None
+    callback_id: str | None
+    operations: tuple[Seen, ...] = ()
+
+    @property
+    def result(self) -> Any:
+        """The value of the text, read by the default serdes; a text that another one wrote is given as it is."""
+        if self.payload is None:
+            return None
+        if self.type in (Type.CALLBACK, Type.CHAINED_INVOKE):
+            return self.payload if self.type is Type.CALLBACK else codec.loads(self.payload)
+        try:
+            return deserialize(None, self.payload, self.id, "")
+        except SerDesError:
+            return self.payload
+
+
+class Result(msgspec.Struct, _Named, frozen=True):
+    """An execution as a test sees it."""
+
+    arn: str
+    status: ExecutionStatus
+    payload: str | None
+    error: Failure | None
+    operations: tuple[Seen, ...]
+    history: list[dict[str, Any]]
+
+    @property
+    def result(self) -> Any:
+        """What the handler returned."""
+        return None if self.payload is None else codec.loads(self.payload)
+
+
+def seen(store: Store, header: Execution) -> Result:
+    """An execution as it stands."""
+    closed = header.status is not ExecutionStatus.RUNNING
+    payload = store.result(header) if closed else None
+    failed = closed and header.status is not ExecutionStatus.SUCCEEDED
+    return Result(
+        arn=arn_of(header),
+        status=header.status,
+        payload=None if failed else payload,
+        error=codec.failure_from(payload or "{}") if failed else None,
+        operations=_tree(store.operations(header.id), None),
+        history=history_of(store, header),
+    )
+
+
+def _tree(operations: Sequence[Operation], parent: str | None) -> tuple[Seen, ...]:
+    below: dict[str | None, list[Operation]] = {}
+    for operation in operations:
+        below.setdefault(operation.parent_id, []).append(operation)
+
+    def grown(at: str | None) -> tuple[Seen, ...]:
+        return tuple(_seen(operation, grown(operation.id)) for operation in below.get(at, ()))
+
+    return grown(parent)
+
+
+def _seen(op: Operation, inside: tuple[Seen, ...]) -> Seen:
+    return Seen(
+        id=op.id,
+        name=op.name,
+        type=op.type,
+        sub_type=op.sub_type,
+        status=op.status,
+        attempt=op.attempt,
+        started_at=op.started_at,
+        ended_at=op.ended_at,
+        payload=op.result,
+        error=op.error,
+        callback_id=op.callback_id,
+        operations=inside,
+    )
