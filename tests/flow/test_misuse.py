@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncDurableContext, DurableContext, Duration, StepContext, durable_execution
-from holdfast.durable.exceptions import ValidationError
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import ExecutionFailed
@@ -139,8 +138,3 @@ async def test_a_suspension_inside_an_exception_group_still_suspends(harness: Ha
         await context.wait(Duration.from_seconds(3))
 
     assert await harness.run(grouped) == "came back"
-
-
-def test_plugins_are_refused_instead_of_silently_not_run() -> None:
-    with pytest.raises(ValidationError, match="does not run plugins yet"):
-        durable_execution(plugins=[object()])

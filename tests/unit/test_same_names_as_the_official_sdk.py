@@ -18,9 +18,12 @@ MODULES = [
     "config",
     "context",
     "exceptions",
+    "execution",
     "filesystem_serdes",
     "lambda_service",
     "logger",
+    "plugin",
+    "plugin_discovery",
     "preview",
     "retries",
     "serdes",
@@ -49,6 +52,14 @@ MISSING: dict[str, dict[str, str]] = {
         INSIDE,
     ),
     "context": {"PASS_THROUGH_SERDES": INSIDE},
+    "plugin": dict.fromkeys(["PluginExecutor", "PluginHost"], INSIDE),
+    "execution": {
+        "LAMBDA_RESPONSE_SIZE_LIMIT": INSIDE,
+        "handle_checkpoint_error": INSIDE,
+        "DurableExecutionInvocationInput": PORT,
+        "DurableExecutionInvocationInputWithClient": PORT,
+        "InitialExecutionState": PORT,
+    },
     "concurrency.models": dict.fromkeys(["Branch", "BranchEvent", "BranchEventKind", "BranchStatus", "Executable"], INSIDE),
     "lambda_service": dict.fromkeys(
         [
@@ -84,6 +95,7 @@ MISSING: dict[str, dict[str, str]] = {
 ADDED: dict[str, set[str]] = {
     "context": {"AsyncCallback", "AsyncDurableContext", "AsyncTimer", "Timer"},
     "exceptions": {"wire_name"},
+    "execution": {"DurableFunction"},
     "logger": {"HasExecutionArn", "HasIdentity"},
 }
 

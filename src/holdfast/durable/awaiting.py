@@ -13,9 +13,10 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
+from holdfast.durable.hooks.parking import ParkingHooks
 from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend, too_late
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
@@ -38,11 +39,14 @@ _CUT_SHORT = (
     "A durable call was cancelled by user code (asyncio.timeout, wait_for, or a cancelled task around it). A replay could not repeat "
     "that at the same point. Use what the durable call offers instead: a callback's timeout, or a step with the timeout inside its body."
 )
+_MOST_UPDATES: Final = 500
 _EVICTED = "This execution is suspended and will come back. Not an error; let it pass."
 
 
 class AsyncState(ExecutionState):
     """An execution's state on its event loop."""
+
+    hooks: ParkingHooks | None
 
     def __init__(
         self,
@@ -65,6 +69,8 @@ class AsyncState(ExecutionState):
         """Who waits for the write that is under way; None when none is."""
         self._waiting: list[asyncio.Future[None]] = []
         """Who waits for the one after it."""
+        self._owed = 0
+        """Updates of the write under way that are not sent yet: a large one goes in several, so that others get their turn between them."""
         self.orphans: set[asyncio.Task[Any]] = set()
         """Branches that were cancelled because their batch was over; user code has no part in that."""
         self.cancelled = False
@@ -176,20 +182,29 @@ class AsyncState(ExecutionState):
 
     def _take_off(self, aboard: list[asyncio.Future[None]]) -> None:
         """Begin a write. It belongs to the state, not to a strand: whoever waits for it may be cancelled, it goes on."""
-        updates, self.unwritten = self.unwritten, []
         self._aboard = aboard
+        self._owed = len(self.unwritten)
+        self._send()
+
+    def _send(self) -> None:
+        updates, self.unwritten = self.unwritten[:_MOST_UPDATES], self.unwritten[_MOST_UPDATES:]
+        self._owed -= len(updates)
         self.port.checkpoint_soon(self.token, updates, self._touch_down)
 
     def _touch_down(self, answer: Checkpointed | HoldfastError) -> None:
-        aboard, self._aboard = self._aboard or [], None
+        aboard = self._aboard or []
         try:
             if isinstance(answer, HoldfastError):
                 raise self.failed(answer)
             self.landed(answer)
+            if self._owed > 0:
+                self._send()
+                return
         except BackgroundThreadError as over:
             self.broken = over
             aboard += self._waiting
             self._waiting = []
+        self._aboard = None
         for waiter in aboard:
             if not waiter.done():
                 if self.broken is None:
@@ -215,7 +230,10 @@ class _Strands:
 
     def spawn(self, spawn: Spawn) -> None:
         self._state.began()
-        task = asyncio.get_running_loop().create_task(drive(spawn.plan, self._state))
+        context = None if self._state.hooks is None else contextvars.copy_context()
+        task = asyncio.get_running_loop().create_task(drive(spawn.plan, self._state), context=context)
+        if self._state.hooks is not None and context is not None:
+            self._state.hooks.spawned(task, context)
         self._tasks.add(task)
         task.add_done_callback(lambda ended: self._over(spawn.key, ended))
 
@@ -267,8 +285,12 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
             if isinstance(effect, Look):
                 answer = state.look(effect.identity)
             elif isinstance(effect, Record):
+                if state.hooks is not None:
+                    state.hooks.recording(effect.update)
                 if effect.wait:
                     await state.write(effect.update)
+                    if state.hooks is not None:
+                        state.hooks.recorded(effect.update)
                 else:
                     state.record_later(effect.update)
             elif isinstance(effect, Run):
@@ -284,8 +306,10 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
                     answer = await strands.next_done()
                 else:
                     strands.spawn(effect)
-    except asyncio.CancelledError:
-        if not state.cancelled and not state.suspended and asyncio.current_task() not in state.orphans:
+    except BaseException as error:
+        plan.close()  # what it leaves in the middle is told of now, not when the garbage is collected
+        cancelled = isinstance(error, asyncio.CancelledError)
+        if cancelled and not state.cancelled and not state.suspended and asyncio.current_task() not in state.orphans:
             state.misuse = _CUT_SHORT
         raise
     finally:

@@ -5,6 +5,7 @@ Both colours of context stand on it. A scope is used by one strand at a time: tw
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
-from holdfast.durable.exceptions import ExecutionError, SuspendExecution
+from holdfast.durable.exceptions import ExecutionError, NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.identifier import Identity, operation_id
 from holdfast.durable.logger import Logger, LogInfo
 from holdfast.durable.state import ExecutionState
@@ -130,6 +131,10 @@ class Scope:
     def _begin_call(self, identity: Identity) -> bool:
         """Leave the replay before work that is new; says whether to leave it after the call instead."""
         found: Operation | None = self.state.operations.get(identity.operation_id)
+        if found is not None and self.state.hooks is not None:
+            with contextlib.suppress(NonDeterministicExecutionError):  # another operation is the call's to complain about
+                identity.check(found)
+                self.state.hooks.met_again(found)
         if found is None or (found.type is Type.STEP and found.status in OPEN):
             self.replaying = False
             return False

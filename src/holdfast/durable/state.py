@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.durable.exceptions import BackgroundThreadError, CheckpointError, DurableApiErrorCategory, SuspendExecution
+from holdfast.durable.hooks.moments import Hooks
 from holdfast.durable.identifier import Identity
 from holdfast.durable.stragglers import Stragglers
 from holdfast.model.clock import Clock, monotonic
@@ -41,6 +42,8 @@ class ExecutionState:
         """A durable call was cut short by user code, which a replay could not repeat."""
         self.unwritten_since = 0.0
         self.stragglers = stragglers
+        self.hooks: Hooks | None = None
+        """Where plugins are told what happens; None without any, and asked for before every call."""
         if not invocation.fresh:
             for operation in port.state(invocation.token):
                 self.operations[operation.id] = operation
@@ -56,6 +59,8 @@ class ExecutionState:
         found = self.operations.get(identity.operation_id)
         if found is not None:
             identity.check(found)
+            if self.hooks is not None:
+                self.hooks.looked(found)
         return found
 
     def check_usable(self) -> None:
@@ -93,7 +98,10 @@ class ExecutionState:
         if answer.token is None:
             raise BackgroundThreadError("The execution is over.", LeaseLost())
         self.token = answer.token
-        self.learn(answer.operations)
+        if self.hooks is None:
+            self.learn(answer.operations)
+        else:
+            self.hooks.learning(answer.operations, self.learn)
 
     def failed(self, error: HoldfastError) -> BackgroundThreadError:
         """A write was refused: this invocation cannot go on. Only a mistake of the handler's own fails the execution."""

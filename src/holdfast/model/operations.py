@@ -54,6 +54,9 @@ class Status(Word):
 
 OPEN = frozenset({Status.STARTED, Status.PENDING, Status.READY})
 
+SERVED = frozenset({Type.WAIT, Type.CALLBACK, Type.CHAINED_INVOKE})
+"""What the service closes, not the handler."""
+
 
 class SubType(StrEnum):
     """The labels the SDK writes for its own operations; on the wire a sub-type is free text."""
@@ -145,6 +148,12 @@ def is_pending(operation: Operation) -> bool:
     if status is Status.STARTED:
         return kind is Type.WAIT or kind is Type.CALLBACK or kind is Type.CHAINED_INVOKE
     return status is Status.PENDING or status is Status.READY
+
+
+def served_since(operations: Iterable[Operation], revision: int) -> list[str]:
+    """The ids of what the service itself changed after a revision: closed what a handler waits for, made a step ready."""
+    newer = (operation for operation in operations if operation.revision > revision)
+    return [op.id for op in newer if (op.type in SERVED and op.status not in OPEN) or op.status is Status.READY]
 
 
 def unpruned(operations: Iterable[Operation]) -> list[Operation]:

@@ -45,6 +45,8 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     """The first invocation: no earlier one can have left operations behind."""
     input: str | None = None
     """What the execution was started with, if the engine has it at hand; else the port knows."""
+    updated: tuple[str, ...] | None = None
+    """What the service changed since the last invocation, if it said so; else the revisions tell."""
 
 
 class Host(Protocol):

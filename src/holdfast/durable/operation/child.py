@@ -46,8 +46,10 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         raise_recorded(seen, ChildContextError)
     if seen is None and not config.is_virtual:
         yield Record(at.update(Action.START), wait=False)
+    hooks = scope.state.hooks
     try:
-        raw: T = yield from body(scope.child(at, virtual=config.is_virtual))
+        inside = body(scope.child(at, virtual=config.is_virtual))
+        raw: T = yield from inside if hooks is None else hooks.running(at, inside, seen)
         text, result = remembered(raw, config.serdes, at.operation_id, scope)
     except ExecutionError:
         raise
@@ -57,8 +59,12 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         described = ErrorObject.from_exception(error)
         if not config.is_virtual:
             yield Record(at.update(Action.FAIL, error=described.to_failure()))
+        elif hooks is not None:
+            hooks.context_ended(at, error=described)
         described.raise_as_operation_error(ChildContextError)
     if config.is_virtual or (seen is not None and seen.replay_children):
+        if hooks is not None:
+            hooks.context_ended(at, is_replayed=seen is not None)
         return cast("T", result)
     large = text is not None and len(text) > LARGE_RESULT
     if large:

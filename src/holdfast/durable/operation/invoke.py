@@ -24,7 +24,10 @@ def invoke(at: Identity, scope: Scope, function_name: str, payload: Any, config:
     seen = yield Look(at)
     if seen is None:
         text = serialize(config.serdes_payload or _PLAIN, payload, at.operation_id, arn)
-        yield Record(at.update(Action.START, payload=text, function_name=function_name, tenant_id=config.tenant_id, cascade=config.cascade))
+        hooks = scope.state.hooks
+        trace_id = None if hooks is None else hooks.trace_id(at, function_name)
+        asked = {"function_name": function_name, "tenant_id": config.tenant_id, "trace_id": trace_id, "cascade": config.cascade}
+        yield Record(at.update(Action.START, payload=text, **asked))
         seen = yield Look(at)
     while seen.status is Status.STARTED:
         yield Suspend(at.operation_id)

@@ -53,7 +53,8 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
                 yield Record(at.update(Action.START), wait=once)
             try:
                 timeout = None if config.timeout is None else config.timeout.to_seconds()
-                value = yield Run(func, (StepContext(_logger(at, scope, attempt), attempt),), timeout=timeout)
+                body = func if scope.state.hooks is None else scope.state.hooks.watched(func, at, attempt)
+                value = yield Run(body, (StepContext(_logger(at, scope, attempt), attempt),), timeout=timeout)
                 text, result = remembered(value, config.serdes, at.operation_id, scope)
             except (RetryableSerDesError, ExecutionError):
                 raise

@@ -61,6 +61,7 @@ def _looked(
     else:
         _, state = remembered(config.initial_state, config.serdes, at.operation_id, scope)
     logger = scope.logger.where(lambda: LogInfo(scope.state, at.parent_id, at.operation_id, at.name, attempt))
-    value = yield Run(check, (state, WaitForConditionCheckContext(logger, attempt)))
+    body = check if scope.state.hooks is None else scope.state.hooks.watched(check, at, attempt)
+    value = yield Run(body, (state, WaitForConditionCheckContext(logger, attempt)))
     text, shown = remembered(value, config.serdes, at.operation_id, scope)
     return text, config.wait_strategy(shown, attempt)

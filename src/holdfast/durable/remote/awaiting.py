@@ -14,10 +14,10 @@ from typing import Any
 from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
+from holdfast.durable.hooks.parking import ParkingHooks
 from holdfast.durable.outcomes import PENDING, event_of, failed, succeeded
 from holdfast.durable.plan import Suspend
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
-from holdfast.durable.plugin_parking import ParkingHooks
 from holdfast.durable.remote.port import RemotePort
 from holdfast.durable.remote.running import SELDOM_MS, SOON_MS, Ended, Function, Threads
 from holdfast.durable.scope import Scope

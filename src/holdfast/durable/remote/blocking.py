@@ -16,9 +16,9 @@ from typing import Any
 from holdfast.durable.blocking import BlockingState, Lend, drive
 from holdfast.durable.context import DurableContext
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
+from holdfast.durable.hooks.moments import Hooks
 from holdfast.durable.outcomes import PENDING, event_of, failed, succeeded
 from holdfast.durable.plan import Done, Plan, Spawn, Suspend
-from holdfast.durable.plugin_hooks import Hooks
 from holdfast.durable.remote.port import RemotePort
 from holdfast.durable.remote.running import SELDOM_MS, SOON_MS, Ended, Function, Threads
 from holdfast.durable.scope import Scope

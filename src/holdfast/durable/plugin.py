@@ -1,0 +1,310 @@
+"""Plugins: code that is told what an execution does and has no part in it; traces, metrics and audit logs are made of this.
+
+    class Counting(DurableInstrumentationPlugin):
+        def on_operation_end(self, info: OperationEndInfo) -> None:
+            count(info.name, info.status)
+
+    class CountingFactory:
+        def create_plugin(self, info: InvocationStartInfo) -> Counting:
+            return Counting()
+
+    @durable_execution(plugins=[CountingFactory()])
+
+A factory lives as long as the function, the plugin it makes as long as one invocation. hooks/moments.py calls them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Protocol
+
+from holdfast.durable.lambda_service import ErrorObject, InvocationStatus, OperationStatus, OperationType
+from holdfast.model.clock import Clock, SystemClock
+from holdfast.model.execution import Outcome, OutcomeStatus
+from holdfast.model.operations import Failure, Operation
+
+__all__ = [
+    "DurableInstrumentationPlugin",
+    "DurableInstrumentationPluginFactory",
+    "InvocationEndInfo",
+    "InvocationInfo",
+    "InvocationStartInfo",
+    "InvocationStatus",
+    "OperationChangeInfo",
+    "OperationEndInfo",
+    "OperationInfo",
+    "OperationStartInfo",
+    "OperationType",
+    "PropagationInput",
+    "PropagationMetadata",
+    "UserFunctionEndInfo",
+    "UserFunctionOutcome",
+    "UserFunctionStartInfo",
+]
+
+_WALL_CLOCK = SystemClock()
+_TOLD_AS = {
+    OutcomeStatus.SUCCEEDED: InvocationStatus.SUCCEEDED,
+    OutcomeStatus.CONTINUED: InvocationStatus.SUCCEEDED,
+    OutcomeStatus.FAILED: InvocationStatus.FAILED,
+    OutcomeStatus.PENDING: InvocationStatus.PENDING,
+    OutcomeStatus.CRASHED: InvocationStatus.RETRY,
+    OutcomeStatus.INTERRUPTED: InvocationStatus.RETRY,
+}
+
+
+def _instant(at: int | None) -> datetime | None:
+    return None if at is None else datetime.fromtimestamp(at / 1000, UTC)
+
+
+# --- operations --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OperationInfo:
+    """An operation at one moment. `result` is the text that was stored; `sub_type` is plain text: compare it with `==`."""
+
+    operation_id: str
+    operation_type: OperationType
+    sub_type: str | None
+    name: str | None
+    parent_id: str | None
+    start_time: datetime | None
+    is_replayed: bool
+    status: OperationStatus
+    end_time: datetime | None = field(default=None, kw_only=True)
+    result: str | None = field(default=None, kw_only=True)
+    error: ErrorObject | None = field(default=None, kw_only=True)
+    attempt: int | None = field(default=None, kw_only=True)
+    """Of a step: the attempts it has ended, and in the hooks of its function the one that runs."""
+
+    @staticmethod
+    def from_operation(operation: Operation, *, is_replayed: bool = False) -> OperationInfo:
+        """An operation as it is stored. The error is a copy, so nothing a plugin does to it reaches the handler."""
+        return OperationInfo(
+            operation_id=operation.id,
+            operation_type=operation.type,
+            sub_type=operation.sub_type,
+            name=operation.name or None,
+            parent_id=operation.parent_id,
+            start_time=_instant(operation.started_at),
+            is_replayed=is_replayed,
+            status=operation.status,
+            end_time=_instant(operation.ended_at),
+            result=operation.result,
+            error=ErrorObject.from_failure(operation.error) if operation.error and operation.error != Failure() else None,
+            attempt=operation.attempt if operation.type is OperationType.STEP else None,
+        )
+
+
+@dataclass(frozen=True)
+class OperationStartInfo(OperationInfo):
+    """An operation begins, or is met again by a replay while it is still open. A new one has no `start_time` yet."""
+
+
+@dataclass(frozen=True)
+class OperationEndInfo(OperationInfo):
+    """An operation is over."""
+
+
+@dataclass(frozen=True)
+class OperationChangeInfo:
+    """What a checkpoint changed: the operations whose status is another one, and all of them."""
+
+    execution_arn: str | None
+    updated_operations: dict[str, OperationInfo]
+    operations: dict[str, OperationInfo]
+
+
+# --- functions inside operations ---------------------------------------------------------------------------------------------
+
+
+class UserFunctionOutcome(Enum):
+    """How a run of a user's function ended. INCOMPLETE: it was left in the middle, and will be run again."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    INCOMPLETE = "INCOMPLETE"
+
+    @classmethod
+    def from_error(cls, error: ErrorObject | None) -> UserFunctionOutcome:
+        """An error is a failure, none is a success."""
+        return cls.SUCCEEDED if error is None else cls.FAILED
+
+
+@dataclass(frozen=True)
+class UserFunctionStartInfo(OperationInfo):
+    """A user's function begins: the body of a step, of a condition, of a context."""
+
+    is_replay_children: bool = False
+    """It is run again only because its result was too large to be stored."""
+
+
+@dataclass(frozen=True)
+class UserFunctionEndInfo(OperationInfo):
+    """A user's function returned, raised, or was left."""
+
+    is_replay_children: bool
+    outcome: UserFunctionOutcome
+
+    @classmethod
+    def from_start_info(
+        cls,
+        start_info: UserFunctionStartInfo,
+        error: ErrorObject | None,
+        *,
+        outcome: UserFunctionOutcome | None = None,
+        clock: Clock = _WALL_CLOCK,
+    ) -> UserFunctionEndInfo:
+        """The end of the run that began so; without an outcome, the error decides."""
+        return cls(
+            operation_id=start_info.operation_id,
+            operation_type=start_info.operation_type,
+            sub_type=start_info.sub_type,
+            name=start_info.name,
+            parent_id=start_info.parent_id,
+            start_time=start_info.start_time,
+            is_replayed=start_info.is_replayed,
+            status=start_info.status,
+            is_replay_children=start_info.is_replay_children,
+            outcome=UserFunctionOutcome.from_error(error) if outcome is None else outcome,
+            end_time=_instant(clock.now()),
+            error=error,
+            attempt=start_info.attempt,
+        )
+
+
+# --- invocations: what holds payloads is not shown by `repr`, because plugins log their infos, and tells no two infos apart ----
+
+
+@dataclass(frozen=True)
+class InvocationInfo:
+    """One invocation of an execution. `operations` is all that is stored of it, by id, the execution itself included."""
+
+    request_id: str | None
+    execution_arn: str | None
+    is_first_invocation: bool
+    """No earlier invocation left an operation behind."""
+    execution_start_time: datetime | None = None
+    execution_input: Any = field(default=None, kw_only=True, repr=False, compare=False, hash=False)
+    """The event, as a copy of the plugins' own."""
+    operations: dict[str, OperationInfo] = field(default_factory=dict, kw_only=True, repr=False, compare=False, hash=False)
+
+
+@dataclass(frozen=True)
+class InvocationStartInfo(InvocationInfo):
+    """An invocation begins."""
+
+    updated_operations: dict[str, OperationInfo] = field(default_factory=dict, kw_only=True, repr=False, compare=False, hash=False)
+    """What the service changed since the last invocation: waits that are over, answers that came, retries that are due."""
+
+
+@dataclass(frozen=True)
+class InvocationEndInfo(InvocationInfo):
+    """An invocation is over; `operations` as they are now."""
+
+    status: InvocationStatus = field(kw_only=True)
+    error: ErrorObject | None = None
+    execution_result: str | None = field(default=None, kw_only=True, repr=False, compare=False, hash=False)
+    """The JSON that the handler's result became, if it returned one."""
+
+    @classmethod
+    def from_durable_execution_invocation_output(
+        cls,
+        invocation_start_info: InvocationStartInfo,
+        output: Outcome,
+        operations: dict[str, OperationInfo] | None = None,
+    ) -> InvocationEndInfo:
+        """The end of the invocation that began so; without operations, they are those of its start."""
+        start = invocation_start_info
+        return cls(
+            request_id=start.request_id,
+            execution_arn=start.execution_arn,
+            is_first_invocation=start.is_first_invocation,
+            execution_start_time=start.execution_start_time,
+            execution_input=start.execution_input,
+            operations=start.operations if operations is None else operations,
+            status=_TOLD_AS[output.status],
+            error=None if output.error is None else ErrorObject.from_failure(output.error),
+            execution_result=output.result if output.status is OutcomeStatus.SUCCEEDED else None,
+        )
+
+
+# --- chained invokes ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PropagationInput:
+    """A chained invoke that is about to be made."""
+
+    execution_arn: str
+    operation_id: str
+    target_function_name: str
+    parent_operation_id: str | None = None
+
+
+@dataclass(frozen=True)
+class PropagationMetadata:
+    """What a plugin sends along with a chained invoke."""
+
+    x_amzn_trace_id: str | None = None
+
+
+# --- what an author writes ---------------------------------------------------------------------------------------------------
+
+
+class DurableInstrumentationPlugin:
+    """The base of plugins: override what you need. One instance serves one invocation, so its state may live in attributes.
+
+    Hooks are plain functions, called where the work happens: on the thread or in the task of the operation they tell of, which waits
+    until they return. In an `async def` handler that is the engine's loop: what takes long belongs on a thread of the plugin's own,
+    to be finished in `on_invocation_end`. Branches run side by side, so what hooks share between operations of a `def` handler needs a
+    lock. A hook makes no durable calls.
+
+    For one operation: its start, then the start and end of its function, then its end, before the call returns; a child's end comes
+    before its parent's. An operation ends once, in the invocation that first sees it closed; one that nobody asked for ends before the
+    invocation does. A context whose body a replay runs again, because its result is not stored, ends at every run.
+
+    Whatever a hook raises is logged and changes nothing, but for KeyboardInterrupt, SystemExit and GeneratorExit: those end the
+    invocation, which is tried again.
+    """
+
+    def provide_propagation_metadata(self, info: PropagationInput) -> PropagationMetadata | None:
+        """Called before a chained invoke is made, never on its replay. The first plugin with a value wins."""
+        return None
+
+    def on_invocation_start(self, info: InvocationStartInfo) -> None:
+        """Called before the handler is, in every invocation."""
+
+    def on_invocation_end(self, info: InvocationEndInfo) -> None:
+        """Called last, however the invocation ended."""
+
+    def on_operation_start(self, info: OperationStartInfo) -> None:
+        """Called before an operation's start is written, and when a replay meets one that is still open."""
+
+    def on_operation_end(self, info: OperationEndInfo) -> None:
+        """Called when an operation is over, by whoever asked for it, before the result is handed on."""
+
+    def on_operation_change(self, info: OperationChangeInfo) -> None:
+        """Called after checkpoints that changed something; one call may tell of several, and of the newest state only."""
+
+    def on_user_function_start(self, info: UserFunctionStartInfo) -> None:
+        """Called before a user's function, on its own thread or in its task: context variables set here are seen there."""
+
+    def on_user_function_end(self, info: UserFunctionEndInfo) -> None:
+        """Called after a user's function, in the same place; always, even if the function was left in the middle."""
+
+
+class DurableInstrumentationPluginFactory(Protocol):
+    """Makes the plugins of one kind: an object with this method, no class to inherit from.
+
+    What outlives an invocation belongs here: exporters, connections, settings. A class marked `__durable_registration_api__ = 1` may
+    also name an `exclusive_group`, of which a function takes only one, and have `on_registration_result(registered)` called once it is
+    known whether its factories are in use.
+    """
+
+    def create_plugin(self, info: InvocationStartInfo, /) -> DurableInstrumentationPlugin:
+        """The plugin for this invocation, which is told the same info first. If it raises, the invocation goes without."""
+        ...
