@@ -20,16 +20,22 @@ if TYPE_CHECKING:
     from holdfast.durable import with_retry as with_retry
     from holdfast.durable.config import CallbackConfig as CallbackConfig
     from holdfast.durable.config import Duration as Duration
+    from holdfast.durable.config import InvokeConfig as InvokeConfig
     from holdfast.durable.config import MapConfig as MapConfig
     from holdfast.durable.config import ParallelConfig as ParallelConfig
     from holdfast.durable.config import StepConfig as StepConfig
-    from holdfast.durable.config import InvokeConfig as InvokeConfig
     from holdfast.durable.plain import plain_function as plain_function
     from holdfast.model.errors import HoldfastError as HoldfastError
+    from holdfast.model.payloads import PayloadCodec as PayloadCodec
+    from holdfast.model.signals import StatusSignal as StatusSignal
     from holdfast.service.opening import open as open
+    from holdfast.service.replaying import Replayed as Replayed
+    from holdfast.service.replaying import replay as replay
     from holdfast.service.settings import Settings as Settings
+    from holdfast.store.encryption import AesGcm as AesGcm
 
 _WHERE = {
+    "AesGcm": "holdfast.store.encryption",
     "AsyncDurableContext": "holdfast.durable",
     "CallbackConfig": "holdfast.durable.config",
     "Duration": "holdfast.durable.config",
@@ -38,7 +44,10 @@ _WHERE = {
     "InvokeConfig": "holdfast.durable.config",
     "MapConfig": "holdfast.durable.config",
     "ParallelConfig": "holdfast.durable.config",
+    "PayloadCodec": "holdfast.model.payloads",
+    "Replayed": "holdfast.service.replaying",
     "Settings": "holdfast.service.settings",
+    "StatusSignal": "holdfast.model.signals",
     "StepConfig": "holdfast.durable.config",
     "StepContext": "holdfast.durable",
     "durable_execution": "holdfast.durable",
@@ -48,6 +57,7 @@ _WHERE = {
     "durable_with_child_context": "holdfast.durable",
     "open": "holdfast.service.opening",
     "plain_function": "holdfast.durable.plain",
+    "replay": "holdfast.service.replaying",
     "with_retry": "holdfast.durable",
 }
 

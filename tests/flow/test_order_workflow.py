@@ -50,9 +50,7 @@ async def test_the_order_workflow_runs_with_only_its_import_root_changed(root: P
 
 
 def renamed(function: DurableFunction) -> DurableFunction:
-    return DurableFunction(
-        function.handler, name="handler", version=function.version, terms=function.terms
-    )
+    return DurableFunction(function.handler, name="handler", version=function.version, terms=function.terms)
 
 
 def seconds_dropped(ending: Ending) -> list[tuple[Any, ...]]:

@@ -60,6 +60,14 @@ def fork(path: str, member: str) -> None:
     os._exit(0)
 
 
+def remove(path: str, member: str, now: str) -> None:
+    """Remove what is over, a row at a time, and say so after each."""
+    store = SqliteStore(path, member)
+    while store.expire(int(now), 1):
+        say("removed")
+    say("done")
+
+
 def make(path: str, member: str) -> None:
     """Open a store that may not be there yet."""
     say("ready")
@@ -92,5 +100,12 @@ def saturate(path: str, member: str, count: str) -> None:
 
 
 if __name__ == "__main__":
-    parts: dict[str, Callable[..., None]] = {"hold": hold, "fork": fork, "make": make, "saturate": saturate, "stand": stand}
+    parts: dict[str, Callable[..., None]] = {
+        "hold": hold,
+        "fork": fork,
+        "make": make,
+        "saturate": saturate,
+        "stand": stand,
+        "remove": remove,
+    }
     parts[sys.argv[1]](*sys.argv[2:])

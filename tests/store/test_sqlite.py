@@ -25,6 +25,9 @@ from holdfast.store.sqlite.opening import SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore
 from tests.store.chaining_suite import ChainingSuite
 from tests.store.children import child, heard, told
+from tests.store.listing_suite import ListingSuite
+from tests.store.outbox_suite import OutboxSuite, SharedOutboxSuite
+from tests.store.retention_suite import RetentionSuite, SharedRetentionSuite
 from tests.store.suite import (
     LEASE,
     ORDER,
@@ -57,13 +60,13 @@ def opened_at(where: str) -> Iterator[Opening]:
         store.close()
 
 
-class TestSqlite(ChainingSuite, SharedStoreSuite):
+class TestSqlite(ChainingSuite, SharedOutboxSuite, SharedRetentionSuite, ListingSuite, SharedStoreSuite):
     @pytest.fixture
     def opening(self, tmp_path: Path) -> Iterator[Opening]:
         yield from opened_at(str(tmp_path / "holdfast.db"))
 
 
-class TestSqliteMemory(ChainingSuite, StoreSuite):
+class TestSqliteMemory(ChainingSuite, OutboxSuite, RetentionSuite, ListingSuite, StoreSuite):
     @pytest.fixture
     def opening(self) -> Iterator[Opening]:
         yield from opened_at(":memory:")

@@ -32,13 +32,13 @@ def test_the_page_names_every_verb_a_store_commits(page: str) -> None:
 def test_the_page_explains_every_table_of_the_schema(page: str) -> None:
     schema = (Path(__file__).parents[2] / "src/holdfast/store/sqlite/schema.sql").read_text()
     tables = re.findall(r"CREATE TABLE (\w+)", schema)
-    assert len(tables) == 6
+    assert len(tables) == 9
     assert [table for table in tables if f"- `{table}`:" not in page] == []
 
 
 def test_the_page_has_every_protocol_and_a_row_for_every_crash(page: str) -> None:
-    for word in ("epoch", "revision", "token", "claim", "takeover", "suspend", "wake-up", "Group commit", "parking"):
+    for word in ("epoch", "revision", "token", "claim", "takeover", "suspend", "wake-up", "Group commit", "parking", "outbox", "retention"):
         assert word in page, word
     rows = re.search(r"\| the process dies \|.*?\n\n", page, re.S)
     assert rows is not None
-    assert rows[0].count("\n") >= 14
+    assert rows[0].count("\n") >= 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from pathlib import Path
@@ -12,10 +13,17 @@ import typer
 
 from holdfast.model import codec
 from holdfast.model.errors import InvalidParameter, PayloadNotJson
-from holdfast.service.settings import default_store
+from holdfast.model.payloads import PayloadCodec
+from holdfast.service.client import Client
+from holdfast.service.loading import load_codec
+from holdfast.service.settings import default_codec, default_store
 
 StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="PATH", help="The store's file. Without it: $HOLDFAST_STORE, else ./holdfast.db.")
+]
+CodecOption = Annotated[
+    str | None,
+    typer.Option("--codec", metavar="FILE:NAME", help="The store's payload codec, if it has one. Without it: $HOLDFAST_CODEC, else none."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
 LinesOption = Annotated[bool, typer.Option("--json", help="Print JSON lines for machines: one document per line.")]
@@ -27,20 +35,33 @@ ErrorTypeOption = Annotated[str | None, typer.Option("--error-type", metavar="TE
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where the store is, and how the user said so."""
+    """Where the store is and what encodes its payloads, and how the user said so."""
 
     where: str
-    said: bool
+    said: tuple[str, ...]
+    """The options that said it."""
+    codec_address: str | None
 
     @classmethod
-    def of(cls, option: str | None) -> Place:
+    def of(cls, store: str | None, codec: str | None) -> Place:
         """The store of a command line."""
-        return cls(option or default_store(), bool(option))
+        said = (("--store", store) if store else ()) + (("--codec", codec) if codec else ())
+        return cls(store or default_store(), said, codec or default_codec())
+
+    def codec(self) -> PayloadCodec | None:
+        """What encodes its payloads. Its module may print as it likes: stdout is the command's alone."""
+        if self.codec_address is None:
+            return None
+        with contextlib.redirect_stdout(sys.stderr):
+            return load_codec(self.codec_address)
+
+    def client(self, *, create: bool = False) -> Client:
+        """A client of this store."""
+        return Client.open(self.where, create=create, codec=self.codec())
 
     def command(self, *words: str) -> str:
         """A command line that works on this store, to be copied as it is."""
-        options = ["--store", self.where] if self.said else []
-        return shlex.join(["holdfast", *words, *options])
+        return shlex.join(["holdfast", *words, *self.said])
 
 
 def read_text(option: str, value: str) -> str:

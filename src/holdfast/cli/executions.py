@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from holdfast.cli import show as shown
 from holdfast.cli.arguments import (
+    CodecOption,
     ErrorMessageOption,
     ErrorTypeOption,
     ExecutionArgument,
@@ -16,35 +20,55 @@ from holdfast.cli.arguments import (
     Place,
     StoreOption,
 )
-from holdfast.cli.terminal import print_document, print_line, say
+from holdfast.cli.terminal import print_document, print_line, say, write_private
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Failure
-from holdfast.service.client import Client
+from holdfast.service.importing import read
 from holdfast.store.seam import Filter
 
-app = typer.Typer(help="Look at executions; stop or release them.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Look at executions; stop, release, export or import them.", no_args_is_help=True, rich_markup_mode=None)
 _STATUSES = ", ".join(ExecutionStatus)
 
 
 @app.command("list")
 def list_(
     function: Annotated[str | None, typer.Option("--function", metavar="NAME", help="Only executions of this function.")] = None,
+    version: Annotated[str | None, typer.Option("--version", metavar="VERSION", help="Only executions of this version of it.")] = None,
     status: Annotated[
         list[str] | None,
         typer.Option("--status", metavar="STATUS", help=f"Only executions with this status: {_STATUSES}. May be given several times."),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only executions of this name.")] = None,
+    parent: Annotated[
+        str | None, typer.Option("--parent", metavar="EXECUTION", help="Only executions that this one invoked: its ARN, id or name.")
+    ] = None,
+    started_after: Annotated[
+        str | None, typer.Option("--started-after", metavar="TIME", help="Only executions started after this time (ISO 8601, UTC).")
+    ] = None,
+    started_before: Annotated[
+        str | None, typer.Option("--started-before", metavar="TIME", help="Only executions started before this time (ISO 8601, UTC).")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = 50,
     oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Oldest first. Without it: newest first.")] = False,
     json_lines: LinesOption = False,
     store: StoreOption = None,
+    codec: CodecOption = None,
 ) -> None:
     """List executions, newest first."""
-    wanted = Filter(function=function, name=name, statuses=_statuses(status or []), oldest_first=oldest_first, limit=limit)
-    with Client.open(Place.of(store).where) as client:
-        found = client.list(wanted)
+    wanted = Filter(
+        function=function,
+        version=version,
+        name=name,
+        statuses=_statuses(status or []),
+        started_after=_time("--started-after", started_after),
+        started_before=_time("--started-before", started_before),
+        oldest_first=oldest_first,
+        limit=limit,
+    )
+    with Place.of(store, codec).client() as client:
+        found = client.list(wanted if parent is None else msgspec.structs.replace(wanted, parent=client.find(parent).id))
         if json_lines:
             for header in found:
                 print_line(shown.execution_json(header))
@@ -59,11 +83,22 @@ def _statuses(given: list[str]) -> tuple[ExecutionStatus, ...]:
         raise InvalidParameter(f"--status: {error}. There are {_STATUSES}.") from None
 
 
+def _time(option: str, text: str | None) -> int | None:
+    """Milliseconds since the epoch; without a zone it is UTC, as everything we print."""
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidParameter(f"{option}: {text!r} is not a time. Write it like 2026-11-15T21:46:40Z.") from None
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
 @app.command("show")
-def show(execution: ExecutionArgument, json_output: JsonOption = False, store: StoreOption = None) -> None:
+def show(execution: ExecutionArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Show an execution: what it is, where it stands, why it waits, and who can wake it."""
-    place = Place.of(store)
-    with Client.open(place.where) as client:
+    place = Place.of(store, codec)
+    with place.client() as client:
         found = client.find(execution).id
         told, operations = client.describe(found), client.operations(found)
     if json_output:
@@ -78,15 +113,62 @@ def history(
     no_data: Annotated[bool, typer.Option("--no-data", help="Leave inputs, results and errors out.")] = False,
     json_lines: LinesOption = False,
     store: StoreOption = None,
+    codec: CodecOption = None,
 ) -> None:
     """Show every event of an execution, in order."""
-    with Client.open(Place.of(store).where) as client:
+    with Place.of(store, codec).client() as client:
         events = client.history(execution, include_data=not no_data)
     if json_lines:
         for event in events:
             print_line(event)
     else:
         shown.history_table(events)
+
+
+@app.command("export")
+def export(
+    execution: ExecutionArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write it to this file, readable for you alone. Without it: stdout."),
+    ] = None,
+    without_data: Annotated[
+        bool, typer.Option("--without-data", help="Leave inputs, results and errors out. Then it can be looked at, but not replayed.")
+    ] = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Export an execution as one JSON document, for `executions import` and `replay`.
+
+    Inputs, results and errors stand in it as plain text, also where the store encrypts them.
+    """
+    with Place.of(store, codec).client() as client:
+        document = client.export(execution, include_data=not without_data)
+    if output is None:
+        print_document(document)
+        return
+    write_private(output, document)
+    say(f"exported: {document['execution']['function']}/{document['execution']['name']} is in {output}")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A document that `executions export` made.")],
+    json_output: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Import an exported execution as a copy to look at. Nothing runs it, and no timer of it fires.
+
+    Importing the same document again changes nothing.
+    """
+    document = read(file)  # before the store, so that a bad document leaves no file behind
+    with Place.of(store, codec).client(create=True) as client:
+        header, new = client.import_execution(document)
+    if json_output:
+        print_document(shown.execution_json(header))
+    else:
+        say(f"{'imported' if new else 'was there already'}: {header.function}/{header.name}")
 
 
 @app.command("stop")
@@ -96,9 +178,10 @@ def stop(
     error_type: ErrorTypeOption = None,
     json_output: JsonOption = False,
     store: StoreOption = None,
+    codec: CodecOption = None,
 ) -> None:
     """End an execution now, as STOPPED. One that is over stays as it is."""
-    with Client.open(Place.of(store).where) as client:
+    with Place.of(store, codec).client() as client:
         header, ended = client.stop(execution, Failure(message=error_message, type=error_type))
     if json_output:
         print_document(shown.execution_json(header))
@@ -109,9 +192,9 @@ def stop(
 
 
 @app.command("release")
-def release(execution: ExecutionArgument, json_output: JsonOption = False, store: StoreOption = None) -> None:
+def release(execution: ExecutionArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Let a quarantined execution run again; its runner died too often, so mend the cause first."""
-    with Client.open(Place.of(store).where) as client:
+    with Place.of(store, codec).client() as client:
         header = client.release(execution)
     if json_output:
         print_document(shown.execution_json(header))

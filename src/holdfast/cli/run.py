@@ -13,14 +13,13 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.arguments import Place, StoreOption, read_json
+from holdfast.cli.arguments import CodecOption, Place, StoreOption, read_json
 from holdfast.cli.following import Order, follow
 from holdfast.cli.show import error_line
 from holdfast.cli.terminal import moment, print_document, say
 from holdfast.model import codec
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus
-from holdfast.service.client import Client
 from holdfast.service.describing import Description, arn_of
 from holdfast.service.loading import Loaded, load
 
@@ -51,6 +50,7 @@ def run(
     detach: Annotated[bool, typer.Option("--detach", help="Write the execution, print its ARN, and leave it for a later runner.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document about the execution, however it ended.")] = False,
     store: StoreOption = None,
+    codec_address: CodecOption = None,
 ) -> None:
     """Run a durable function to its end and print its result as JSON.
 
@@ -58,7 +58,7 @@ def run(
     The program hosts every durable function of the file meanwhile. What they print goes to stderr: stdout is the result's alone.
     """
     payload = None if input_ is None else codec.dumps(read_json("--input", input_))
-    order = Order(target, payload, name, Place.of(store))
+    order = Order(target, payload, name, Place.of(store, codec_address))
     with contextlib.redirect_stdout(sys.stderr):
         loaded = load(target)
         told = None if detach else follow(order, loaded)
@@ -73,7 +73,7 @@ def _left(order: Order, loaded: Loaded) -> tuple[Execution, bool]:
     if order.place.where == ":memory:":
         raise InvalidParameter("A store in memory ends with this program: there is nothing to leave an execution in.")
     function = loaded.function
-    with Client.open(order.place.where, create=True) as client:
+    with order.place.client(create=True) as client:
         if order.payload is None and order.name is not None:
             with contextlib.suppress(ExecutionNotFound):
                 return client.find(f"{function.name}/{order.name}"), False

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from holdfast.model.errors import InvalidParameter
 
 _WIDE = 100_000
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
@@ -25,6 +29,16 @@ def say(text: str) -> None:
 def print_document(value: object) -> None:
     """One JSON document."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def write_private(path: Path, value: object) -> None:
+    """One JSON document in a file that nobody else may read."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise InvalidParameter(f"{path} could not be written: {error.strerror}.") from None
 
 
 def print_line(value: object) -> None:

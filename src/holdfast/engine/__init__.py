@@ -1,6 +1,6 @@
 """engine — the service: what Lambda's backend does for durable functions.
 
-Belongs: start, claim, checkpoint, timers, callbacks, settle, takeover, group commit.
+Belongs: start, claim, checkpoint, timers, callbacks, settle, takeover, group commit, delivery of signals, upkeep.
 Does not: SQL, user code, HTTP; handlers run in a Host that is handed in.   May import: holdfast.store.seam, holdfast.model.
-Start reading at engine.py, then writer.py and tending.py.
+Start reading at engine.py, then writer.py and tending.py; outbox.py and upkeep.py stand alone.
 """

@@ -12,10 +12,11 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from holdfast.engine.invoking import Invoking
+from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.tending import Tender
@@ -28,6 +29,7 @@ from holdfast.model.life import Claimant
 from holdfast.model.operations import Failure
 from holdfast.model.outside import Answering, Fire, Heartbeat, Release, Stop
 from holdfast.model.ports import Host, Invocation
+from holdfast.model.signals import Subscriber
 from holdfast.model.verbs import Answer, Claim, Settle, Start, Started, Write
 from holdfast.store.seam import Store
 
@@ -55,11 +57,13 @@ class Engine:
         ids: IdSource,
         chance: random.Random,
         runner: str,
+        subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
     ) -> None:
         self.store = store
         self.clock = clock
         self.registry = Registry(functions)
         self.runner = runner
+        self.outbox = Outbox(store, subscribers, clock=clock, chance=chance, runner=runner)
         self._host = host
         self._ids = ids
         self._chance = chance
@@ -73,7 +77,7 @@ class Engine:
         """Join the store as a runner and begin to tend it."""
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._writer = Writer(self.store, self.clock, loop, lambda: len(self._live), self._followed)
+        self._writer = Writer(self.store, self.clock, loop, lambda: len(self._live), self._followed, self.outbox.wake)
         self._port = EnginePort(self.store, self._writer, Invoking(self.store, self.registry, self.clock, self._ids))
         self._tender = Tender(self)
         self._open = True
@@ -373,7 +377,7 @@ class Engine:
     @property
     def idle(self) -> bool:
         """Nothing runs, nothing is being written."""
-        return not self._live and self._writer.idle and self._host.idle()
+        return not self._live and self._writer.idle and self._host.idle() and self.outbox.idle
 
     async def _write(self, write: Write, landed: Callable[[Answer | HoldfastError], None] | None = None) -> Answer:
         """Write and wait. `landed` gets the answer in any case: a caller may be cancelled, what it wrote stays written."""

@@ -13,7 +13,9 @@ import logging
 import threading
 from typing import Final, Protocol
 
+from holdfast.engine.outbox import Outbox
 from holdfast.engine.registry import Function, Registry
+from holdfast.engine.upkeep import Upkeep
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
@@ -44,6 +46,7 @@ class Tended(Protocol):
     store: Store
     clock: Clock
     registry: Registry
+    outbox: Outbox
     runner: str
     backlog: bool
 
@@ -60,6 +63,7 @@ class Tender:
     def __init__(self, engine: Tended) -> None:
         self._engine = engine
         self._store = engine.store
+        self._upkeep = Upkeep(engine.store, engine.clock)
         self._wake = asyncio.Event()
         self._next: int | None = None
         self._deaths_at = 0.0
@@ -79,6 +83,7 @@ class Tender:
         """Join the store and look around at once: what a dead process left is taken over here."""
         self._store.join(self._engine.runner, self._engine.clock.now() + self._lease_ms)
         self._store.publish(self._engine.registry.hosted())
+        self._engine.outbox.begin(self.expect_at)
         self._thread.start()
         self._engine.backlog = True
         self._task = asyncio.create_task(self._tend(), name="holdfast-tender")
@@ -91,6 +96,8 @@ class Tender:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+        await self._upkeep.end()
+        await self._engine.outbox.end()
 
     def look(self) -> None:
         """Look around now."""
@@ -104,6 +111,12 @@ class Tender:
                 self._next = at
         if header.state is State.READY or self._engine.clock.virtual:
             self.look()
+
+    def expect_at(self, at: int) -> None:
+        """Somebody wants us to look around then."""
+        if self._next is None or at < self._next:
+            self._next = at
+        self.look()
 
     async def _tend(self) -> None:
         while True:
@@ -122,7 +135,10 @@ class Tender:
             self._foreign = False
             engine.backlog = True
             engine.news()
+            engine.outbox.news()
         now = engine.clock.now()
+        self._upkeep.look(now)
+        engine.outbox.look(now)
         due = self._next is None or self._next <= now
         if due:
             await self._fire_due(now)
@@ -132,7 +148,8 @@ class Tender:
             await self._claim_ready(now, dead)
         # What there is no room for is not waited for: whoever makes room looks again, because of the backlog.
         room = engine.registry.claimable().values()
-        self._next = self._store.next_due([target for targets in room for target in targets])
+        times = (self._store.next_due([target for targets in room for target in targets]), engine.outbox.next_at)
+        self._next = min((at for at in times if at is not None), default=None)
 
     async def _fire_due(self, now: int) -> None:
         while due := self._store.due(now, _BATCH):
@@ -220,7 +237,8 @@ class Tender:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_NEWS_SECONDS):
                     await self._wake.wait()
-            if self._next is not None and self._next <= self._engine.clock.now():
+            now = self._engine.clock.now()
+            if self._upkeep.is_due(now) or (self._next is not None and self._next <= now):
                 return
 
     async def _skipped(self) -> bool:

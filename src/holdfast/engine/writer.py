@@ -69,12 +69,21 @@ class _Waiter:
 class Writer:
     """The one way to write."""
 
-    def __init__(self, store: Store, clock: Clock, loop: asyncio.AbstractEventLoop, live: Callable[[], int], moved: Moved) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        live: Callable[[], int],
+        moved: Moved,
+        signalled: Callable[[], None],
+    ) -> None:
         self._store = store
         self._clock = clock
         self._loop = loop
         self._live = live
         self._moved = moved
+        self._signalled = signalled
         self._queue: deque[_Entry] = deque()
         self._turn = threading.Lock()
         self._flush_planned = False
@@ -179,9 +188,11 @@ class Writer:
     def _commit(self, batch: list[_Entry]) -> Sequence[Answer | HoldfastError]:
         began = idle_seconds()
         try:
-            answers, followed = self._store.commit([entry.write for entry in batch], self._clock.now())
+            answers, followed, signalled = self._store.commit([entry.write for entry in batch], self._clock.now())
             if followed:
                 self._loop.call_soon_threadsafe(self._moved, followed)
+            if signalled:
+                self._loop.call_soon_threadsafe(self._signalled)
         except HoldfastError as error:
             answers = [error] * len(batch)
         except Exception as error:  # a bug in a decision must not leave anybody waiting for ever

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.model import codec, life
 from holdfast.model.draft import Draft
-from holdfast.model.execution import Change, Execution, ExecutionStatus, View
+from holdfast.model.execution import Change, Execution, ExecutionStatus, State, View
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Failure, Status
 from holdfast.model.outside import Stop
@@ -34,8 +34,10 @@ class Return(msgspec.Struct, frozen=True, gc=False):
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """A parent that does not wait any more is left as it is."""
         operation = view.get(self.operation_id)
-        if view.header.status is not ExecutionStatus.RUNNING or operation is None or operation.status is not Status.STARTED:
-            return None, view.header
+        header = view.header
+        waits = header.status is ExecutionStatus.RUNNING and header.state is not State.IMPORTED
+        if not waits or operation is None or operation.status is not Status.STARTED:
+            return None, header
         draft = Draft(view, now)
         draft.put(life.answered(draft, operation, self.status, self.result, self.error), operation)
         change = life.woken(draft)

@@ -12,12 +12,17 @@ HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller mu
                │             ├─ CallbackNotFound
                │             ├─ CallbackClosed
                │             ├─ StoreNotFound
+               │             ├─ CodecMismatch
+               │             ├─ CodecNotLoadable
+               │             ├─ ExtraMissing
+               │             ├─ ExportInvalid
                │             ├─ BlockingCallRefused
                │             └─ EngineClosed
                ├─ Retryable ─┬─ LeaseLost            tried again, by whoever holds it now
                │             └─ StoreBusy
                ├─ Fatal ─────┬─ StoreBroken          a person must look
                │             ├─ StoreUnsuitable
+               │             ├─ CodecFailed
                │             └─ ExecutionQuarantined
                ├─ Unsuccessful ┬─ ExecutionFailed    what `result()` raises: the execution's own ending
                │               ├─ ExecutionTimedOut
@@ -119,6 +124,30 @@ class StoreNotFound(Rejected):
     code = "store_not_found"
 
 
+class CodecMismatch(Rejected):
+    """The store was made with another payload codec, or without one."""
+
+    code = "codec_mismatch"
+
+
+class CodecNotLoadable(Rejected):
+    """The payload codec that was named could not be loaded."""
+
+    code = "codec_not_loadable"
+
+
+class ExtraMissing(Rejected):
+    """This needs a package that is installed only on request."""
+
+    code = "extra_missing"
+
+
+class ExportInvalid(Rejected):
+    """The document is not the export of an execution."""
+
+    code = "export_invalid"
+
+
 class BlockingCallRefused(Rejected):
     """A blocking call from a thread of the engine would wait for itself."""
 
@@ -165,6 +194,12 @@ class StoreUnsuitable(Fatal):
     """This store cannot be used by this version of Holdfast."""
 
     code = "store_unsuitable"
+
+
+class CodecFailed(Fatal):
+    """A payload could not be encoded or decoded."""
+
+    code = "codec_failed"
 
 
 class ExecutionQuarantined(Fatal):

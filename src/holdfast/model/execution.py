@@ -46,6 +46,8 @@ class State(Word):
     CLOSED = "closed"
     QUARANTINED = "quarantined"
     """Its runner died too often without progress; a person must retry it."""
+    IMPORTED = "imported"
+    """A copy of one that was not closed when it was exported: to be looked at. Nobody claims it, no timer fires, no write changes it."""
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):

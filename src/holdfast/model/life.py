@@ -188,6 +188,12 @@ def _closed_fields(draft: Draft, status: ExecutionStatus, number: int) -> dict[s
     }
 
 
+def quarantine_unread(draft: Draft) -> Change:
+    """Take it out of the way: its payloads cannot be read here. Nothing is lost; a person mends the codec and releases it."""
+    header = draft.header
+    return draft.done(state=State.QUARANTINED, runner=None, invocation=None, failures=0, due_at=header.deadline, epoch=header.epoch + 1)
+
+
 def woken(draft: Draft) -> Change:
     """The finished change, which makes a suspended execution ready."""
     if draft.header.state is State.SUSPENDED:

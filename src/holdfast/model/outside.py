@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.model import codec, life, transitions
 from holdfast.model.draft import Draft
-from holdfast.model.errors import CallbackClosed, CallbackNotFound, InvalidParameter
+from holdfast.model.errors import CallbackClosed, CallbackNotFound, CodecFailed, InvalidParameter
 from holdfast.model.execution import ExecutionStatus, State, View
 from holdfast.model.ids import Seal
 from holdfast.model.life import Claimant
@@ -61,6 +61,8 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """A live invocation is told of as completed, then the terminal event, then nothing."""
         header = view.header
+        if header.state is State.IMPORTED:
+            raise InvalidParameter(f"Execution {header.name!r} is an imported copy: there is nothing to stop.")
         if header.status is not ExecutionStatus.RUNNING or (self.inherited and not header.cascade):
             return None, header
         draft = Draft(view, now)
@@ -87,7 +89,14 @@ class Fire(msgspec.Struct, frozen=True, gc=False):
                 life.complete_invocation(draft)
             change = life.time_out(draft)
             return change, change.header
-        if not life.fire(draft, view, now):
+        try:
+            fired = life.fire(draft, view, now)
+        except CodecFailed:
+            if header.state is State.RUNNING:
+                life.complete_invocation(draft)
+            change = life.quarantine_unread(draft)
+            return change, change.header
+        if not fired:
             change = draft.done()
             return change, change.header
         return life.claimed_now(life.woken(draft), self.by, now)
@@ -113,6 +122,6 @@ def _open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Oper
     if operation is None or operation.type is not Type.CALLBACK:
         raise CallbackNotFound
     late = header.deadline <= now or (operation.due_at is not None and operation.due_at <= now)
-    if header.status is not ExecutionStatus.RUNNING or operation.status is not Status.STARTED or late:
+    if header.state is State.IMPORTED or header.status is not ExecutionStatus.RUNNING or operation.status is not Status.STARTED or late:
         raise CallbackClosed
     return Draft(view, now), operation

@@ -7,18 +7,18 @@ those that one execution's write brings to another.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
 from holdfast.model import codec, life, transitions
 from holdfast.model.draft import Draft
-from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter, InvalidToken, LeaseLost
+from holdfast.model.errors import CodecFailed, ExecutionAlreadyStarted, InvalidParameter, InvalidToken, LeaseLost
 from holdfast.model.execution import Change, Execution, ExecutionStatus, Outcome, OutcomeStatus, State, View
 from holdfast.model.history import Event, EventType
 from holdfast.model.ids import Arn, Position, Seal
 from holdfast.model.life import Claimant
-from holdfast.model.operations import Action, Failure, Operation, Type, Update
+from holdfast.model.operations import SERVED, Action, Failure, Operation, Update
 from holdfast.model.transitions import NO_CHILDREN, Children
 
 
@@ -36,9 +36,6 @@ class Checkpointed(msgspec.Struct, frozen=True, gc=False):
     operations: tuple[Operation, ...]
     revision: int
 
-
-_SERVED: Final = frozenset({Type.WAIT, Type.CALLBACK, Type.CHAINED_INVOKE})
-"""What the service closes, not the handler."""
 
 Answer = Started | Checkpointed | Execution
 Decision = tuple[Change | None, Answer]
@@ -92,6 +89,8 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         if found.input_hash != wanted.input_hash or found.version != wanted.version:
             arn = Arn(found.function, found.version, found.name, found.id)
             raise ExecutionAlreadyStarted(f"Execution already started: {arn}")
+        if found.state is State.IMPORTED:
+            raise ExecutionAlreadyStarted(f"The name {found.name!r} belongs to an imported copy, which does not run. Use another name.")
         return None, Started(found, False)
 
 
@@ -122,7 +121,11 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         if header.deadline <= now:
             change = life.time_out(draft)
             return change, change.header
-        life.fire(draft, view, now)
+        try:
+            life.fire(draft, view, now)
+        except CodecFailed:
+            change = life.quarantine_unread(draft)
+            return change, change.header
         if deaths >= life.MAX_DEATHS:
             change = draft.done(state=State.QUARANTINED, runner=None, invocation=None, deaths=deaths, epoch=header.epoch + 1)
             return change, change.header
@@ -228,7 +231,10 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         else:
             life.complete_invocation(draft)
             if outcome.status is OutcomeStatus.PENDING:
-                change = self._suspend(draft, view, now)
+                try:
+                    change = self._suspend(draft, view, now)
+                except CodecFailed:
+                    change = life.quarantine_unread(draft)
             elif outcome.status is OutcomeStatus.INTERRUPTED:
                 change = draft.done(state=State.READY, ready_at=draft.at, runner=None, invocation=None, epoch=header.epoch + 1)
             elif outcome.status is OutcomeStatus.SUCCEEDED:
@@ -266,10 +272,13 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         The official SDK does (its issue 213). One more invocation lets it go on, and `seen` moves, so that it is only one.
         """
         closed = (op for op in view.newer(view.header.seen) if op.ended_at is not None)
-        return any(op.type in _SERVED for op in closed)
+        return any(op.type in SERVED for op in closed)
 
     def _try_again(self, draft: Draft, now: int) -> Change:
         failures = draft.header.failures + 1
+        error = self.outcome.error
+        if failures >= life.MAX_FAILURES and error is not None and (error.type or "").endswith(CodecFailed.__name__):
+            return life.quarantine_unread(draft)
         if failures >= life.MAX_FAILURES:
             return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(self.outcome.error or Failure()))
         ready_at = now + life.backoff_ms(failures, self.jitter)

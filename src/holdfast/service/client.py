@@ -15,8 +15,11 @@ from holdfast.model.execution import Execution, ExecutionStatus, State, new_exec
 from holdfast.model.ids import Arn, IdSource, id_at
 from holdfast.model.operations import Failure, Operation
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
+from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Answer, Start, Started, Write
 from holdfast.service.describing import Description, describe, history_of
+from holdfast.service.exporting import exported
+from holdfast.service.importing import Imported, Source, copied, read
 from holdfast.store.opening import open_store
 from holdfast.store.seam import Filter, Store
 
@@ -35,12 +38,14 @@ class Client:
         self._ids = ids
 
     @classmethod
-    def open(cls, where: str, *, create: bool = False, clock: Clock | None = None, ids: IdSource = id_at) -> Client:
+    def open(
+        cls, where: str, *, create: bool = False, codec: PayloadCodec | None = None, clock: Clock | None = None, ids: IdSource = id_at
+    ) -> Client:
         """Open the store at a path. One that is not there is refused unless `create`: a look must not leave a file behind."""
         clock = clock or SystemClock()
         if not create and "://" not in where and not Path(where).exists():
             raise StoreNotFound(f"There is no store at {where}. The first execution started there makes it.")
-        return cls(open_store(where, ids(clock.now())), where, clock=clock, ids=ids)
+        return cls(open_store(where, ids(clock.now()), codec), where, clock=clock, ids=ids)
 
     def __enter__(self) -> Client:
         return self
@@ -106,7 +111,21 @@ class Client:
         """All its events, as the history API shows them."""
         return history_of(self._store, self.find(execution), include_data=include_data)
 
+    def export(self, execution: str, *, include_data: bool = True) -> dict[str, Any]:
+        """All of it as one JSON document, payloads in plain text; `import_execution` and `holdfast.replay` read it."""
+        found = self._store.snapshot(self.find(execution).id)
+        if found is None:
+            raise ExecutionNotFound(f"There is no execution {execution!r} in {self._where} any more.")
+        return exported(found, self._clock.now(), include_data=include_data)
+
     # --- writing
+
+    def import_execution(self, document: Source | Imported) -> tuple[Execution, bool]:
+        """Write a copy of an exported execution, to be looked at: nothing runs it. Answers the copy, and whether it is new here."""
+        found = document if isinstance(document, Imported) else read(document)
+        copy = copied(found.snapshot, self._clock.now())
+        new = self._store.adopt(copy)
+        return self.find(copy.header.id), new
 
     def start(self, function: DurableFunction, payload: str, *, name: str | None = None) -> Started:
         """Write an execution and leave it ready for a runner; the same name with the same input finds the one that is there."""
@@ -160,7 +179,7 @@ class Client:
         return header
 
     def _write(self, write: Write) -> Answer:
-        ((answer,), _) = self._store.commit([write], self._clock.now())
+        (answer,) = self._store.commit([write], self._clock.now()).answers
         if isinstance(answer, HoldfastError):
             raise answer
         return answer

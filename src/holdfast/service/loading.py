@@ -1,4 +1,7 @@
-"""Loading durable functions by address: `FILE:function`, `package.module:function`, or `FILE` alone when it holds just one."""
+"""Loading durable functions by address: `FILE:function`, `package.module:function`, or `FILE` alone when it holds just one.
+
+A payload codec has an address, too.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import msgspec
 
 from holdfast.durable.execution import DurableFunction
-from holdfast.model.errors import FunctionNotFound, FunctionNotLoadable, InvalidParameter
+from holdfast.model.errors import CodecNotLoadable, FunctionNotFound, FunctionNotLoadable, HoldfastError, InvalidParameter
+from holdfast.model.payloads import PayloadCodec
 
 _SHOWN_FRAMES = 3
 
@@ -38,6 +43,35 @@ def load(address: str) -> Loaded:
     found = {name: value for name, value in vars(module).items() if isinstance(value, DurableFunction)}
     function = _chosen(module, found, wanted, place) if wanted else _only(module, found, place)
     return Loaded(function, tuple(dict.fromkeys(found.values())))
+
+
+def load_codec(address: str) -> PayloadCodec:
+    """Import the payload codec that an address names. What goes wrong is told without a line of the file: keys may stand there."""
+    place, _, name = address.rpartition(":")
+    if not place or not name:
+        raise CodecNotLoadable(f"{address!r} names no codec. Write FILE:NAME or package.module:NAME.")
+    try:
+        module = _from_file(Path(place)) if _is_path(place) else _from_name(place)
+    except FunctionNotLoadable as failed:
+        raise CodecNotLoadable(_discreet(place, failed)) from None
+    found = getattr(module, name, None)
+    if found is None:
+        raise CodecNotLoadable(f"There is no {name!r} in {place}.")
+    lacking = [member for member in ("name", "encode", "decode", "fingerprint") if not hasattr(found, member)]
+    if lacking or isinstance(found, type):
+        what = f"it lacks {', '.join(lacking)}" if lacking else "it is a class, make one"
+        raise CodecNotLoadable(f"{name!r} in {place} is not a payload codec: {what}.")
+    return cast("PayloadCodec", found)
+
+
+def _discreet(place: str, failed: FunctionNotLoadable) -> str:
+    error = failed.__cause__
+    if error is None:
+        return str(failed)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    told = f": {error}" if isinstance(error, HoldfastError | ImportError) else ""
+    return f"{place} could not be imported: {type(error).__name__}{where}{told}"
 
 
 def _is_path(place: str) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.ids import IdSource, id_at
+from holdfast.model.payloads import PayloadCodec
 
 DEFAULT_STORE = "holdfast.db"
 
@@ -26,9 +27,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting coroutines that stay in memory; 0 replays at every wake."""
     tune: bool = True
     """Set the interpreter up for many coroutines beside busy threads (see `service.tuning`)."""
+    codec: PayloadCodec | None = None
+    """Encodes payloads in the store's file, e.g. `holdfast.AesGcm`. A store is always opened with the codec that made it."""
     clock: Clock = msgspec.field(default_factory=SystemClock)
     ids: IdSource = id_at
     chance: Callable[[], random.Random] = random.SystemRandom
+
+
+def default_codec() -> str | None:
+    """What encodes payloads when nobody says: `HOLDFAST_CODEC`, the address of a codec; else nothing does."""
+    return os.environ.get("HOLDFAST_CODEC") or None
 
 
 def default_store() -> str:

@@ -17,6 +17,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, Terms
 from holdfast.model.history import Event
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
+from holdfast.model.signals import StatusSignal
 from holdfast.model.verbs import Answer, Write
 
 
@@ -40,6 +41,8 @@ class Committed(NamedTuple):
 
     answers: Sequence[Answer | HoldfastError]
     followed: Sequence[Execution] = ()
+    signalled: bool = False
+    """There are new signals for subscribers."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -49,18 +52,30 @@ class Line(msgspec.Struct, frozen=True):
     operation: Operation | None
 
 
+class Snapshot(msgspec.Struct, frozen=True):
+    """All of one execution at one moment."""
+
+    header: Execution
+    operations: tuple[Operation, ...]
+    """In the order they began."""
+    events: tuple[Event, ...]
+    """In order, with the terminal one that a closing execution does not show yet."""
+
+
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which executions to list, newest first unless `oldest_first`."""
 
     function: str | None = None
     version: str | None = None
     name: str | None = None
+    parent: str | None = None
+    """The id of the execution that invoked them."""
     statuses: tuple[ExecutionStatus, ...] = ()
     started_after: int | None = None
     started_before: int | None = None
     oldest_first: bool = False
     beyond: str | None = None
-    """The id of the last execution already seen."""
+    """The id of the last execution already seen. Pages neither repeat nor skip what was there when the first one was read."""
     limit: int = 100
 
 
@@ -77,6 +92,8 @@ class Store(Protocol):
 
         Entries of one execution are decided in order. A refused entry changes nothing and spoils no other. An error of the whole
         batch is raised, and then nothing of it is on disk.
+
+        Each change of a status is a signal, written in the same transaction if there is a subscriber.
         """
         ...
 
@@ -120,6 +137,51 @@ class Store(Protocol):
         ...
 
     def list(self, wanted: Filter) -> Sequence[Execution]: ...
+
+    def snapshot(self, execution: str) -> Snapshot | None:
+        """All of an execution, read at one moment."""
+        ...
+
+    def adopt(self, copy: Snapshot) -> bool:
+        """Write the copy of an execution of another store, as it is; False when it is there already.
+
+        Another execution of its id or name is an error, and nothing is written. Nobody is told of a copy: it is no change of a status.
+        """
+        ...
+
+    def expire(self, now: int, limit: int) -> bool:
+        """Forget a little of what is over, in one short transaction; True when something was removed, so that there may be more.
+
+        Closed executions whose retention is over are gone at once, and their names free; what they leave behind follows, at most
+        `limit` rows at a time and by whoever asks next. Signals that every subscriber has had go the same way.
+        """
+        ...
+
+    # The outbox. Signals are numbered in the order of their commits: who has seen a number never finds a smaller one later.
+
+    def subscribe(self, subscriber: str) -> None:
+        """Register a subscriber, who gets every signal from now on. One that is known stays where it was."""
+        ...
+
+    def unsubscribe(self, subscriber: str) -> None:
+        """Forget a subscriber and what it has not had; a delivery that is under way is lost."""
+        ...
+
+    def take_delivery(self, subscriber: str, runner: str) -> int | None:
+        """Become the one that delivers to a subscriber, or stay it. Answers the number of the last signal it has had.
+
+        None while another runner has the delivery, and for an unknown subscriber. A runner has it until it leaves or is declared dead
+        (`dead`).
+        """
+        ...
+
+    def signals(self, subscriber: str, runner: str, after: int, limit: int) -> Sequence[StatusSignal] | None:
+        """The next signals, in order; None when the delivery is not this runner's any more."""
+        ...
+
+    def delivered(self, subscriber: str, runner: str, number: int) -> bool:
+        """The subscriber has had every signal up to this one; False, and nothing changed, when the delivery is not this runner's."""
+        ...
 
     def join(self, runner: str, lease_until: int) -> None:
         """Register a runner, with a sign of life that ends with this process. It is named like the member that opened the store."""

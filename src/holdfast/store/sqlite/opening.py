@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from holdfast.model.errors import StoreBroken, StoreBusy, StoreUnsuitable
+from holdfast.model.errors import CodecFailed, CodecMismatch, StoreBroken, StoreBusy, StoreUnsuitable
+from holdfast.model.payloads import PayloadCodec, check, check_text
 from holdfast.store.sqlite.sharing import Presence
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 MEMORY = ":memory:"
 _APPLICATION_ID = 0x484F4C44
 _LEAST_SQLITE = (3, 37, 0)
@@ -84,12 +85,12 @@ def present(where: str, member: str) -> Presence:
     return presence
 
 
-def prepare(connection: sqlite3.Connection, where: str) -> None:
-    """Make the tables in a new file; refuse a file that is somebody else's or of another schema."""
+def prepare(connection: sqlite3.Connection, where: str, codec: PayloadCodec | None) -> None:
+    """Make the tables in a new file; refuse a file that is somebody else's, of another schema, or made with another codec."""
     try:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            _prepare(connection, where)
+            _prepare(connection, where, codec)
             connection.execute("COMMIT")
         except BaseException:
             connection.execute("ROLLBACK")
@@ -112,16 +113,41 @@ def _is_new(connection: sqlite3.Connection, where: str) -> bool:
     return True
 
 
-def _prepare(connection: sqlite3.Connection, where: str) -> None:
+def _prepare(connection: sqlite3.Connection, where: str, codec: PayloadCodec | None) -> None:
+    queries = load_queries()
     if not _is_new(connection, where):
+        known = dict(connection.execute(queries["codec_meta"]))
+        _check_codec(where, codec, known.get("codec"), known.get("codec_check"))
         return
     schema = (resources.files("holdfast.store.sqlite") / "schema.sql").read_text()
     for statement in schema.split(";\n"):
         connection.execute(statement)
-    queries = load_queries()
     connection.execute(queries["put_meta"], ("seal", os.urandom(32)))
+    if codec is not None:
+        connection.execute(queries["put_meta"], ("codec", codec.name))
+        connection.execute(queries["put_meta"], ("codec_check", check_text(codec)))
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _check_codec(where: str, codec: PayloadCodec | None, name: str | None, text: str | None) -> None:
+    """Refuse a codec that is not the store's before anything is read or written with it."""
+    if codec is None and name is None:
+        return
+    if codec is None:
+        raise CodecMismatch(
+            f"{where} was made with the payload codec {name!r}. Open it with that codec: `codec=`, or --codec or HOLDFAST_CODEC."
+        )
+    if name is None:
+        raise CodecMismatch(
+            f"{where} was made without a payload codec: it holds plain text. Open it without {codec.name!r}, or choose a new store."
+        )
+    if name != codec.name:
+        raise CodecMismatch(f"{where} was made with the payload codec {name!r}, not with {codec.name!r}.")
+    try:
+        check(codec, text or "")
+    except CodecFailed as failed:
+        raise CodecMismatch(f"{where} cannot be read with these keys. {failed}") from None
 
 
 def explained(error: sqlite3.Error | OSError, where: str) -> StoreBroken | StoreBusy | StoreUnsuitable:

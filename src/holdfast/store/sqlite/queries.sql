@@ -38,7 +38,8 @@ SELECT min(at) FROM (
 )
 
 -- name: children
-SELECT id FROM executions WHERE parent = ? AND status = 'RUNNING'
+-- The index is named because the one of all that were ever invoked would do too, and may be long.
+SELECT id FROM executions INDEXED BY executions_invoked WHERE parent = ? AND status = 'RUNNING'
 
 -- name: publish
 INSERT INTO functions VALUES (?, ?, ?, ?, ?, ?)
@@ -88,26 +89,31 @@ JOIN executions AS x ON x.key = e.execution
 WHERE x.id = ? AND e.number > ? AND e.number <= x.events
 ORDER BY e.number LIMIT ?
 
+-- name: all_events
+SELECT number, type, at, place, payload, detail FROM events WHERE execution = ? ORDER BY number
+
 -- name: list
-SELECT * FROM executions
-WHERE (:function IS NULL OR function = :function)
-  AND (:version IS NULL OR version = :version)
-  AND (:name IS NULL OR name = :name)
-  AND (:statuses = '[]' OR status IN (SELECT value FROM json_each(:statuses)))
-  AND (:after IS NULL OR started_at > :after)
-  AND (:before IS NULL OR started_at < :before)
-  AND (:beyond IS NULL OR id < :beyond)
+-- Only the lines whose parameter is asked for are kept, so that each question finds its index. A question for several statuses that
+-- have one is asked once for each of them; the answers are merged as they are read.
+SELECT * FROM executions WHERE TRUE
+  AND function = :function
+  AND version = :version
+  AND name = :name
+  AND parent = :parent
+  AND status IN (SELECT value FROM json_each(:statuses))
+  AND status <> 'SUCCEEDED' AND status = :unsuccessful
+  AND started_at > :started_after
+  AND started_at < :started_before
+  AND id < :older
+  AND id > :newer
+
+-- name: list_merged
+UNION ALL
+
+-- name: list_newest_first
 ORDER BY id DESC LIMIT :limit
 
 -- name: list_oldest_first
-SELECT * FROM executions
-WHERE (:function IS NULL OR function = :function)
-  AND (:version IS NULL OR version = :version)
-  AND (:name IS NULL OR name = :name)
-  AND (:statuses = '[]' OR status IN (SELECT value FROM json_each(:statuses)))
-  AND (:after IS NULL OR started_at > :after)
-  AND (:before IS NULL OR started_at < :before)
-  AND (:beyond IS NULL OR id > :beyond)
 ORDER BY id LIMIT :limit
 
 -- name: join
@@ -133,7 +139,77 @@ SELECT DISTINCT runner FROM executions WHERE runner IS NOT NULL
 SELECT id FROM executions WHERE runner = ? AND state = 'running'
 
 -- name: last_key
-SELECT coalesce(max(key), 0) FROM executions
+-- A key is free again when nothing is left of its last execution.
+SELECT max(coalesce((SELECT max(key) FROM executions), 0), coalesce((SELECT max(key) FROM expired), 0))
+
+-- name: is_over
+-- Whether there is anything to forget.
+SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= ? AND state IN ('closed', 'imported'))
+    OR EXISTS (SELECT 1 FROM expired)
+    OR (SELECT min(number) FROM signals) <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers)
+
+-- name: expire_executions
+DELETE FROM executions WHERE key IN (
+    SELECT key FROM executions WHERE expires_at <= ? AND state IN ('closed', 'imported') ORDER BY expires_at LIMIT ?
+) RETURNING key
+
+-- name: put_expired
+INSERT INTO expired SELECT value FROM json_each(?)
+
+-- name: expired
+SELECT key FROM expired ORDER BY key LIMIT 1
+
+-- name: drop_expired
+DELETE FROM expired WHERE key = ?
+
+-- name: expired_events
+SELECT number, coalesce(length(payload), 0) FROM events WHERE execution = ? ORDER BY number LIMIT ?
+
+-- name: drop_events
+DELETE FROM events WHERE execution = ? AND number <= ?
+
+-- name: drop_operations
+DELETE FROM operations WHERE execution = ?1 AND place <= (
+    SELECT max(place) FROM (SELECT place FROM operations WHERE execution = ?1 ORDER BY place LIMIT ?2)
+)
+
+-- name: is_subscribed
+SELECT EXISTS (SELECT 1 FROM subscribers)
+
+-- name: subscribe
+INSERT OR IGNORE INTO subscribers (name, cursor) SELECT ?, coalesce(max(number), 0) FROM signals
+
+-- name: unsubscribe
+DELETE FROM subscribers WHERE name = ?
+
+-- name: delivery
+-- Who has a delivery; nobody, when its runner has left or was declared dead.
+SELECT (SELECT id FROM runners WHERE id = holder) FROM subscribers WHERE name = ?
+
+-- name: take_delivery
+UPDATE subscribers SET holder = :runner
+WHERE name = :name AND (holder IS NULL OR holder = :runner OR holder NOT IN (SELECT id FROM runners))
+RETURNING cursor
+
+-- name: delivered
+UPDATE subscribers SET cursor = max(cursor, ?) WHERE name = ? AND holder = ?
+
+-- name: is_holder
+SELECT 1 FROM subscribers WHERE name = ? AND holder = ?
+
+-- name: signals
+SELECT number, execution, function, version, name, status, started_at, ended_at FROM signals
+WHERE number > ? ORDER BY number LIMIT ?
+
+-- name: put_signals
+INSERT INTO signals (execution, function, version, name, status, started_at, ended_at) VALUES {rows}
+
+-- name: drop_signals
+-- What every subscriber has had; without subscribers, all.
+DELETE FROM signals WHERE number IN (
+    SELECT number FROM signals
+    WHERE number <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers) ORDER BY number LIMIT ?
+)
 
 -- name: put_executions
 INSERT INTO executions VALUES {rows}
@@ -171,5 +247,8 @@ INSERT INTO events VALUES {rows}
 -- name: get_meta
 SELECT value FROM meta WHERE key = ?
 
+-- name: codec_meta
+SELECT key, value FROM meta WHERE key IN ('codec', 'codec_check')
+
 -- name: put_meta
-INSERT INTO meta (key, value) VALUES (?, ?)
+INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value

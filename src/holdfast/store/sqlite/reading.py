@@ -10,8 +10,9 @@ from holdfast.model import codec
 from holdfast.model.execution import Execution, Terms
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
+from holdfast.model.payloads import PayloadCodec
 from holdfast.store.seam import Filter, Hosted, Line, Target
-from holdfast.store.sqlite import rows
+from holdfast.store.sqlite import listing, rows
 from holdfast.store.sqlite.opening import explained
 
 
@@ -22,12 +23,16 @@ class Reading:
     _sql: Mapping[str, str]
     _reader: sqlite3.Connection
     _read_lock: threading.RLock
+    _codec: PayloadCodec | None
     seal: Seal
 
     def _read(self, name: str, parameters: Sequence[object] | dict[str, object]) -> list[rows.Row]:
+        return self._ask(self._sql[name], parameters)
+
+    def _ask(self, question: str, parameters: Sequence[object] | dict[str, object]) -> list[rows.Row]:
         try:
             with self._read_lock:
-                return self._reader.execute(self._sql[name], parameters).fetchall()
+                return self._reader.execute(question, parameters).fetchall()
         except (sqlite3.Error, OSError) as error:
             raise explained(error, self._where) from error
 
@@ -62,38 +67,31 @@ class Reading:
 
     def input(self, execution: str) -> str | None:
         """The payload it was started with."""
-        found = self._read("payload", (execution, 1))
-        return found[0][0] if found else None
+        return self._payload(execution, 1)
 
     def result(self, execution: Execution) -> str | None:
         """The payload it ended with."""
-        found = self._read("payload", (execution.id, execution.result_event))
-        return found[0][0] if found else None
+        return None if execution.result_event is None else self._payload(execution.id, execution.result_event)
+
+    def _payload(self, execution: str, number: int) -> str | None:
+        found = self._read("payload", (execution, number))
+        return rows.payload_from(found[0][0], execution, number, self._codec) if found else None
 
     def operations(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
         """Its operations in the order they began."""
-        return [rows.operation_from(row, execution, self.seal) for row in self._read("operations", (execution, newer_than))]
+        found = self._read("operations", (execution, newer_than))
+        return [rows.operation_from(row, execution, self.seal, self._codec) for row in found]
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:
         """Its events in order, each with its operation."""
         found = self._read("history", (execution, after, limit))
         operations = {operation.place: operation for operation in self.operations(execution)}
-        return [Line(*rows.event_from(row, operations)) for row in found]
+        return [Line(*rows.event_from(row, operations, execution, self._codec)) for row in found]
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
         """Executions by filter, one page."""
-        asked: dict[str, object] = {
-            "function": wanted.function,
-            "version": wanted.version,
-            "name": wanted.name,
-            "statuses": codec.dumps([status.value for status in wanted.statuses]),
-            "after": wanted.started_after,
-            "before": wanted.started_before,
-            "beyond": wanted.beyond,
-            "limit": wanted.limit,
-        }
-        name = "list_oldest_first" if wanted.oldest_first else "list"
-        return [rows.execution_from(row) for row in self._read(name, asked)]
+        question, asked = listing.question(self._sql, wanted)
+        return [rows.execution_from(row) for row in self._ask(question, asked)]
 
     def hosted(self, function: str) -> Sequence[Hosted]:
         """The versions of a function that some runner has hosted."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.model import codec
+from holdfast.model.codec import dumps, failure_from, loads
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.history import Event, EventType, carries_error
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation, Status, Type
+from holdfast.model.payloads import PayloadCodec, decoded, encoded
 
 Row = tuple[Any, ...]
 
@@ -139,10 +140,12 @@ def operation_row(key: int, op: Operation) -> Row:
     )
 
 
-def operation_from(row: Row, execution: str, seal: Seal) -> Operation:
+def operation_from(row: Row, execution: str, seal: Seal, codec: PayloadCodec | None) -> Operation:
     """The operation of a row that was joined with its payload's event."""
     kind = _TYPES[row[2]]
     payload, event = row[17], row[18]
+    if codec is not None:
+        payload = payload_from(payload, execution, row[15], codec)
     failed = event is not None and carries_error(_EVENTS[event])
     return Operation(
         id=row[1],
@@ -163,19 +166,27 @@ def operation_from(row: Row, execution: str, seal: Seal) -> Operation:
         revision=row[16],
         callback_id=seal.callback(execution, row[1]) if kind is Type.CALLBACK else None,
         result=None if failed else payload,
-        error=codec.failure_from(payload) if failed and payload is not None else None,
+        error=failure_from(payload) if failed and payload is not None else None,
     )
 
 
-def event_row(key: int, event: Event, place: int | None) -> Row:
+def event_row(key: int, event: Event, place: int | None, execution: str, codec: PayloadCodec | None) -> Row:
     """An event in the order of its table."""
-    detail = event.detail
-    return (key, event.number, event.type._value_, event.at, place, event.payload, None if detail is None else codec.dumps(detail))
+    payload, detail = event.payload, event.detail
+    if codec is not None and payload is not None:
+        payload = encoded(codec, payload, execution, event.number)
+    return (key, event.number, event.type._value_, event.at, place, payload, None if detail is None else dumps(detail))
 
 
-def event_from(row: Row, operations: Mapping[int, Operation]) -> tuple[Event, Operation | None]:
+def event_from(row: Row, operations: Mapping[int, Operation], execution: str, codec: PayloadCodec | None) -> tuple[Event, Operation | None]:
     """The event of a row and the operation it tells of, found by its place."""
     number, kind, at, place, payload, detail = row
     operation = None if place is None else operations[place]
-    known = None if detail is None else codec.loads(detail)
-    return Event(number, _EVENTS[kind], at, operation.id if operation else None, payload, known), operation
+    known = None if detail is None else loads(detail)
+    text = payload_from(payload, execution, number, codec)
+    return Event(number, _EVENTS[kind], at, operation.id if operation else None, text, known), operation
+
+
+def payload_from(payload: str | None, execution: str, number: int, codec: PayloadCodec | None) -> str | None:
+    """The payload that a row of `events` holds: whoever selects it reads it with this."""
+    return payload if codec is None or payload is None else decoded(codec, payload, execution, number)

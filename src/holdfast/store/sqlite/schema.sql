@@ -52,8 +52,12 @@ CREATE TABLE executions (
 );
 
 CREATE UNIQUE INDEX executions_by_id ON executions (id);
--- A name belongs to one execution of a function until retention removes it.
-CREATE UNIQUE INDEX executions_by_name ON executions (function, name);
+-- A name belongs to one execution of a function until retention removes it. It comes first: people ask for a name alone, too.
+CREATE UNIQUE INDEX executions_by_name ON executions (name, function);
+-- The questions people ask, newest first. What has succeeded is most of the rows, and is found without an index of its own.
+CREATE INDEX executions_by_function ON executions (function, id);
+CREATE INDEX executions_by_status ON executions (status, id) WHERE status <> 'SUCCEEDED';
+CREATE INDEX executions_by_parent ON executions (parent, id) WHERE parent IS NOT NULL;
 -- The questions a runner asks all day; each index holds only the rows that can answer.
 CREATE INDEX executions_ready ON executions (ready_at) WHERE state = 'ready';
 CREATE INDEX executions_suspect ON executions (ready_at) WHERE state = 'ready' AND deaths >= 2;
@@ -112,6 +116,31 @@ CREATE TABLE functions (
     max_operations  INTEGER NOT NULL,
     max_bytes       INTEGER NOT NULL,
     PRIMARY KEY (name, version)
+) WITHOUT ROWID;
+
+-- The keys of executions whose retention is over and whose rows in operations and events are still being removed, a few at a time.
+CREATE TABLE expired (
+    key INTEGER PRIMARY KEY
+);
+
+-- The outbox: each change of an execution's status, in the order of commits, as long as a subscriber has not had it. Numbers are never
+-- used again.
+CREATE TABLE signals (
+    number     INTEGER PRIMARY KEY AUTOINCREMENT,
+    execution  TEXT NOT NULL,
+    function   TEXT NOT NULL,
+    version    TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    status     TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    ended_at   INTEGER
+);
+
+-- Who is told of signals: the number of the last one each has had, and the runner that delivers the next ones.
+CREATE TABLE subscribers (
+    name   TEXT PRIMARY KEY,
+    cursor INTEGER NOT NULL,
+    holder TEXT
 ) WITHOUT ROWID;
 
 -- One row, one heartbeat per runner.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 
 from holdfast.model import codec
 from holdfast.model.chaining import follow_ups
@@ -18,25 +18,29 @@ from holdfast.model.errors import ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
+from holdfast.model.payloads import PayloadCodec, check_text, identified
 from holdfast.model.verbs import Answer, Start, Write
 from holdfast.store.seam import Committed, Hosted
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.opening import MEMORY, connect, explained, load_queries, prepare, present
-from holdfast.store.sqlite.reading import Reading
+from holdfast.store.sqlite.outbox import Outbox
+from holdfast.store.sqlite.retention import Retention
 from holdfast.store.sqlite.sharing import Presence
+from holdfast.store.sqlite.snapshots import Snapshots
 from holdfast.store.sqlite.views import Overlay, RowView
+from holdfast.store.sqlite.writing import CHUNKS
 
-_CHUNKS = (128, 16, 4, 2, 1)
-"""Rows per statement: a batch of any size needs few statements, and each size is prepared once."""
+_COLUMNS = {"put_executions": 40, "touch_executions": 9, "put_operations": 17, "put_events": 7, "put_signals": 7}
 
 
 class _Batch:
     """What a batch has decided so far."""
 
-    __slots__ = ("bases", "changes", "followed", "following", "last_key", "names", "views")
+    __slots__ = ("bases", "changes", "events", "followed", "following", "last_key", "names", "views")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
+        self.events: list[rows.Row] = []
         self.bases: dict[str, RowView] = {}
         """The committed view below each execution the batch has read."""
         self.views: dict[str, View] = {}
@@ -48,22 +52,23 @@ class _Batch:
         self.last_key = 0
 
 
-class SqliteStore(Reading):
+class SqliteStore(Outbox, Retention, Snapshots):
     """A store in one SQLite file."""
 
-    def __init__(self, where: str, member: str) -> None:
+    def __init__(self, where: str, member: str, codec: PayloadCodec | None = None) -> None:
         self._where = where
+        self._codec = codec
         self._sql = load_queries()
         self._bulk = {
-            name: {size: self._sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * columns)})"] * size)) for size in _CHUNKS}
-            for name, columns in (("put_executions", 40), ("touch_executions", 9), ("put_operations", 17), ("put_events", 7))
+            name: {size: self._sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * columns)})"] * size)) for size in CHUNKS}
+            for name, columns in _COLUMNS.items()
         }
         # One row alone, the lone sequential step, is spared the join.
         self._bulk["touch_executions"][1] = self._sql["touch_execution"]
         self._presence: Presence | None = None
         self._writer = self._reader = connect(where)
         try:
-            prepare(self._writer, where)
+            prepare(self._writer, where, codec)
             if where != MEMORY:
                 self._reader = connect(where)
                 self._presence = present(where, member)
@@ -72,7 +77,7 @@ class SqliteStore(Reading):
             self._reader.close()
             self._writer.close()
             raise
-        self._turn: Callable[[], AbstractContextManager[None]] = self._presence.turn if self._presence else nullcontext
+        self._turn = self._presence.turn if self._presence else nullcontext
         self._write_lock = threading.RLock()
         self._read_lock = self._write_lock if where == MEMORY else threading.RLock()
         self.seal = Seal(key)
@@ -103,7 +108,7 @@ class SqliteStore(Reading):
                 answers.append(self._decided(write, now, done))
                 if done.following:
                     self._follow(now, done)
-            self._put(done)
+            signalled = self._put(done)
             writer.execute("COMMIT")
         except BaseException:
             # Nobody knows what the file holds now: memory is dropped and read again.
@@ -112,7 +117,7 @@ class SqliteStore(Reading):
                 writer.execute("ROLLBACK")
             raise
         self._keep(done)
-        return Committed(answers, done.followed)
+        return Committed(answers, done.followed, signalled)
 
     def _follow(self, now: int, done: _Batch) -> None:
         """Write what the last write brings to other executions. One that refuses (it is gone, say) changes nothing of the first."""
@@ -128,19 +133,33 @@ class SqliteStore(Reading):
             change: Change | None
             if isinstance(write, Start):
                 view = self._named(write, done)
+                if self._codec is not None:
+                    write = identified(write, view, self._codec)
                 if view is None:
                     return self._created(write, now, done)
             else:
                 view = done.views.get(write.execution) or self._view(write.execution, done)
             change, answer = write.decide(view, now, self.seal)
+            if change is not None:
+                self._accept(change, done)
         except HoldfastError as refused:
             return refused
         if change is not None:
-            done.changes.append(change)
             done.views[change.header.id] = Overlay(view, change)
             if change.births or not change.slight:
                 done.following.extend(follow_ups(write, view.header, change, lambda parent: self._children(parent, done)))
         return answer
+
+    def _accept(self, change: Change, done: _Batch) -> None:
+        """Take a change into the batch. Its events become rows here, so that a codec that fails spoils this entry alone."""
+        execution, events = change.header.id, []
+        key = done.bases[execution].key
+        for event in change.events:
+            operation_id = event.operation_id
+            place = None if operation_id is None else change.operations[operation_id].place
+            events.append(rows.event_row(key, event, place, execution, self._codec))
+        done.events += events
+        done.changes.append(change)
 
     def _children(self, parent: str, done: _Batch) -> list[str]:
         """The open executions it invoked, as this batch leaves them."""
@@ -157,9 +176,9 @@ class SqliteStore(Reading):
             (done.last_key,) = self._writer.execute(self._sql["last_key"]).fetchone()
         done.last_key += 1
         base = done.bases[header.id] = RowView(self, done.last_key, header, self._version, complete=True)
+        self._accept(change, done)
         done.views[header.id] = base
         done.names[header.function, header.name] = header.id
-        done.changes.append(change)
         return answer
 
     def _named(self, start: Start, done: _Batch) -> View | None:
@@ -205,12 +224,11 @@ class SqliteStore(Reading):
             for row in self._writer.execute(self._sql["headers"], (codec.dumps(wanted),)):
                 self._based(row, done)
 
-    def _put(self, done: _Batch) -> None:
-        """All rows of a batch, each row once, as the last change leaves it."""
+    def _put(self, done: _Batch) -> bool:
+        """All rows of a batch, each row once, as the last change leaves it; says whether there are signals among them."""
         headers: dict[str, Execution] = {}
         wide: set[str] = set()
         operations: dict[tuple[int, str], Operation] = {}
-        events: list[rows.Row] = []
         for change in done.changes:
             execution = change.header.id
             key = done.bases[execution].key
@@ -219,24 +237,14 @@ class SqliteStore(Reading):
                 wide.add(execution)
             for operation in change.operations.values():
                 operations[key, operation.id] = operation
-            for event in change.events:
-                operation_id = event.operation_id
-                place = None if operation_id is None else change.operations[operation_id].place
-                events.append(rows.event_row(key, event, place))
         keys = done.bases
         self._put_rows("put_executions", [rows.execution_row(keys[x].key, headers[x]) for x in wide])
         self._put_rows("touch_executions", [rows.touched_row(keys[x].key, h) for x, h in headers.items() if x not in wide])
         self._put_rows("put_operations", [rows.operation_row(key, op) for (key, _), op in operations.items()])
-        self._put_rows("put_events", events)
-
-    def _put_rows(self, name: str, values: Sequence[rows.Row]) -> None:
-        statements = self._bulk[name]
-        start, count = 0, len(values)
-        for size in _CHUNKS:
-            while count - start >= size:
-                flat = [value for row in values[start : start + size] for value in row]
-                self._writer.execute(statements[size], flat)
-                start += size
+        self._put_rows("put_events", done.events)
+        signals = self._new_signals(done.changes, keys)
+        self._put_rows("put_signals", signals)
+        return bool(signals)
 
     def _keep(self, done: _Batch) -> None:
         """After COMMIT: remember the executions that this process runs, forget all others."""
@@ -254,17 +262,17 @@ class SqliteStore(Reading):
     def read_operation(self, view: RowView, operation_id: str) -> Operation | None:
         """One operation with its payload."""
         row = self._writer.execute(self._sql["operation"], (view.key, operation_id)).fetchone()
-        return None if row is None else rows.operation_from(row, view.header.id, self.seal)
+        return None if row is None else rows.operation_from(row, view.header.id, self.seal, self._codec)
 
     def read_newer(self, view: RowView, revision: int) -> list[Operation]:
         """Operations changed after a revision."""
         found = self._writer.execute(self._sql["newer_operations"], (view.key, revision))
-        return [rows.operation_from(row, view.header.id, self.seal) for row in found]
+        return [rows.operation_from(row, view.header.id, self.seal, self._codec) for row in found]
 
     def read_due(self, view: RowView, now: int) -> list[Operation]:
         """Operations whose timer is due."""
         found = self._writer.execute(self._sql["due_operations"], (view.key, now))
-        return [rows.operation_from(row, view.header.id, self.seal) for row in found]
+        return [rows.operation_from(row, view.header.id, self.seal, self._codec) for row in found]
 
     def read_next_due(self, view: RowView, after: int) -> int | None:
         """The next timer of an execution."""
@@ -277,16 +285,11 @@ class SqliteStore(Reading):
 
     # --- runners and other processes
 
-    def _write(self, name: str, parameters: Sequence[object]) -> int:
-        try:
-            with self._write_lock, self._turn():
-                return self._writer.execute(self._sql[name], parameters).rowcount
-        except (sqlite3.Error, OSError) as error:
-            raise explained(error, self._where) from error
-
     def join(self, runner: str, lease_until: int) -> None:
         """Register a runner; views of what it runs are kept in memory from now on."""
         self._write("join", (runner, lease_until))
+        if self._codec is not None:  # under the current key, so that the one the store was made with may go some day
+            self._write("put_meta", ("codec_check", check_text(self._codec)))
         self._runner = runner
 
     def publish(self, functions: Sequence[Hosted]) -> None:

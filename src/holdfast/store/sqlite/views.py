@@ -7,8 +7,10 @@ after COMMIT.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, Protocol
 
+from holdfast.model.errors import CodecFailed
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.operations import Operation, Status
 
@@ -48,9 +50,10 @@ class RowView:
             return found
         self._misses += 1
         if self._misses > _FEW_MISSES:
-            self.operations = {op.id: op for op in self._rows.read_newer(self, 0)}
-            self.complete = True
-            return self.operations.get(operation_id)
+            with suppress(CodecFailed):  # one that cannot be read must not hide the others, which go on singly
+                self.operations = {op.id: op for op in self._rows.read_newer(self, 0)}
+                self.complete = True
+                return self.operations.get(operation_id)
         found = self._rows.read_operation(self, operation_id)
         if found is not None:
             self.operations[operation_id] = found

@@ -1,0 +1,91 @@
+"""Payloads at rest: what a codec must do, and the only functions that call one.
+
+A store hands every payload (input, result, error, state, answer) to its codec where the row is made and where it is read; memory holds
+plain text. Without a codec nothing here is called. `store.encryption` has a ready codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from holdfast.model.errors import CodecFailed
+from holdfast.model.execution import View
+from holdfast.model.verbs import Start
+
+_CHECK: Final = "holdfast"
+
+
+class PayloadCodec(Protocol):
+    """Turns a payload's text into what stands in the store's file, and back. It is called from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """A word that never changes. The store remembers it, and refuses to be opened with another."""
+        ...
+
+    def encode(self, text: str, about: str) -> str:
+        """The text to store. `about` names the one place it belongs to: what is made for one must not be readable at another."""
+        ...
+
+    def decode(self, text: str, about: str) -> str:
+        """The text that `encode` was given for this place; anything else must raise."""
+        ...
+
+    def fingerprint(self, text: str, like: str | None = None) -> str:
+        """The identity of an input: equal for equal texts, and of no use to somebody who guesses the text but has no key.
+
+        `like` is an earlier fingerprint; the new one must equal it if the text does, also when keys have changed since.
+        """
+        ...
+
+
+def encoded(codec: PayloadCodec, text: str, execution: str, number: int) -> str:
+    """An event's payload as it is stored."""
+    return _made(
+        codec, f"encode the payload of event {number} of execution {execution}", lambda: codec.encode(text, f"{execution}/{number}")
+    )
+
+
+def decoded(codec: PayloadCodec, text: str, execution: str, number: int) -> str:
+    """An event's payload as it was before it was stored."""
+    return _made(
+        codec, f"decode the payload of event {number} of execution {execution}", lambda: codec.decode(text, f"{execution}/{number}")
+    )
+
+
+def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:
+    """A start with its input's identity as the codec makes it, to be compared with that of the execution which has the name.
+
+    The plain hash that stands there without a codec would tell somebody who guesses a small input.
+    """
+    header, like = start.header, None if taken is None else taken.header.input_hash or None
+    mark = _made(codec, f"make the fingerprint of the input of execution {header.id}", lambda: codec.fingerprint(start.input, like))
+    return msgspec.structs.replace(start, header=msgspec.structs.replace(header, input_hash=mark))
+
+
+def check_text(codec: PayloadCodec) -> str:
+    """A text for the store to keep, which tells the right keys from wrong ones before anything is read."""
+    return _made(codec, "encode a check", lambda: codec.encode(_CHECK, "check"))
+
+
+def check(codec: PayloadCodec, text: str) -> None:
+    """Refuse keys that cannot read the check of a store."""
+    if _made(codec, "decode the store's check", lambda: codec.decode(text, "check")) != _CHECK:
+        raise CodecFailed(f"Codec {codec.name!r} read the store's check as something else.")
+
+
+def _made(codec: PayloadCodec, what: str, make: Callable[[], object]) -> str:
+    try:
+        made = make()
+        if isinstance(made, str):
+            return made
+        why = f"it gave {type(made).__name__}, not str"
+    except CodecFailed as error:  # our own codec's sentences are known to tell nothing secret
+        why = str(error).rstrip(".")
+    except Exception as error:
+        why = type(error).__name__
+    # Raised here, where the codec's error is gone: its words and frames may hold what the codec is there to hide.
+    raise CodecFailed(f"Codec {codec.name!r} could not {what}: {why}.")

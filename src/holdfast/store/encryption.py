@@ -1,0 +1,90 @@
+"""Encryption at rest: payloads under AES-256-GCM, with keys that can be changed while executions are under way."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from holdfast.model.errors import CodecFailed, ExtraMissing, InvalidParameter
+
+_KEY_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_KEY_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class AesGcm:
+    """A payload codec: AES-256-GCM with random nonces. Each text names its key, so older keys go on reading what they wrote.
+
+    To change keys, first give every process the new key beside the old ones, then make it `current` everywhere. An old key may go when
+    nothing that it wrote is left. With random nonces one key is good for four thousand million payloads.
+    """
+
+    name = "aes-gcm"
+
+    def __init__(self, keys: Mapping[str, bytes], current: str, *, chance: Callable[[int], bytes] = os.urandom) -> None:
+        """`keys` are 32 bytes each, by an id that is no secret; `chance` makes nonces."""
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError:
+            raise ExtraMissing("Encryption needs the package `cryptography`: pip install 'holdfast[encryption]'.") from None
+        for key_id, key in keys.items():
+            _check_key(key_id, key)
+        if current not in keys:
+            raise InvalidParameter(f"`current` is {current!r}, which is not among the keys: {', '.join(sorted(keys)) or 'there are none'}.")
+        self._current = current
+        self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
+        # A key of its own for the other purpose, so that neither can tell anything about the other.
+        self._marks = {key_id: hmac.digest(key, b"holdfast input fingerprint", "sha256") for key_id, key in keys.items()}
+        self._chance = chance
+        self._wrong = (InvalidTag, ValueError)
+
+    def __repr__(self) -> str:
+        return f"AesGcm(keys={sorted(self._ciphers)}, current={self._current!r})"
+
+    def encode(self, text: str, about: str) -> str:
+        """`key id:base64(nonce, ciphertext, tag)`, bound to its place."""
+        nonce = self._chance(_NONCE_BYTES)
+        sealed = self._ciphers[self._current].encrypt(nonce, text.encode(), about.encode())
+        return f"{self._current}:{base64.b64encode(nonce + sealed).decode()}"
+
+    def decode(self, text: str, about: str) -> str:
+        """The plain text, if key, place and every bit are right."""
+        key_id, _, sealed = text.partition(":")
+        cipher = self._ciphers.get(key_id)
+        if cipher is None:
+            raise CodecFailed(self._unknown(key_id))
+        try:
+            raw = base64.b64decode(sealed, validate=True)
+            return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], about.encode()).decode()
+        except self._wrong:
+            pass
+        raise CodecFailed(f"the text under key {key_id!r} is damaged, stands in the wrong place, or was made with another key of that id")
+
+    def fingerprint(self, text: str, like: str | None = None) -> str:
+        """`key id:HMAC-SHA256`, with the key of an earlier fingerprint or else the current one."""
+        key_id = self._current if like is None else like.partition(":")[0]
+        mark = self._marks.get(key_id)
+        if mark is None:
+            raise CodecFailed(self._unknown(key_id))
+        return f"{key_id}:{hmac.new(mark, text.encode(), hashlib.sha256).hexdigest()}"
+
+    def _unknown(self, key_id: str) -> str:
+        known = ", ".join(sorted(self._ciphers))
+        named = f"key {key_id!r}" if _KEY_ID.fullmatch(key_id) else "no key of this codec"
+        return f"it was made with {named}; there are {known}"
+
+
+def _check_key(key_id: object, key: object) -> None:
+    """Refuse what is no key; the message never shows one."""
+    if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
+        raise InvalidParameter("A key's id must have 1 to 64 letters, digits, '.', '-' or '_'.")
+    if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
+        raise InvalidParameter(
+            f"Key {key_id!r} must be {_KEY_BYTES} bytes: make it with os.urandom({_KEY_BYTES}), or take it from a key service."
+        )

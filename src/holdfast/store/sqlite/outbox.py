@@ -1,0 +1,90 @@
+"""The outbox: signals lie in the file with the changes they tell of, until every subscriber has had them.
+
+SQLite has one writer at a time, so the order of numbers is the order of commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from holdfast.model.execution import Change, ExecutionStatus
+from holdfast.model.ids import Arn
+from holdfast.model.signals import StatusSignal
+from holdfast.store.sqlite import rows
+from holdfast.store.sqlite.views import RowView
+from holdfast.store.sqlite.writing import Writing
+
+
+class Outbox(Writing):
+    """The part of a store that tells of changes."""
+
+    _version: int
+    _subscribed = False
+    _subscribed_version: int | None = None
+    """The data version for which `_subscribed` is known to be true: without subscribers a batch pays for one comparison."""
+
+    def _new_signals(self, changes: Iterable[Change], bases: Mapping[str, RowView]) -> Sequence[rows.Row]:
+        """The signals of a batch, in order; called inside its transaction."""
+        if self._subscribed_version != self._version:
+            (found,) = self._writer.execute(self._sql["is_subscribed"]).fetchone()
+            self._subscribed, self._subscribed_version = bool(found), self._version
+        if not self._subscribed:
+            return ()
+        statuses: dict[str, ExecutionStatus] = {}
+        signals = []
+        for change in changes:
+            if change.slight:
+                continue
+            header = change.header
+            born = header.revision == 1
+            before = None if born else statuses.get(header.id) or bases[header.id].header.status
+            if header.status is not before:
+                statuses[header.id] = header.status
+                told = (header.id, header.function, header.version, header.name, header.status._value_)
+                signals.append((*told, header.started_at, header.ended_at))
+        return signals
+
+    def subscribe(self, subscriber: str) -> None:
+        """Register a subscriber, from now on."""
+        with self._transaction() as writer:
+            writer.execute(self._sql["subscribe"], (subscriber,))
+            self._subscribed_version = None
+
+    def unsubscribe(self, subscriber: str) -> None:
+        """Forget a subscriber."""
+        with self._transaction() as writer:
+            writer.execute(self._sql["unsubscribe"], (subscriber,))
+            self._subscribed_version = None
+
+    def take_delivery(self, subscriber: str, runner: str) -> int | None:
+        """Become the one that delivers; whoever waits for it only reads."""
+        holder = self._read("delivery", (subscriber,))
+        if not holder or holder[0][0] not in (None, runner):
+            return None
+        with self._transaction() as writer:
+            taken = writer.execute(self._sql["take_delivery"], {"name": subscriber, "runner": runner}).fetchall()
+        return int(taken[0][0]) if taken else None
+
+    def signals(self, subscriber: str, runner: str, after: int, limit: int) -> Sequence[StatusSignal] | None:
+        """The next signals, for the one that delivers them."""
+        if not self._read("is_holder", (subscriber, runner)):
+            return None
+        return [_signal_from(row) for row in self._read("signals", (after, limit))]
+
+    def delivered(self, subscriber: str, runner: str, number: int) -> bool:
+        """Move the cursor, if it is still ours to move."""
+        return self._write("delivered", (number, subscriber, runner)) == 1
+
+
+def _signal_from(row: rows.Row) -> StatusSignal:
+    number, execution, function, version, name, status, started_at, ended_at = row
+    return StatusSignal(
+        number=number,
+        arn=str(Arn(function, version, name, execution)),
+        name=name,
+        function=function,
+        version=version,
+        status=ExecutionStatus(status),
+        started_at=started_at,
+        ended_at=ended_at,
+    )

@@ -1,0 +1,58 @@
+"""How everything but a batch is written: single statements and short transactions, in turn with other processes."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from holdfast.store.sqlite import rows
+from holdfast.store.sqlite.opening import explained
+from holdfast.store.sqlite.reading import Reading
+
+CHUNKS = (128, 16, 4, 2, 1)
+"""Rows per statement: a batch of any size needs few statements, and each size is prepared once."""
+
+
+class Writing(Reading):
+    """The writing half of a store, without batches."""
+
+    _writer: sqlite3.Connection
+    _write_lock: threading.RLock
+    _turn: Callable[[], AbstractContextManager[None]]
+    _bulk: Mapping[str, dict[int, str]]
+    """The statements that put rows, for each number of rows."""
+
+    def _write(self, name: str, parameters: Sequence[object]) -> int:
+        try:
+            with self._write_lock, self._turn():
+                return self._writer.execute(self._sql[name], parameters).rowcount
+        except (sqlite3.Error, OSError) as error:
+            raise explained(error, self._where) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Everything inside is written, or nothing of it."""
+        try:
+            with self._write_lock, self._turn():
+                self._writer.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._writer
+                    self._writer.execute("COMMIT")
+                except BaseException:
+                    if self._writer.in_transaction:
+                        self._writer.execute("ROLLBACK")
+                    raise
+        except (sqlite3.Error, OSError) as error:
+            raise explained(error, self._where) from error
+
+    def _put_rows(self, name: str, values: Sequence[rows.Row]) -> None:
+        """Put many rows with few statements, inside a transaction."""
+        statements = self._bulk[name]
+        start, count = 0, len(values)
+        for size in CHUNKS:
+            while count - start >= size:
+                flat = [value for row in values[start : start + size] for value in row]
+                self._writer.execute(statements[size], flat)
+                start += size

@@ -1,0 +1,101 @@
+"""Snapshots: rows go out and come in again as they were, also in the states that pass quickly."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.model.errors import ExecutionAlreadyStarted, StoreBroken
+from holdfast.model.execution import State
+from holdfast.model.operations import Action
+from holdfast.service.exporting import exported
+from holdfast.service.importing import copied, read
+from holdfast.store.seam import Snapshot
+from holdfast.store.sqlite.store import SqliteStore
+from tests.store.suite import LEASE, OOPS, T0, after, callback, execution_succeeds, live, now_at, started, step, wait
+
+
+def opened(path: Path, member: str = "here") -> "contextlib.closing[SqliteStore]":
+    return contextlib.closing(SqliteStore(str(path), member))
+
+
+def snapshot(store: SqliteStore, execution: str) -> Snapshot:
+    found = store.snapshot(execution)
+    assert found is not None
+    return found
+
+
+def rows(path: Path, table: str) -> list[tuple[object, ...]]:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+
+
+def test_a_copy_has_the_very_rows_of_the_original(tmp_path: Path) -> None:
+    with opened(tmp_path / "one.db") as one, opened(tmp_path / "two.db") as two:
+        header = live(
+            one,
+            "a",
+            step("s", Action.SUCCEED, payload='"done"'),
+            step("f", Action.FAIL, error=OOPS),
+            step("r", Action.RETRY, error=OOPS, delay_seconds=5),
+            wait("w"),
+            callback("c", 60, 30),
+        )
+        assert two.adopt(snapshot(one, header.id))
+        assert snapshot(two, header.id).events == snapshot(one, header.id).events
+    for table in ("executions", "operations", "events"):
+        assert rows(tmp_path / "one.db", table) == rows(tmp_path / "two.db", table)
+
+
+def test_a_closing_execution_keeps_the_end_that_nobody_sees_yet(tmp_path: Path) -> None:
+    with opened(tmp_path / "one.db") as one, opened(tmp_path / "two.db") as two:
+        one.join("here", LEASE)
+        header = after(one, live(one, "a"), execution_succeeds('"the end"'))
+        assert header.state is State.CLOSING
+        document = exported(snapshot(one, header.id), T0, include_data=True)
+        assert two.adopt(copied(read(document).snapshot, T0))
+        copy = now_at(two, header)
+        assert (copy.state, copy.status) == (State.IMPORTED, "SUCCEEDED")
+        assert two.result(copy) == '"the end"'
+        assert [line.event.number for line in two.history(header.id)] == [1]
+        assert [event.number for event in snapshot(two, header.id).events] == [1, 3]
+        again = exported(snapshot(two, header.id), T0, include_data=True)
+        assert again["events"] == document["events"]
+        assert not two.adopt(copied(read(again).snapshot, T0))
+
+
+def test_there_is_no_snapshot_of_what_is_not_there(tmp_path: Path) -> None:
+    with opened(tmp_path / "one.db") as one:
+        assert one.snapshot("nobody") is None
+
+
+def test_a_store_in_memory_gives_and_takes_too() -> None:
+    with opened(Path(":memory:")) as one, opened(Path(":memory:"), "there") as two:
+        header = live(one, "a", step("s", Action.SUCCEED, payload='"done"'))
+        assert two.adopt(snapshot(one, header.id))
+        assert not two.adopt(snapshot(one, header.id))
+        assert started(two, "b").name == "b", "its key is the next one"
+        assert [op.result for op in two.operations(header.id)] == ['"done"']
+
+
+def test_what_differs_in_one_event_is_another_execution(tmp_path: Path) -> None:
+    with opened(tmp_path / "one.db") as one, opened(tmp_path / "two.db") as two:
+        header = live(one, "a", step("s", Action.SUCCEED, payload='"done"'))
+        found = snapshot(one, header.id)
+        two.adopt(found)
+        last = msgspec.structs.replace(found.events[-1], payload='"other"')
+        with pytest.raises(ExecutionAlreadyStarted, match="differs"):
+            two.adopt(msgspec.structs.replace(found, events=(*found.events[:-1], last)))
+        assert snapshot(two, header.id).events == found.events
+
+
+def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path / "one.db") as one, opened(tmp_path / "two.db") as two:
+        found = snapshot(one, live(one, "a", step("s", Action.SUCCEED, payload='"done"')).id)
+        twice = msgspec.structs.replace(found, events=(*found.events, found.events[-1]))
+        with pytest.raises(StoreBroken):
+            two.adopt(twice)
+        assert two.find(found.header.id) is None
+    assert rows(tmp_path / "two.db", "operations") == []
