@@ -334,7 +334,16 @@ def test_every_query_that_reads_a_payload_is_known_to_go_through_the_codec() -> 
     """A new query that selects a payload must read it with `rows.payload_from`; then it may be named here."""
     queries = {name: body.replace("length(payload)", "") for name, body in load_queries().items()}
     selecting = {name for name, body in queries.items() if re.search(r"\bpayload\b", body)}
-    assert selecting == {"payload", "operations", "newer_operations", "operation", "due_operations", "history", "all_events"}
+    assert selecting == {
+        "payload",
+        "operations",
+        "newer_operations",
+        "operations_at",
+        "operation",
+        "due_operations",
+        "history",
+        "all_events",
+    }
 
 
 def test_payloads_have_one_home() -> None:

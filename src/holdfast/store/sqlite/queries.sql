@@ -59,6 +59,11 @@ LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_even
 WHERE o.execution = (SELECT key FROM executions WHERE id = ?) AND o.revision > ?
 ORDER BY o.place
 
+-- name: operations_at
+SELECT o.*, e.payload, e.type FROM operations AS o
+LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
+WHERE o.execution = (SELECT key FROM executions WHERE id = ?) AND o.place IN (SELECT value FROM json_each(?))
+
 -- name: newer_operations
 SELECT o.*, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event

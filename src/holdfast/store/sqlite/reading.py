@@ -85,7 +85,9 @@ class Reading:
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:
         """Its events in order, each with its operation."""
         found = self._read("history", (execution, after, limit))
-        operations = {operation.place: operation for operation in self.operations(execution)}
+        places = codec.dumps(sorted({row[3] for row in found if row[3] is not None}))
+        told = self._read("operations_at", (execution, places))
+        operations = {op.place: op for op in (rows.operation_from(row, execution, self.seal, self._codec) for row in told)}
         return [Line(*rows.event_from(row, operations, execution, self._codec)) for row in found]
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
