@@ -12,8 +12,8 @@ from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.execution import DurableFunction
-from holdfast.durable.outcomes import PENDING, crashed, event_of, failed, given, outcome_of, succeeded
 from holdfast.durable.hooks.parking import ParkingHooks
+from holdfast.durable.outcomes import PENDING, crashed, event_of, failed, given, outcome_of, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers
 from holdfast.hosts.threads import Threads

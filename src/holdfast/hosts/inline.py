@@ -14,8 +14,8 @@ from holdfast.durable.blocking import BlockingState
 from holdfast.durable.context import DurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.execution import DurableFunction
-from holdfast.durable.outcomes import PENDING, crashed, event_of, failed, given, succeeded
 from holdfast.durable.hooks.moments import Hooks
+from holdfast.durable.outcomes import PENDING, crashed, event_of, failed, given, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import LoopStragglers, ThreadStragglers
 from holdfast.hosts.coroutine import Coroutine, Report

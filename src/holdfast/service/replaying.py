@@ -21,10 +21,10 @@ from holdfast.durable.blocking import BlockingState
 from holdfast.durable.context import AsyncDurableContext, DurableContext
 from holdfast.durable.exceptions import NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.execution import DurableFunction
+from holdfast.durable.hooks.parking import ParkingHooks
 from holdfast.durable.identifier import Identity
 from holdfast.durable.outcomes import event_of, failed, succeeded
 from holdfast.durable.plan import Plan, Suspend
-from holdfast.durable.hooks.parking import ParkingHooks
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Riding
 from holdfast.model import codec
