@@ -32,6 +32,14 @@ def test_the_readmes_example_is_killed_during_its_wait_and_charges_once(root: Pa
     assert '"receipt-42"' in shown.stdout
 
 
+def test_the_readmes_test_passes(root: Path, tmp_path: Path) -> None:
+    example, kit = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.S)
+    (tmp_path / "orders.py").write_text(example)
+    (tmp_path / "tried.py").write_text(f"from orders import process_order\n{kit}")
+    ran = subprocess.run([sys.executable, "tried.py"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == "SUCCEEDED receipt-42\n4 crashes changed nothing\n"
+
+
 def wait_until_suspended(store: str) -> None:
     deadline = monotonic() + 60
     while monotonic() < deadline:
