@@ -8,6 +8,8 @@ from pathlib import Path
 
 import holdfast.durable.concurrency.models
 import holdfast.durable.exceptions
+import holdfast.testing.crashing
+import holdfast.testing.replays
 from holdfast.model.errors import HoldfastError
 
 

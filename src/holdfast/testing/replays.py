@@ -1,0 +1,47 @@
+"""The replay check: histories exported from production, replayed against today's code in CI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from holdfast.durable.exceptions import NonDeterministicExecutionError
+from holdfast.durable.execution import DurableFunction
+from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.service.importing import read
+from holdfast.service.replaying import replay
+
+
+class ReplayDiffers(HoldfastError, AssertionError):
+    """Today's code does not follow what production recorded."""
+
+    code = "replay_differs"
+
+
+def check_replays(folder: str | Path, functions: Iterable[DurableFunction]) -> int:
+    """Replay every `*.json` export of a folder against the function and version it was made by; says how many there were.
+
+    All that differ are told at once. An export of a function that is not given is an error, and so is an empty folder: a check of nothing
+    would always pass. Make exports with `holdfast executions export`.
+    """
+    hosted = {(function.name, function.version): function for function in functions}
+    found = sorted(Path(folder).glob("*.json"))
+    if not found:
+        raise InvalidParameter(f"There are no exports (*.json) in {folder}.")
+    differ = [said for path in found if (said := _difference(path, hosted)) is not None]
+    if differ:
+        raise ReplayDiffers("\n".join([f"{len(differ)} of {len(found)} exports do not match today's code:", *differ]))
+    return len(found)
+
+
+def _difference(path: Path, hosted: dict[tuple[str, str], DurableFunction]) -> str | None:
+    header = read(path).snapshot.header
+    function = hosted.get((header.function, header.version))
+    if function is None:
+        known = ", ".join(f"{name}:{version}" for name, version in sorted(hosted)) or "none"
+        raise InvalidParameter(f"{path.name} is an execution of {header.function}:{header.version}, which was not given. Given: {known}.")
+    try:
+        told = replay(path, function)
+    except NonDeterministicExecutionError as mismatch:
+        return f"- {path.name}: {mismatch}"
+    return None if told.matches else f"- {path.name}: {told.why}"
