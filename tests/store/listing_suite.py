@@ -15,7 +15,9 @@ from tests.store.suite import T0, answers, at, claim, id_at, now_at, settled, wa
 
 FUNCTIONS, VERSIONS, NAMES = ("order", "refund", "mail"), ("$LATEST", "1", "2"), ("a", "b", "c", "d")
 TIMES = tuple(range(6))
-INDEPENDENT = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+INDEPENDENT = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
+)
 """The examples share one store: what one writes the next one finds, and the model knows of it."""
 
 

@@ -20,6 +20,9 @@ from holdfast.store.encryption import AesGcm
 from holdfast.store.seam import Store
 from holdfast.store.sqlite.opening import load_queries
 from holdfast.store.sqlite.store import SqliteStore
+from tests.store.chaining_suite import ChainingSuite
+from tests.store.outbox_suite import SharedOutboxSuite
+from tests.store.retention_suite import SharedRetentionSuite
 from tests.store.suite import (
     LEASE,
     Opening,
@@ -48,7 +51,7 @@ def aes(**keys: bytes) -> AesGcm:
     return AesGcm(keys, list(keys)[-1])
 
 
-class TestSqliteEncrypted(SharedStoreSuite):
+class TestSqliteEncrypted(ChainingSuite, SharedOutboxSuite, SharedRetentionSuite, SharedStoreSuite):
     @pytest.fixture
     def opening(self, tmp_path: Path) -> Iterator[Opening]:
         with contextlib.ExitStack() as stores:

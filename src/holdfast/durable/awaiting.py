@@ -154,11 +154,6 @@ class AsyncState(ExecutionState):
         """Whether a write is under way."""
         return self._aboard is not None
 
-    async def write(self, update: Update) -> None:
-        """Record an update and wait until it is on disk."""
-        self.record(update)
-        await self.flush()
-
     def flush(self) -> asyncio.Future[None]:
         """Resolves when everything recorded so far is on disk: with the write that takes it along, not with an earlier one."""
         if self.broken is not None:
@@ -288,14 +283,15 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
                 if state.hooks is not None:
                     state.hooks.recording(effect.update)
                 if effect.wait:
-                    await state.write(effect.update)
+                    state.record(effect.update)
+                    await state.flush()
                     if state.hooks is not None:
                         state.hooks.recorded(effect.update)
                 else:
                     state.record_later(effect.update)
             elif isinstance(effect, Run):
                 try:
-                    answer = await _run(effect, state)
+                    answer = await (_ran(effect, state) if effect.timeout is None else _ran_in_time(effect, state, effect.timeout))
                 except Exception as error:
                     raised = error
             elif isinstance(effect, Suspend):
@@ -317,11 +313,8 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
             strands.cancel()
 
 
-async def _run(run: Run, state: AsyncState) -> Any:
-    """User code: an `async def` here, a step's plain `def` in a thread, because it may block and others want the loop."""
-    if run.timeout is None:
-        return await _ran(run, state)
-    limit = asyncio.timeout(run.timeout)
+async def _ran_in_time(run: Run, state: AsyncState, seconds: float) -> Any:
+    limit = asyncio.timeout(seconds)
     try:
         async with limit:
             return await _ran(run, state)
@@ -332,6 +325,7 @@ async def _run(run: Run, state: AsyncState) -> Any:
 
 
 async def _ran(run: Run, state: AsyncState) -> Any:
+    """User code: an `async def` here, a step's plain `def` in a thread, because it may block and others want the loop."""
     func = run.func
     if run.inline or is_async(func):
         value = func(*run.arguments)

@@ -170,12 +170,13 @@ class Engine:
                     raise ExecutionNotFound(f"There is no execution {execution}.")
                 self.tell_if_over(header)
             return await waiter
-        finally:
-            for waited, waiters in list(self._waiters.items()):  # it may have moved on with the execution
+        except BaseException:
+            for waited, waiters in list(self._waiters.items()):  # given up; it may have moved on with the execution
                 if waiter in waiters:
                     waiters.remove(waiter)
                     if not waiters:
                         del self._waiters[waited]
+            raise
 
     # --- one invocation
 

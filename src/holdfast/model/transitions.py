@@ -106,10 +106,12 @@ def _check_values(update: Update) -> None:
     if update.name is not None and len(update.name) > MAX_NAME:
         raise InvalidParameter(f"Operation name must have at most {MAX_NAME} characters.")
     payload, error, action = update.payload, update.error, update.action
-    for text in (update.id, update.name, update.sub_type, payload):
+    for text in (update.id, update.name, update.sub_type):
         if text is not None and not text.isascii():
             codec.storable(text)
     if payload is not None:
+        if not payload.isascii():
+            codec.storable(payload)
         if action is Action.FAIL:
             raise InvalidParameter("Cannot provide a Payload for FAIL action.")
         if action is Action.RETRY and error is not None:
