@@ -212,7 +212,7 @@ async def test_whoever_stops_waiting_for_a_result_leaves_nothing_behind(harness:
             await asyncio.sleep(0)
             asked.cancel()
             await asyncio.gather(asked, return_exceptions=True)
-        assert engine._engine._waiters == {}
+        assert engine._engine._endings.awaited == []
         assert waits.callback_id is not None
         await engine.succeed_callback(waits.callback_id, "still fine")
         assert await execution.result() == "still fine"

@@ -13,8 +13,9 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from holdfast.engine.endings import Ending, Endings
 from holdfast.engine.invoking import Invoking
 from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.port import EnginePort
@@ -22,7 +23,7 @@ from holdfast.engine.registry import Function, Registry
 from holdfast.engine.tending import Tender
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
-from holdfast.model.errors import EngineClosed, ExecutionNotFound, HoldfastError, LeaseLost, Rejected
+from holdfast.model.errors import EngineClosed, HoldfastError, LeaseLost, Rejected
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, new_execution
 from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.life import Claimant
@@ -35,13 +36,6 @@ from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
 _SETTLE_AGAIN_SECONDS: Final = 1.0
-
-
-class Ending(NamedTuple):
-    """An execution that is over, and the payload it ended with: its result, or the JSON of its error."""
-
-    header: Execution
-    payload: str | None
 
 
 class Engine:
@@ -68,7 +62,7 @@ class Engine:
         self._ids = ids
         self._chance = chance
         self._live: dict[str, tuple[Execution, Function]] = {}
-        self._waiters: dict[str, list[asyncio.Future[Ending]]] = {}
+        self._endings = Endings(store)
         self._open = False
         self.backlog = False
         """Something may be ready that nobody had room for."""
@@ -98,11 +92,7 @@ class Engine:
         except HoldfastError as trouble:
             log.warning("%s could not leave in good order; others will take over: %s", self.runner, trouble)
         finally:
-            for waiters in self._waiters.values():
-                for waiter in waiters:
-                    if not waiter.done():
-                        waiter.set_exception(EngineClosed("The engine was closed while somebody waited for a result."))
-            self._waiters.clear()
+            self._endings.close()
 
     def _interrupt(self, header: Execution) -> None:
         self._writer.submit(self._settle(header, Outcome(OutcomeStatus.INTERRUPTED), header.revision, None), lambda _: None)
@@ -161,22 +151,7 @@ class Engine:
 
     async def ending(self, execution: str) -> Ending:
         """Wait until an execution is closed."""
-        waiter: asyncio.Future[Ending] = self._loop.create_future()
-        self._waiters.setdefault(execution, []).append(waiter)
-        try:
-            if execution not in self._live:
-                header = self.store.find(execution)
-                if header is None:
-                    raise ExecutionNotFound(f"There is no execution {execution}.")
-                self.tell_if_over(header)
-            return await waiter
-        except BaseException:
-            for waited, waiters in list(self._waiters.items()):  # given up; it may have moved on with the execution
-                if waiter in waiters:
-                    waiters.remove(waiter)
-                    if not waiters:
-                        del self._waiters[waited]
-            raise
+        return await self._endings.wait(execution, live=execution in self._live)
 
     # --- one invocation
 
@@ -327,29 +302,7 @@ class Engine:
             return
         if header.state is State.CLOSED:
             self._drop(header.id)
-        waiters = self._waiters.pop(header.id, None)
-        if not waiters:
-            return
-        if header.continued_as is not None:
-            self._wait_on(header.continued_as, waiters)
-            return
-        try:
-            ending = Ending(header, payload or self.store.result(header))
-        except HoldfastError as trouble:
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(trouble)
-            return
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(ending)
-
-    def _wait_on(self, heir: str, waiters: list[asyncio.Future[Ending]]) -> None:
-        """The one they wait for goes on as another."""
-        self._waiters.setdefault(heir, []).extend(waiters)
-        header = self.store.find(heir)
-        if header is not None:
-            self.tell_if_over(header)
+        self._endings.tell(header, payload)
 
     def _followed(self, headers: Sequence[Execution]) -> None:
         """Writes of ours changed other executions too: children began or were stopped, parents got their answer."""
@@ -363,7 +316,7 @@ class Engine:
 
     def news(self) -> None:
         """Another process wrote: see what it did to what we run and wait for."""
-        for execution in list(self._waiters):
+        for execution in self._endings.awaited:
             header = self.store.find(execution)
             if header is not None:
                 self.tell_if_over(header)

@@ -1,0 +1,85 @@
+"""Who waits for the end of which execution. One that goes on as another is waited for there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from holdfast.model.errors import EngineClosed, ExecutionNotFound, HoldfastError
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.store.seam import Store
+
+
+class Ending(NamedTuple):
+    """An execution that is over, and the payload it ended with: its result, or the JSON of its error."""
+
+    header: Execution
+    payload: str | None
+
+
+class Endings:
+    """The waiters of one engine, on its loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiters: dict[str, list[asyncio.Future[Ending]]] = {}
+
+    @property
+    def awaited(self) -> list[str]:
+        """The executions that somebody waits for."""
+        return list(self._waiters)
+
+    async def wait(self, execution: str, *, live: bool) -> Ending:
+        """Wait until an execution is closed; one that is not live here may be closed already."""
+        waiter: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(execution, []).append(waiter)
+        try:
+            if not live:
+                header = self._store.find(execution)
+                if header is None:
+                    raise ExecutionNotFound(f"There is no execution {execution}.")
+                self.tell(header)
+            return await waiter
+        except BaseException:
+            self._give_up(waiter)
+            raise
+
+    def _give_up(self, waiter: asyncio.Future[Ending]) -> None:
+        for waited, waiters in list(self._waiters.items()):  # all of them: it may have moved on with the execution
+            if waiter in waiters:
+                waiters.remove(waiter)
+                if not waiters:
+                    del self._waiters[waited]
+
+    def tell(self, header: Execution, payload: str | None = None) -> None:
+        """Tell those who wait for a result, if this is the end; a payload that is not at hand is read."""
+        waiters = None if header.status is ExecutionStatus.RUNNING else self._waiters.pop(header.id, None)
+        if not waiters:
+            return
+        if header.continued_as is not None:
+            self._waiters.setdefault(header.continued_as, []).extend(waiters)
+            heir = self._store.find(header.continued_as)
+            if heir is not None:
+                self.tell(heir)
+            return
+        try:
+            ending: Ending | HoldfastError = Ending(header, payload or self._store.result(header))
+        except HoldfastError as trouble:
+            ending = trouble
+        _answer(waiters, ending)
+
+    def close(self) -> None:
+        """Nobody will be told any more."""
+        closed = EngineClosed("The engine was closed while somebody waited for a result.")
+        for waiters in self._waiters.values():
+            _answer(waiters, closed)
+        self._waiters.clear()
+
+
+def _answer(waiters: list[asyncio.Future[Ending]], ending: Ending | HoldfastError) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            if isinstance(ending, HoldfastError):
+                waiter.set_exception(ending)
+            else:
+                waiter.set_result(ending)
