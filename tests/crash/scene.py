@@ -48,12 +48,15 @@ class Worker:
         with scene.errors.open("ab") as errors:
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
         self.pid = self._process.pid
+        self._ready = False
 
     def wait_until_ready(self) -> Worker:
         """It has joined the store."""
         assert self._process.stdout is not None
-        said = self._process.stdout.readline()
-        assert said == "ready\n", f"the worker said {said!r}"
+        if not self._ready:
+            said = self._process.stdout.readline()
+            assert said == "ready\n", f"the worker said {said!r}"
+            self._ready = True
         return self
 
     def kill(self) -> None:
@@ -81,8 +84,9 @@ class Worker:
 class Scene:
     """One store and everything around it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.store = str(folder / "store.db")
+    def __init__(self, folder: Path, disk: Path | None = None) -> None:
+        """`disk` is where the store lies, if it has a disk of its own."""
+        self.store = str((disk or folder) / "store.db")
         self.log = folder / "outside.log"
         self.hold = folder / "hold"
         self.errors = folder / "errors.log"
@@ -92,9 +96,9 @@ class Scene:
         self._lines: list[dict[str, Any]] = []
         self._read = 0
 
-    def worker(self, *, awake: bool = False) -> Worker:
+    def worker(self, *, how: str = "new", awake: bool = False) -> Worker:
         """A new worker process; it need not be ready yet. One that is `awake` calls silent runners dead at once."""
-        made = Worker(self, "awake" if awake else "new")
+        made = Worker(self, "awake" if awake else how)
         self._workers.append(made)
         return made
 

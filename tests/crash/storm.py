@@ -37,13 +37,13 @@ class Root(NamedTuple):
 class Storm:
     """Two workers and their fate."""
 
-    def __init__(self, scene: Scene, chance: random.Random, seconds: float) -> None:
+    def __init__(self, scene: Scene, chance: random.Random, seconds: float, how: str = "new") -> None:
         self.scene = scene
         self.chance = chance
         self.roots: dict[str, Root] = {}
         self.kills = 0
         self.released = 0
-        self._workers = [scene.worker().wait_until_ready() for _ in range(2)]
+        self.workers = [scene.worker(how=how).wait_until_ready() for _ in range(2)]
         self._answered = 0
         self._stops: list[tuple[float, str]] = []
         self._deadline = time.monotonic() + seconds
@@ -64,9 +64,9 @@ class Storm:
     def kill(self) -> None:
         """One worker, or now and then both."""
         for place in self.chance.choice([(0,), (1,), (0,), (1,), (0, 1)]):
-            self.scene.kill(self._workers[place])
+            self.scene.kill(self.workers[place])
             self.kills += 1
-            self._workers[place] = self.scene.worker()
+            self.workers[place] = self.scene.worker()
 
     def until_told(self, count: int) -> None:
         """Go on until so many more bodies have run, or all is over."""
@@ -84,7 +84,7 @@ class Storm:
         """Go on until everything is over."""
         while self.running():
             self.for_seconds(10 * POLL_SECONDS)
-        for worker in self._workers:
+        for worker in self.workers:
             worker.wait_until_ready()
         while any(header.state is not State.CLOSED for header in self.executions()):
             self.pause()

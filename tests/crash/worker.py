@@ -1,10 +1,10 @@
 """A worker process that may be killed at any moment: it runs what the store holds and tells the outside world of every step body.
 
-    python -m tests.crash.worker STORE LOG HOLD new|awake
+    python -m tests.crash.worker STORE LOG HOLD new|awake|brisk
 
 LOG is the outside world: one line for each body that ran, written at its beginning. While the file HOLD exists, bodies that are
 asked to hold do not come back. A worker that is `awake` behaves as if it had watched the others for long: it need not wait to see
-whether a silent runner has only slept.
+whether a silent runner has only slept. One that is `brisk` has a short lease.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import threading
-from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
@@ -98,8 +97,15 @@ def _leave_with_parent() -> None:
     os._exit(0)
 
 
-async def main(store: str, *, awake: bool) -> None:
-    with mock.patch.object(tending, "_AWAKE_SECONDS", 0) if awake else nullcontext():
+TEMPERS: dict[str, dict[str, Any]] = {
+    "new": {},
+    "awake": {"_AWAKE_SECONDS": 0},
+    "brisk": {"_LEASE_MS": 2_000, "_HEARTBEAT_SECONDS": 0.5, "_DEATHS_SECONDS": 0.25, "_ASLEEP_MS": 1_000, "_AWAKE_SECONDS": 1.5},
+}
+
+
+async def main(store: str, how: str) -> None:
+    with mock.patch.multiple(tending, **TEMPERS[how]):
         async with holdfast.open(store, functions=FUNCTIONS):
             print("ready", flush=True)
             await asyncio.Event().wait()
@@ -108,4 +114,4 @@ async def main(store: str, *, awake: bool) -> None:
 if __name__ == "__main__":
     outside.open(sys.argv[2], sys.argv[3])
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    asyncio.run(main(sys.argv[1], awake=sys.argv[4] == "awake"))
+    asyncio.run(main(sys.argv[1], sys.argv[4]))

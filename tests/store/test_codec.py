@@ -326,6 +326,33 @@ def test_many_returns_reach_a_parent_that_cannot_be_read_as_a_whole(path: Path) 
     assert closed == 4
 
 
+def test_what_cannot_be_written_to_another_execution_is_not_written_to_the_first(path: Path) -> None:
+    """Else a parent would wait for a child that never began, or never hear of one that ended."""
+
+    class Picky(Other):
+        refuses = ""
+
+        def encode(self, text: str, about: str) -> str:
+            if self.refuses and text == self.refuses and "/1" in about:
+                raise ValueError("away")
+            return text
+
+    invoke = Update(id="c", type=Type.CHAINED_INVOKE, action=Action.START, function_name="order", payload='"asked"')
+    picky = Picky()
+    with opened(path, picky) as store:
+        parent, other = live(store, "a"), live(store, "b")
+        child = Birth(wanted("child", '"asked"', parent=parent.id, parent_operation="c").header, '"asked"')
+        picky.refuses = '"asked"'
+        refused, went_on = answers(store, Checkpoint(position(parent), (invoke,), None, {"c": child}), checkpoint(other, step("s")))
+        assert isinstance(refused, CodecFailed)
+        assert isinstance(went_on, Checkpointed)
+        assert store.find(child.header.id) is None
+        assert list(store.operations(parent.id)) == []
+        picky.refuses = ""
+        written(store, Checkpoint(position(parent), (invoke,), None, {"c": child}))
+        assert store.input(child.header.id) == '"asked"'
+
+
 def birth(parent: str, operation: str) -> Birth:
     return Birth(wanted(f"child-{operation}", parent=parent, parent_operation=operation).header, "{}")
 

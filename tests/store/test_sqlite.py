@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.errors import HoldfastError, InvalidParameter, StoreBroken, StoreBusy, StoreUnsuitable
+from holdfast.model.errors import DiskFull, HoldfastError, InvalidParameter, StoreBroken, StoreBusy, StoreUnsuitable
 from holdfast.model.execution import State
 from holdfast.model.operations import Action, Status
 from holdfast.model.verbs import Checkpointed
@@ -369,8 +369,9 @@ def test_a_batch_that_does_not_fit_on_disk_answers_nobody_and_loses_nothing(stor
     (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
     store._writer.execute(f"PRAGMA max_page_count = {pages}")
     batch = (checkpoint(small, step("s")), checkpoint(large, step("s", Action.SUCCEED, payload="x" * 1_000_000)))
-    with pytest.raises(StoreBroken, match="full"):
+    with pytest.raises(DiskFull, match="no space left") as refused:
         answers(store, *batch)
+    assert refused.value.code == "disk_full"
     assert [op.status for op in store.operations(large.id)] == [Status.STARTED]
     assert list(store.operations(small.id)) == []
     store._writer.execute("PRAGMA max_page_count = 1000000")

@@ -37,7 +37,7 @@ def test_the_readmes_test_passes(root: Path, tmp_path: Path) -> None:
     (tmp_path / "orders.py").write_text(example)
     (tmp_path / "tried.py").write_text(f"from orders import process_order\n{kit}")
     ran = subprocess.run([sys.executable, "tried.py"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
-    assert ran.stdout == "SUCCEEDED receipt-42\n4 crashes changed nothing\n"
+    assert ran.stdout == "SUCCEEDED receipt-42\n5 crashes changed nothing\n"
 
 
 def wait_until_suspended(store: str) -> None:

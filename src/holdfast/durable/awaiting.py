@@ -8,6 +8,7 @@ invocation goes on with them, or until they are evicted by a SuspendExecution.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 from collections import deque
@@ -21,8 +22,8 @@ from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError
-from holdfast.model.operations import Operation, Update
+from holdfast.model.errors import HoldfastError, StoreBroken
+from holdfast.model.operations import Operation
 from holdfast.model.ports import Invocation, Port
 from holdfast.model.verbs import Checkpointed
 
@@ -184,7 +185,12 @@ class AsyncState(ExecutionState):
     def _send(self) -> None:
         updates, self.unwritten = self.unwritten[:_MOST_UPDATES], self.unwritten[_MOST_UPDATES:]
         self._owed -= len(updates)
-        self.port.checkpoint_soon(self.token, updates, self._touch_down)
+        try:
+            self.port.checkpoint_soon(self.token, updates, self._touch_down)
+        except Exception as error:  # whatever it was: those aboard must hear that it is not on disk
+            broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
+            broken.__cause__ = error
+            self._touch_down(broken)
 
     def _touch_down(self, answer: Checkpointed | HoldfastError) -> None:
         aboard = self._aboard or []
@@ -314,14 +320,26 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
 
 
 async def _ran_in_time(run: Run, state: AsyncState, seconds: float) -> Any:
-    limit = asyncio.timeout(seconds)
+    """The same within a time, which begins with the body: waiting for a free thread does not count."""
+    loop = asyncio.get_running_loop()
+    cancelled = is_async(run.func)
+    limit = asyncio.timeout(seconds if cancelled else None)
+
+    def begin() -> None:
+        with contextlib.suppress(RuntimeError):  # it is over already
+            limit.reschedule(loop.time() + seconds)
+
+    def body(*arguments: Any) -> Any:
+        loop.call_soon_threadsafe(begin)
+        return run.func(*arguments)
+
     try:
         async with limit:
-            return await _ran(run, state)
+            return await _ran(run if cancelled else Run(body, run.arguments), state)
     except TimeoutError:
         if not limit.expired():  # the body's own
             raise
-        raise too_late(run, cancelled=is_async(run.func)) from None
+        raise too_late(run, cancelled=cancelled) from None
 
 
 async def _ran(run: Run, state: AsyncState) -> Any:

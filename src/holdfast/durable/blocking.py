@@ -134,6 +134,10 @@ class BlockingState(ExecutionState):
             # Nothing is left when the flight before took all of it; it has landed.
             if (updates or flight.anyway) and self.broken is None:
                 self._fly(updates)
+        except BaseException as error:
+            if self.broken is None:  # whatever it was: what rode with it is not on disk, and nobody aboard may think so
+                self.broken = BackgroundThreadError("A write failed.", error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            raise
         finally:
             with self._taking:
                 self._flight, self._next = self._next, None

@@ -109,7 +109,9 @@ class Calls:
         """
         if self._scope.prefix is not None:
             raise ValidationError("continue_as_new: only the handler itself can continue as new, not a branch or a child context")
-        raise ContinueAsNew(codec.dumps(input))
+        continuation = ContinueAsNew(codec.dumps(input))
+        self._scope.continuing = True
+        raise continuation
 
     # --- the plans: an identity is taken at the call
 

@@ -41,8 +41,8 @@ def succeeded(state: ExecutionState, scope: Scope, result: Any) -> Outcome:
 def failed(state: ExecutionState, error: BaseException) -> Outcome:
     """A handler raised: a suspension waits, an error of the invocation is tried again, everything else is the execution's failure."""
     if isinstance(error, BaseExceptionGroup):
-        suspended, _ = error.split(SuspendExecution)
-        error = _innermost(suspended) if suspended is not None else error
+        leaving, _ = error.split((SuspendExecution, ContinueAsNew))
+        error = _innermost(leaving) if leaving is not None else error
     if isinstance(error, SuspendExecution):
         return PENDING
     if isinstance(error, ContinueAsNew) and state.misuse is None:

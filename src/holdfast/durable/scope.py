@@ -30,6 +30,11 @@ _SWALLOWED = (
     "everything, and do not return from a `finally`."
 )
 
+_NOT_CONTINUED = (
+    "continue_as_new was swallowed: it raises ContinueAsNew to leave the function, and an `except:` or `except BaseException:` around it "
+    "caught that. Catch `Exception` or a named error, never everything."
+)
+
 
 class Scope:
     """Where the calls of one context are counted."""
@@ -40,6 +45,7 @@ class Scope:
         "_count",
         "_seen_at",
         "_uuids",
+        "continuing",
         "logger",
         "make_context",
         "parent_id",
@@ -67,6 +73,8 @@ class Scope:
         self.replaying = replaying
         self.suspended = False
         """A suspension went through this context; whoever calls it again must have swallowed it."""
+        self.continuing = False
+        """The handler asked to go on as a new execution; whoever goes on here must have swallowed that."""
         self._count = 0
         self._busy = False
         self._seen_at = state.header.started_at
@@ -127,6 +135,8 @@ class Scope:
         """Refuse the result of code that caught a suspension and went on."""
         if self.suspended:
             raise ExecutionError(_SWALLOWED)
+        if self.continuing:
+            raise ExecutionError(_NOT_CONTINUED)
 
     def _begin_call(self, identity: Identity) -> bool:
         """Leave the replay before work that is new; says whether to leave it after the call instead."""

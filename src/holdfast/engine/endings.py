@@ -54,13 +54,15 @@ class Endings:
     def tell(self, header: Execution, payload: str | None = None) -> None:
         """Tell those who wait for a result, if this is the end; a payload that is not at hand is read."""
         waiters = None if header.status is ExecutionStatus.RUNNING else self._waiters.pop(header.id, None)
-        if not waiters:
-            return
-        if header.continued_as is not None:
-            self._waiters.setdefault(header.continued_as, []).extend(waiters)
+        while waiters and header.continued_as is not None:  # they wait for the last one of the chain
+            waiters += self._waiters.pop(header.continued_as, [])
+            self._waiters[header.continued_as] = waiters
             heir = self._store.find(header.continued_as)
-            if heir is not None:
-                self.tell(heir)
+            if heir is None or heir.status is ExecutionStatus.RUNNING:
+                return
+            header, payload = heir, None
+            waiters = self._waiters.pop(header.id)
+        if not waiters:
             return
         try:
             ending: Ending | HoldfastError = Ending(header, payload or self._store.result(header))

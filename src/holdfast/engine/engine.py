@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from holdfast.engine.endings import Ending, Endings
+from holdfast.engine.health import Health
 from holdfast.engine.invoking import Invoking
 from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.port import EnginePort
@@ -23,7 +24,7 @@ from holdfast.engine.registry import Function, Registry
 from holdfast.engine.tending import Tender
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
-from holdfast.model.errors import EngineClosed, HoldfastError, LeaseLost, Rejected
+from holdfast.model.errors import DiskFailed, EngineClosed, HoldfastError, LeaseLost, Rejected
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, new_execution
 from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.life import Claimant
@@ -58,6 +59,7 @@ class Engine:
         self.registry = Registry(functions)
         self.runner = runner
         self.outbox = Outbox(store, subscribers, clock=clock, chance=chance, runner=runner)
+        self.health = Health(runner, lambda: self._loop.call_soon_threadsafe(self.look))
         self._host = host
         self._ids = ids
         self._chance = chance
@@ -71,8 +73,8 @@ class Engine:
         """Join the store as a runner and begin to tend it."""
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._writer = Writer(self.store, self.clock, loop, lambda: len(self._live), self._followed, self.outbox.wake)
-        self._port = EnginePort(self.store, self._writer, Invoking(self.store, self.registry, self.clock, self._ids))
+        self._writer = Writer(self.store, self.clock, loop, lambda: len(self._live), self._followed, self.outbox.wake, self.health)
+        self._port = EnginePort(self.store, self._writer, Invoking(self.store, self.registry, self.clock, self._ids), self.health)
         self._tender = Tender(self)
         self._open = True
         await self._tender.begin()
@@ -103,15 +105,7 @@ class Engine:
         """Start an execution, or find the one that has this name and this input."""
         target = self.registry.wanted(function, version)
         now = self.clock.now()
-        header = new_execution(
-            self._ids(now),
-            name,
-            target.name,
-            target.version,
-            payload=payload,
-            now=now,
-            terms=target.terms,
-        )
+        header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=target.terms)
         claimant = self._claimant(now) if self._reserve(target) else None
 
         def landed(answer: Answer | HoldfastError) -> None:
@@ -128,10 +122,13 @@ class Engine:
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True) -> Execution:
         """End an execution from outside, with what it invoked; one that has continued as another ends there."""
-        header = await self._write(Stop(execution, error or Failure(), cascade))
-        assert isinstance(header, Execution)
-        self.tell_if_over(header)
-        return header if header.continued_as is None else await self.stop(header.continued_as, error, cascade=cascade)
+        while True:
+            header = await self._write(Stop(execution, error or Failure(), cascade))
+            assert isinstance(header, Execution)
+            self.tell_if_over(header)
+            if header.continued_as is None:
+                return header
+            execution = header.continued_as
 
     async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None) -> None:
         """Answer a callback; what it wakes is claimed in the same write."""
@@ -180,12 +177,15 @@ class Engine:
         try:
             self._host.invoke(invocation, self._port, done)
         except Exception as error:  # a host that cannot begin is a failed invocation, not a failed engine
-            log.exception("could not invoke %s", header.name)
+            if not isinstance(error, DiskFailed):
+                log.exception("could not invoke %s", header.name)
             done(Outcome(OutcomeStatus.CRASHED, error=Failure(message=str(error), type=type(error).__name__)), header.revision)
 
     def _ended(self, header: Execution, function: Function, outcome: Outcome, seen: int) -> None:
         if not self._open:
             return
+        if outcome.status is OutcomeStatus.CRASHED and self.health.trouble is not None:
+            outcome = Outcome(OutcomeStatus.INTERRUPTED)  # while the disk fails nothing is anybody's failure
         # Only what waits can be ready again at once; making an id for the others would be in vain.
         by = self._claimant(self.clock.now()) if outcome.status is OutcomeStatus.PENDING else None
         settle = self._settle(header, outcome, seen, by)
@@ -327,6 +327,10 @@ class Engine:
                     now = self.store.find(execution)
                     if now is None or now.epoch != header.epoch:
                         self._drop(execution)
+
+    def retry(self) -> None:
+        """From the watch's thread: see whether the disk takes what was kept."""
+        self._writer.retry()
 
     @property
     def idle(self) -> bool:

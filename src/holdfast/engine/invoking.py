@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.engine.registry import Registry, latest
+from holdfast.model import codec
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.execution import Birth, new_execution
 from holdfast.model.ids import FunctionName, IdSource
 from holdfast.model.operations import Failure, Type, Update
@@ -33,13 +34,13 @@ class Invoking:
     def _child(self, parent: str, update: Update) -> Birth | Failure:
         try:
             target = self._target(update.function_name or "")
-        except HoldfastError as refused:
+            payload = codec.storable(update.payload if update.payload is not None else "{}")
+        except Rejected as refused:  # trouble with the store is no answer
             kind = "InvalidParameterValueException" if isinstance(refused, InvalidParameter) else type(refused).__name__
             return Failure(str(refused), kind)
         if target is None:
             return Failure(f"Function not found: {update.function_name}", "ResourceNotFoundException")
         now = self._clock.now()
-        payload = update.payload if update.payload is not None else "{}"
         header = new_execution(self._ids(now), None, target.function, target.version, payload=payload, now=now, terms=target.terms)
         child = msgspec.structs.replace(
             header, parent=parent, parent_operation=update.id, cascade=update.cascade, tenant=update.tenant_id or None

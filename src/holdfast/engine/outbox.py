@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from holdfast.model.clock import Clock, monotonic
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import DiskFailed, HoldfastError
 from holdfast.model.life import backoff_ms
 from holdfast.model.signals import StatusSignal, Subscriber
 from holdfast.store.seam import Store
@@ -165,6 +165,8 @@ class _Delivery:
                     await self._deliver(expect)
                 except _Lost:
                     log.info("%s: somebody else delivers to %s now", self._runner, self.name)
+                except DiskFailed:  # the watch tells of it
+                    await self._rest(self._wake, _TROUBLE_SECONDS)
                 except Exception as trouble:  # whatever it is, the signals are still there
                     log.warning("delivering to %s: %s", self.name, trouble, exc_info=not isinstance(trouble, HoldfastError))
                     await self._rest(self._wake, _TROUBLE_SECONDS)

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from holdfast.engine.health import Health
 from holdfast.engine.invoking import Invoking
 from holdfast.engine.writer import Writer
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import DiskFailed, HoldfastError
 from holdfast.model.ids import Position
 from holdfast.model.operations import Operation, Update, unpruned
 from holdfast.model.verbs import Answer, Checkpoint, Checkpointed
 from holdfast.store.seam import Store
 
+T = TypeVar("T")
+
 
 class EnginePort:
     """What a handler in this process writes through."""
 
-    def __init__(self, store: Store, writer: Writer, invoking: Invoking) -> None:
+    def __init__(self, store: Store, writer: Writer, invoking: Invoking, health: Health) -> None:
         self._store = store
         self._writer = writer
         self._invoking = invoking
+        self._health = health
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
         """From a handler's thread; returns when it is on disk."""
-        children = self._invoking.children(token.execution, updates)
+        children = self._read(lambda: self._invoking.children(token.execution, updates))
         answer = self._writer.call(Checkpoint(token, tuple(updates), client_token, children))
         assert isinstance(answer, Checkpointed)
         return answer
@@ -35,7 +40,12 @@ class EnginePort:
             assert isinstance(answer, Checkpointed | HoldfastError)
             landed(answer)
 
-        write = Checkpoint(token, tuple(updates), None, self._invoking.children(token.execution, updates))
+        try:
+            children = self._read(lambda: self._invoking.children(token.execution, updates))
+        except HoldfastError as trouble:
+            landed(trouble)
+            return
+        write = Checkpoint(token, tuple(updates), None, children)
         answer = self._writer.write_now(write)
         if answer is None:
             self._writer.submit(write, deliver)
@@ -44,9 +54,17 @@ class EnginePort:
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
         """The operations a replay needs."""
-        found = self._store.operations(token.execution, newer_than)
+        found = self._read(lambda: self._store.operations(token.execution, newer_than))
         return found if newer_than else unpruned(found)
 
     def input(self, token: Position) -> str | None:
         """The execution's input as it was given."""
-        return self._store.input(token.execution)
+        return self._read(lambda: self._store.input(token.execution))
+
+    def _read(self, read: Callable[[], T]) -> T:
+        """Let the engine know when the disk fails: then it does not count against the execution."""
+        try:
+            return read()
+        except DiskFailed as trouble:
+            self._health.fell(trouble)
+            raise

@@ -13,11 +13,12 @@ import logging
 import threading
 from typing import Final, Protocol
 
+from holdfast.engine.health import Health
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.upkeep import Upkeep
 from holdfast.model.clock import Clock, monotonic
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import DiskFailed, HoldfastError
 from holdfast.model.execution import Execution, State
 from holdfast.model.life import SUSPECT_DEATHS
 from holdfast.store.seam import Store
@@ -47,12 +48,14 @@ class Tended(Protocol):
     clock: Clock
     registry: Registry
     outbox: Outbox
+    health: Health
     runner: str
     backlog: bool
 
     @property
     def idle(self) -> bool: ...
     def news(self) -> None: ...
+    def retry(self) -> None: ...
     async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None: ...
     async def fire(self, execution: str) -> None: ...
 
@@ -121,12 +124,24 @@ class Tender:
     async def _tend(self) -> None:
         while True:
             try:
+                if self._engine.health.trouble is not None:
+                    await self._until_well()
                 await self._round()
                 await self._rest()
+            except DiskFailed as trouble:
+                self._engine.health.fell(trouble)
             except Exception as trouble:  # whatever it is, it must not end the tending
                 log.warning("tending %s: %s", self._engine.runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
                 self._engine.backlog = True
                 await asyncio.sleep(_TROUBLE_SECONDS)
+
+    async def _until_well(self) -> None:
+        """Claim nothing while the disk fails; then look at everything, as after a sleep: nobody could renew a lease meanwhile."""
+        while self._engine.health.trouble is not None:
+            self._wake.clear()
+            await self._wake.wait()
+        self._looked_at = 0
+        self._foreign = True
 
     async def _round(self) -> None:
         self._wake.clear()
@@ -259,9 +274,15 @@ class Tender:
             try:
                 if self._store.changed():
                     self._loop.call_soon_threadsafe(self._hear)
-                if monotonic() - beaten >= _HEARTBEAT_SECONDS:
+                well = self._engine.health.trouble is None
+                if monotonic() - beaten >= (_HEARTBEAT_SECONDS if well else _TROUBLE_SECONDS):
                     beaten = monotonic()
                     self._renew()
+                    if not well:
+                        self._engine.retry()
+                self._engine.health.tell()
+            except DiskFailed as trouble:
+                self._engine.health.fell(trouble)
             except Exception as trouble:  # nor the watch, or the lease would run out
                 log.warning("watching for %s: %s", self._engine.runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
 

@@ -5,6 +5,9 @@ There is one turn. Whoever takes it commits all that is queued, answers everybod
 - coroutines queue during a tick of their loop and the loop commits at the end of it, because by then all of them wait anyway; a lone
   one commits on the spot, as long as the loop gets its turn every few milliseconds;
 - while the disk is slow and others could still run, a writer thread takes the turn instead, so that the loop goes on.
+
+What the disk does not take goes back to the head of the queue and is tried again (health.py); only those who asked for something new
+are refused.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from holdfast.engine.health import Health
 from holdfast.model.clock import Clock, idle_seconds, monotonic
-from holdfast.model.errors import EngineClosed, HoldfastError, StoreBroken
+from holdfast.model.errors import DiskFailed, EngineClosed, HoldfastError, StoreBroken
 from holdfast.model.execution import Execution
-from holdfast.model.verbs import Answer, Checkpoint, Write
+from holdfast.model.outside import Fire
+from holdfast.model.verbs import Answer, Checkpoint, Claim, Settle, Write
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
@@ -34,6 +39,8 @@ _MAX_BYTES: Final = 8 * 1024 * 1024
 _SLOW_SECONDS: Final = 0.01
 _LOOP_SECONDS: Final = 0.003
 """How long a lone coroutine may keep the loop to itself."""
+_KEPT: Final = (Claim, Fire)
+"""What the engine's own work has to write: it waits for the disk. Everything else was asked for by somebody who can ask again."""
 
 
 class _Entry(NamedTuple):
@@ -77,6 +84,7 @@ class Writer:
         live: Callable[[], int],
         moved: Moved,
         signalled: Callable[[], None],
+        health: Health,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -84,6 +92,7 @@ class Writer:
         self._live = live
         self._moved = moved
         self._signalled = signalled
+        self._health = health
         self._queue: deque[_Entry] = deque()
         self._turn = threading.Lock()
         self._flush_planned = False
@@ -102,6 +111,9 @@ class Writer:
         """Queue a write from the engine's loop; `deliver` gets the answer there."""
         if self._closed:
             raise EngineClosed
+        if self._health.trouble is not None and not isinstance(write, _KEPT):
+            deliver(self._health.trouble)
+            return
         self._queue.append(_Entry(write, deliver, None))
         self._plan_flush()
 
@@ -109,14 +121,14 @@ class Writer:
         """Commit on the spot for a coroutine that nobody else would run beside; None when it has to queue."""
         if self._queue or self._closed or self._live() > 1 or monotonic() - self._flushed_at > _LOOP_SECONDS:
             return None
-        if self._disk_seconds > _SLOW_SECONDS or not self._turn.acquire(blocking=False):
+        if self._disk_seconds > _SLOW_SECONDS or self._health.trouble is not None or not self._turn.acquire(blocking=False):
             return None
         try:
             (answer,) = self._commit([_Entry(write, _nowhere, None)])
         finally:
             self._turn.release()
         self._pass_on(on_loop=True)
-        return answer
+        return None if isinstance(answer, DiskFailed) else answer
 
     def call(self, write: Write) -> Answer:
         """Write from any other thread, and wait."""
@@ -125,7 +137,7 @@ class Writer:
         waiter = _Waiter()
         self._queue.append(_Entry(write, waiter.deliver, waiter))
         while waiter.answer is None:
-            if self._turn.acquire(blocking=False):
+            if self._health.trouble is None and self._turn.acquire(blocking=False):
                 self._commit_and_pass_on(on_loop=False)
             else:
                 waiter.wait()
@@ -133,10 +145,27 @@ class Writer:
             raise waiter.answer
         return waiter.answer
 
+    def retry(self) -> None:
+        """Once more what was kept, from the thread that calls: if the disk takes it, everything goes on."""
+        with self._turn:
+            batch = self._take()
+            if batch:
+                self._write_or_keep(batch, on_loop=False)
+            else:
+                self._health.rose()
+        self._pass_on(on_loop=False)
+
     async def drain(self) -> None:
-        """Wait until everything queued is written and everybody has heard of it."""
+        """Wait until everything queued is written and everybody has heard of it. What the disk does not take is given up: nobody was
+        told that it is written.
+        """
+        if self._health.trouble is not None:
+            self.retry()
         while not self.idle:
-            self._flush()
+            if self._health.trouble is None:
+                self._flush()
+            elif batch := self._take():
+                self._answer(batch, [EngineClosed("The engine was closed while its disk failed.")] * len(batch), on_loop=True)
             await asyncio.sleep(0)
         await asyncio.sleep(0)  # answers from another thread are on their way
 
@@ -155,7 +184,7 @@ class Writer:
     def _flush(self) -> None:
         self._flush_planned = False
         self._flushed_at = monotonic()
-        if not self._queue:
+        if not self._queue or self._health.trouble is not None:
             return
         if self._disk_seconds > _SLOW_SECONDS and len(self._queue) < self._live():
             self._hand_over()
@@ -167,10 +196,18 @@ class Writer:
         try:
             batch = self._take()
             if batch:
-                self._answer(batch, self._commit(batch), on_loop=on_loop)
+                self._write_or_keep(batch, on_loop=on_loop)
         finally:
             self._turn.release()
         self._pass_on(on_loop=on_loop)
+
+    def _write_or_keep(self, batch: list[_Entry], *, on_loop: bool) -> None:
+        answers = self._commit(batch)
+        if isinstance(answers[0], DiskFailed):  # then all are: nothing of the batch is written
+            self._queue.extendleft(entry for entry in reversed(batch) if isinstance(entry.write, _KEPT))
+            batch = [entry for entry in batch if not isinstance(entry.write, _KEPT)]
+            answers = answers[: len(batch)]
+        self._answer(batch, answers, on_loop=on_loop)
 
     def _take(self) -> list[_Entry]:
         batch: list[_Entry] = []
@@ -193,7 +230,11 @@ class Writer:
                 self._loop.call_soon_threadsafe(self._moved, followed)
             if signalled:
                 self._loop.call_soon_threadsafe(self._signalled)
+            if self._health.trouble is not None:
+                self._health.rose()
         except HoldfastError as error:
+            if isinstance(error, DiskFailed):
+                self._health.fell(error)
             answers = [error] * len(batch)
         except Exception as error:  # a bug in a decision must not leave anybody waiting for ever
             broken = StoreBroken(f"A write failed unexpectedly: {error!r}")

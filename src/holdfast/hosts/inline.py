@@ -105,8 +105,8 @@ class InlineHost:
         if function.plugins:
             state.hooks = Hooks(function.plugins, state.operations, self.clock)
         scope = Scope(state, DurableContext, replaying=state.has_history)
+        payload = given(invocation, port)
         try:
-            payload = given(invocation, port)
             if state.hooks is not None:
                 state.hooks.begin(invocation, payload)
             result = function.handler(event_of(payload), DurableContext(scope))

@@ -26,7 +26,7 @@ def dumps(value: object) -> str:
     except (TypeError, ValueError):
         pass  # an integer beyond 64 bits, say, which the standard library writes
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return storable(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise PayloadNotJson(f"The value cannot be written as JSON: {error}") from None
 

@@ -19,7 +19,8 @@ HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller mu
                │             ├─ BlockingCallRefused
                │             └─ EngineClosed
                ├─ Retryable ─┬─ LeaseLost            tried again, by whoever holds it now
-               │             └─ StoreBusy
+               │             ├─ StoreBusy
+               │             └─ DiskFailed ─ DiskFull
                ├─ Fatal ─────┬─ StoreBroken          a person must look
                │             ├─ StoreUnsuitable
                │             ├─ CodecFailed
@@ -176,6 +177,18 @@ class StoreBusy(Retryable):
     """The store is locked by somebody else."""
 
     code = "store_busy"
+
+
+class DiskFailed(Retryable):
+    """The disk under the store did not take or give what was asked of it."""
+
+    code = "disk_failed"
+
+
+class DiskFull(DiskFailed):
+    """There is no space left on the disk under the store."""
+
+    code = "disk_full"
 
 
 class Fatal(HoldfastError):

@@ -137,6 +137,8 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     function_name: str | None = None
     cascade: bool = True
     """CHAINED_INVOKE START: the child is stopped with its parent. Not on the wire: on AWS it never is."""
+    if_open: bool = False
+    """Nothing is asked for if the operation is over by then. Not on the wire: AWS refuses such an update."""
     tenant_id: str | None = None
     trace_id: str | None = None
 

@@ -62,6 +62,8 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
         """A live invocation is told of as completed, then the terminal event, then nothing."""
         header = view.header
         if header.state is State.IMPORTED:
+            if self.inherited:
+                return None, header
             raise InvalidParameter(f"Execution {header.name!r} is an imported copy: there is nothing to stop.")
         if header.status is not ExecutionStatus.RUNNING or (self.inherited and not header.cascade):
             return None, header

@@ -16,7 +16,7 @@ from holdfast.model.errors import InvalidParameter, PayloadTooLarge
 from holdfast.model.execution import Birth
 from holdfast.model.history import BY_ACTION, EventType
 from holdfast.model.ids import Arn, Seal
-from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
+from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type, Update
 
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 MAX_WAIT_SECONDS = 31_622_400
@@ -127,6 +127,8 @@ def _check_values(update: Update) -> None:
 def _move(draft: Draft, update: Update, seal: Seal, children: Children) -> None:
     before = draft.get(update.id)
     key = (update.type, update.action)
+    if update.if_open and before is not None and before.status not in OPEN:
+        return
     if before is None:
         parent_id = update.parent_id
         if parent_id is not None:

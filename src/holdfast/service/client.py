@@ -45,7 +45,8 @@ class Client:
         clock = clock or SystemClock()
         if not create and "://" not in where and not Path(where).exists():
             raise StoreNotFound(f"There is no store at {where}. The first execution started there makes it.")
-        return cls(open_store(where, ids(clock.now()), codec), where, clock=clock, ids=ids)
+        store = open_store(where, ids(clock.now()), codec)
+        return cls(store, where, clock=store.clock(clock), ids=ids)
 
     def __enter__(self) -> Client:
         return self
@@ -145,11 +146,13 @@ class Client:
 
     def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True) -> tuple[Execution, bool]:
         """End it from outside, with what it invoked. Answers how it stands, and whether this ended it: a closed one stays as it was."""
-        before = self.find(execution)
-        after = self._write(Stop(before.id, error or Failure(), cascade))
-        assert isinstance(after, Execution)
-        if after.continued_as is not None:
-            return self.stop(after.continued_as, error, cascade=cascade)
+        while True:
+            before = self.find(execution)
+            after = self._write(Stop(before.id, error or Failure(), cascade))
+            assert isinstance(after, Execution)
+            if after.continued_as is None:
+                break
+            execution = after.continued_as
         return after, before.status is ExecutionStatus.RUNNING and after.status is ExecutionStatus.STOPPED
 
     def release(self, execution: str) -> Execution:

@@ -115,8 +115,7 @@ class OpenEngine:
         """Wire an engine and let it join its store."""
         if settings.tune:
             tune()
-        clock = settings.clock
-        runner = settings.ids(clock.now())
+        runner = settings.ids(settings.clock.now())
         coroutines, threads = Slots(settings.live), Slots(settings.threads)
         known = [
             Function(
@@ -127,9 +126,10 @@ class OpenEngine:
             )
             for f in functions
         ]
-        host = InlineHost(functions, clock=clock, threads=settings.threads, park=settings.park)
         store = open_store(where, runner, settings.codec)
         try:
+            clock = store.clock(settings.clock)
+            host = InlineHost(functions, clock=clock, threads=settings.threads, park=settings.park)
             engine = Engine(
                 store,
                 known,

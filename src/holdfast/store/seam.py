@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus, Terms
 from holdfast.model.history import Event
@@ -85,6 +86,12 @@ class Store(Protocol):
     @property
     def seal(self) -> Seal:
         """Seals tokens and callback ids with this store's own key."""
+        ...
+
+    def clock(self, machine: Clock) -> Clock:
+        """The time that counts here, read through the machine's own clock: all who share a store must agree on it. Every `now` and
+        every lease comes from this clock. A virtual one stays what it is.
+        """
         ...
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:

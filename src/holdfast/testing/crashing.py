@@ -21,7 +21,7 @@ from holdfast.model.verbs import Checkpointed
 from holdfast.testing.results import Result, Seen
 from holdfast.testing.runner import Runner
 
-BEFORE, AFTER = "before", "after"
+BEFORE, AFTER, LAST = "before", "after", "after the handler's end, which is later than"
 
 
 class CrashDiffers(HoldfastError, AssertionError):
@@ -73,24 +73,21 @@ def crash_everywhere(
             return _meaning(result, effects() if effects is not None else None), crash.seen
 
     straight, points = run(0, BEFORE)
-    for point in range(1, points + 1):
-        for when in (BEFORE, AFTER):
-            crashed, _ = run(point, when)
-            if crashed != straight:
-                raise CrashDiffers(_difference(straight, crashed, point, points, when))
-    return 2 * points
+    places = [(point, when) for point in range(1, points + 1) for when in (BEFORE, AFTER)] + [(points, LAST)]
+    for point, when in places:
+        crashed, _ = run(point, when)
+        if crashed != straight:
+            raise CrashDiffers(_difference(straight, crashed, point, points, when))
+    return len(places)
 
 
 def _driven(runner: Runner, input: Any, script: Answers) -> Result:
     arn = runner.run_async(input)
     while True:
-        callback = runner.wait_for_callback_or_end(arn)
+        callback = runner.wait_for_callback_or_end(arn, among=script.by_name)
         if callback is None:
             return runner.look(arn)
-        answer = script.by_name.get(callback.name or "")
-        if answer is None:
-            # Nobody answers: its timeout must end it, or the execution's.
-            return runner.wait_for_result(arn)
+        answer = script.by_name[callback.name or ""]
         if isinstance(answer, Failure):
             runner.send_callback_failure(callback.id, answer.message, answer.type)
         else:
@@ -107,7 +104,14 @@ class _Crash:
 
     def comes(self) -> bool:
         self.seen += 1
-        return self.seen == self.point
+        return self.seen == self.point and self.when != LAST
+
+    def comes_last(self, outcome: Outcome) -> bool:
+        """Whether the end of the handler, which is its last word, is to be lost: once, and only when it is an end."""
+        if self.when != LAST or outcome.status is OutcomeStatus.PENDING:
+            return False
+        self.when = BEFORE
+        return True
 
 
 class _Port:
@@ -166,7 +170,8 @@ class _Crashing:
         tripped: list[bool] = []
 
         def ended(outcome: Outcome, seen: int) -> None:
-            done(Outcome(OutcomeStatus.INTERRUPTED) if tripped else outcome, seen)
+            lost = bool(tripped) or self._crash.comes_last(outcome)
+            done(Outcome(OutcomeStatus.INTERRUPTED) if lost else outcome, seen)
 
         self._host.invoke(invocation, _Port(port, self._crash, lambda: tripped.append(True)), ended)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -153,22 +153,26 @@ class Runner:
             raise NotYet(f"The execution ended, {self._header(execution_arn).status.value}, without waiting for callback {name!r}.")
         return found.id
 
-    def wait_for_callback_or_end(self, execution_arn: str, timeout: float = _PATIENCE) -> OpenCallback | None:
-        """Let time pass until the execution waits for a callback, or is over, which is None."""
+    def wait_for_callback_or_end(self, execution_arn: str, *, among: Container[str], timeout: float = _PATIENCE) -> OpenCallback | None:
+        """Let time pass until the execution waits for a callback of one of these names, or is over, which is None."""
+
+        def found() -> OpenCallback | None:
+            return next((open_ for open_ in self._open_callbacks(execution_arn) if (open_.name or "") in among), None)
 
         def reached() -> bool:
-            waits = self._header(execution_arn).state is State.SUSPENDED and self._open_callback(execution_arn, None) is not None
-            return waits or self._header(execution_arn).state is State.CLOSED
+            state = self._header(execution_arn).state
+            return state is State.CLOSED or (state is State.SUSPENDED and found() is not None)
 
         self._wait(reached, timeout, "a callback or the end", execution_arn)
-        return None if self._header(execution_arn).state is State.CLOSED else self._open_callback(execution_arn, None)
+        return None if self._header(execution_arn).state is State.CLOSED else found()
 
     def _open_callback(self, execution_arn: str, name: str | None) -> OpenCallback | None:
+        return next((open_ for open_ in self._open_callbacks(execution_arn) if name in (None, open_.name)), None)
+
+    def _open_callbacks(self, execution_arn: str) -> Iterator[OpenCallback]:
         for operation in self._store.operations(self._header(execution_arn).id):
-            if operation.type is Type.CALLBACK and operation.status is Status.STARTED and name in (None, operation.name):
-                assert operation.callback_id is not None
-                return OpenCallback(operation.callback_id, operation.name)
-        return None
+            if operation.type is Type.CALLBACK and operation.status is Status.STARTED and operation.callback_id is not None:
+                yield OpenCallback(operation.callback_id, operation.name)
 
     def advance(self, duration: Duration) -> None:
         """Let time pass by hand, to the second, and whatever is due happen."""

@@ -32,4 +32,4 @@ def cancelled(at: Identity) -> Plan[None]:
     """Instead of the second half: nobody waits for it any more."""
     seen = yield Look(at)
     if seen.status is Status.STARTED:
-        yield Record(at.update(Action.CANCEL), wait=False)
+        yield Record(at.update(Action.CANCEL, if_open=True))  # its time may come before the update does

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sqlite3
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from holdfast.model.errors import CodecFailed, CodecMismatch, StoreBroken, StoreBusy, StoreUnsuitable
+from holdfast.model.errors import CodecFailed, CodecMismatch, DiskFailed, DiskFull, HoldfastError, StoreBroken, StoreBusy, StoreUnsuitable
 from holdfast.model.payloads import PayloadCodec, check, check_text
 from holdfast.store.sqlite.sharing import Presence
 
@@ -25,6 +26,9 @@ _PAGE_BYTES = 2_048
 _CACHE_KIB = 65_536
 _WAL_PAGES = 16_000
 """32 MiB of WAL before it is carried over: pages that many batches touch are carried over once."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FAILING = frozenset({errno.EIO, errno.EROFS})
+_MAY_BE_FULL = ("SQLITE_IOERR", "SQLITE_CANTOPEN")
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs"})
 _NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.M | re.S)
 
@@ -81,7 +85,7 @@ def present(where: str, member: str) -> Presence:
         presence = Presence(Path(f"{where}-holdfast"), member)
         presence.living()
     except OSError as error:
-        raise StoreBroken(f"The folder {where}-holdfast could not be written: {error}") from error
+        raise explained(error, f"{where}-holdfast") from error
     return presence
 
 
@@ -93,7 +97,8 @@ def prepare(connection: sqlite3.Connection, where: str, codec: PayloadCodec | No
             _prepare(connection, where, codec)
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # a full disk has ended it already
+                connection.execute("ROLLBACK")
             raise
     except sqlite3.Error as error:
         raise explained(error, where) from error
@@ -150,14 +155,36 @@ def _check_codec(where: str, codec: PayloadCodec | None, name: str | None, text:
         raise CodecMismatch(f"{where} cannot be read with these keys. {failed}") from None
 
 
-def explained(error: sqlite3.Error | OSError, where: str) -> StoreBroken | StoreBusy | StoreUnsuitable:
-    """An error of SQLite, or of the files beside it, in our words."""
+def explained(error: sqlite3.Error | OSError, where: str) -> HoldfastError:
+    """An error of SQLite, or of the files beside it, in our words: what is wrong, and what to do."""
     name = getattr(error, "sqlite_errorname", "") or ""
+    number = error.errno if isinstance(error, OSError) else None
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreBusy(f"{where} is locked by somebody else: {error}")
+    if name == "SQLITE_FULL" or number in _FULL or (name.startswith(_MAY_BE_FULL) and _has_no_space(where)):
+        return DiskFull(f"{where}: there is no space left on its disk. Free some.")
+    if name.startswith("SQLITE_IOERR") or number in _FAILING:
+        return DiskFailed(f"{where}: its disk fails ({name or error}). Look after the disk.")
     if name.startswith("SQLITE_NOTADB"):
         return StoreUnsuitable(f"{where} is not a SQLite database. Choose another path.")
+    if name.startswith("SQLITE_CORRUPT"):
+        return StoreBroken(f"{where} is damaged: {error}. Put a good copy in its place.")
+    if name.startswith("SQLITE_READONLY"):
+        return StoreBroken(f"{where} may only be read. A store must be written, also by those who look: change its permissions.")
+    if name.startswith("SQLITE_CANTOPEN") and Path(where).is_dir():
+        return StoreUnsuitable(f"{where} is a folder. Name a file in it.")
+    if name.startswith("SQLITE_CANTOPEN") and not Path(where).parent.is_dir():
+        return StoreBroken(f"{where} could not be opened: there is no folder {Path(where).parent}. Make it first.")
     return StoreBroken(f"{where} could not be read or written: {error}")
+
+
+def _has_no_space(where: str) -> bool:
+    """Whether a failure that has no better name may come from a full disk."""
+    try:
+        disk = os.statvfs(Path(where).parent)
+    except OSError:
+        return False
+    return 0 < disk.f_blocks and disk.f_bavail * disk.f_frsize < _PAGE_BYTES
 
 
 def _refuse_remote(path: Path) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 
 from holdfast.model import codec
+from holdfast.model.clock import Clock
 from holdfast.model.execution import Execution, Terms
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
@@ -35,6 +36,10 @@ class Reading:
                 return self._reader.execute(question, parameters).fetchall()
         except (sqlite3.Error, OSError) as error:
             raise explained(error, self._where) from error
+
+    def clock(self, machine: Clock) -> Clock:
+        """All who share a file share a machine."""
+        return machine
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
         """Ready executions of these functions, and what dead runners left."""

@@ -51,6 +51,22 @@ class _Batch:
         self.followed: list[Execution] = []
         self.last_key = 0
 
+    def mark(self) -> tuple[int, int, int]:
+        """How far it has come."""
+        return len(self.changes), len(self.events), len(self.followed)
+
+    def undo(self, mark: tuple[int, int, int]) -> None:
+        """Take back everything decided since a mark."""
+        changes, events, followed = mark
+        for change in reversed(self.changes[changes:]):
+            view = self.views.pop(change.header.id)
+            if isinstance(view, Overlay):
+                self.views[change.header.id] = view.below
+            else:
+                self.names.pop((change.header.function, change.header.name), None)
+        del self.changes[changes:], self.events[events:], self.followed[followed:]
+        self.following.clear()
+
 
 class SqliteStore(Outbox, Retention, Snapshots):
     """A store in one SQLite file."""
@@ -105,9 +121,14 @@ class SqliteStore(Outbox, Retention, Snapshots):
             self._fetch_headers(batch, done)
             answers = []
             for write in batch:
-                answers.append(self._decided(write, now, done))
+                before = done.mark()
+                answer = self._decided(write, now, done)
                 if done.following:
-                    self._follow(now, done)
+                    refused = self._follow(now, done)
+                    if refused is not None:
+                        done.undo(before)
+                        answer = refused
+                answers.append(answer)
             signalled = self._put(done)
             writer.execute("COMMIT")
         except BaseException:
@@ -119,13 +140,16 @@ class SqliteStore(Outbox, Retention, Snapshots):
         self._keep(done)
         return Committed(answers, done.followed, signalled)
 
-    def _follow(self, now: int, done: _Batch) -> None:
-        """Write what the last write brings to other executions. One that refuses (it is gone, say) changes nothing of the first."""
+    def _follow(self, now: int, done: _Batch) -> HoldfastError | None:
+        """Write what the last write brings to other executions. An error means that it cannot be written, so the last write must not be."""
         while done.following:
             before = len(done.changes)
-            self._decided(done.following.popleft(), now, done)
+            answer = self._decided(done.following.popleft(), now, done)
+            if isinstance(answer, HoldfastError) and not isinstance(answer, ExecutionNotFound):  # what is gone needs nothing
+                return answer
             if len(done.changes) > before:
                 done.followed.append(done.changes[-1].header)
+        return None
 
     def _decided(self, write: Write, now: int, done: _Batch) -> Answer | HoldfastError:
         try:
@@ -329,6 +353,8 @@ class SqliteStore(Outbox, Retention, Snapshots):
                 self._notice_others()
             seen, self._foreign = self._foreign, False
             return seen
+        except sqlite3.Error as error:
+            raise explained(error, self._where) from error
         finally:
             self._write_lock.release()
 

@@ -84,10 +84,10 @@ class RowView:
 class Overlay:
     """A view as an uncommitted change of the same batch leaves it."""
 
-    __slots__ = ("_below", "_change")
+    __slots__ = ("_change", "below")
 
     def __init__(self, below: View, change: Change) -> None:
-        self._below = below
+        self.below = below
         self._change = change
 
     @property
@@ -97,25 +97,25 @@ class Overlay:
 
     def get(self, operation_id: str) -> Operation | None:
         """An operation as the earlier write leaves it."""
-        return self._change.operations.get(operation_id) or self._below.get(operation_id)
+        return self._change.operations.get(operation_id) or self.below.get(operation_id)
 
     def newer(self, revision: int) -> Iterable[Operation]:
         """Operations changed after a revision, the earlier write's own last."""
         mine = self._change.operations
-        return [*(op for op in self._below.newer(revision) if op.id not in mine), *mine.values()]
+        return [*(op for op in self.below.newer(revision) if op.id not in mine), *mine.values()]
 
     def due(self, now: int) -> Iterable[Operation]:
         """Due operations; those the earlier write touched are judged as it left them."""
         mine = self._change.operations
-        below = (op for op in self._below.due(now) if op.id not in mine)
+        below = (op for op in self.below.due(now) if op.id not in mine)
         return [*below, *(op for op in mine.values() if op.due_at is not None and op.due_at <= now)]
 
     def next_due(self, after: int) -> int | None:
         """The next timer; too early is harmless, so operations the earlier write closed may still count."""
-        times = [self._below.next_due(after), *(op.due_at for op in self._change.operations.values())]
+        times = [self.below.next_due(after), *(op.due_at for op in self._change.operations.values())]
         return min((at for at in times if at is not None and at > after), default=None)
 
     def has_ready(self, since: int) -> bool:
         """Whether a step is ready; one that the earlier write started may still count, which costs an invocation and no more."""
         mine = self._change.operations.values()
-        return any(op.status is Status.READY and op.revision > since for op in mine) or self._below.has_ready(since)
+        return any(op.status is Status.READY and op.revision > since for op in mine) or self.below.has_ready(since)

@@ -1,0 +1,58 @@
+"""Addresses: which database, which schema in it, and how both are shown to people without the password."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+from holdfast.model.errors import InvalidParameter
+
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_DEFAULTS: Final = {
+    "application_name": "holdfast",
+    "client_encoding": "utf8",
+    "connect_timeout": "10",
+    # After a failover the next connection finds the server that takes writes.
+    "target_session_attrs": "read-write",
+    # A server that vanished without a word is noticed in half a minute, not in two hours.
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+
+
+class Address(NamedTuple):
+    """Where a store is."""
+
+    parameters: dict[str, str]
+    """For libpq."""
+    schema: str
+    shown: str
+
+
+def parsed(where: str) -> Address:
+    """Read `postgresql://user:password@host:port/database?schema=…`; everything libpq knows may stand behind the question mark."""
+    scheme, host, path, query, fragment = urlsplit(where)
+    asked = parse_qsl(query, keep_blank_values=True)
+    schemas = [value for name, value in asked if name == "schema"] or ["holdfast"]
+    schema = schemas[-1]
+    if not _SCHEMA.fullmatch(schema):
+        raise InvalidParameter(f"Schema {schema!r}: use 1 to 63 lower-case letters, digits or '_', and no digit first.")
+    rest = urlencode([(name, value) for name, value in asked if name != "schema"], quote_via=quote)
+    shown = urlunsplit((scheme, _without_password(host), path, "", "")) + ("" if schema == "holdfast" else f"?schema={schema}")
+    try:
+        known = conninfo_to_dict(urlunsplit((scheme, host, path, rest, fragment)))
+    except ProgrammingError as error:
+        raise InvalidParameter(f"{shown} is not the address of a Postgres database: {str(error).strip()}") from None
+    return Address(_DEFAULTS | {name: str(value) for name, value in known.items() if value is not None}, schema, shown)
+
+
+def _without_password(host: str) -> str:
+    """The part with user and host; several hosts may stand there."""
+    user, at, hosts = host.rpartition("@")
+    return f"{user.partition(':')[0]}{at}{hosts}"

@@ -1,0 +1,72 @@
+"""Rows as columns: Postgres takes many rows as a few arrays, so that a statement is the same for any number of them.
+
+Arrays are written as text here: the driver would look at every value, and would have to guess the type of a column of NULLs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from holdfast.store.sqlite.rows import Row
+
+KINDS: Final[Mapping[str, str]] = {
+    "executions": "nttttt" + "nnnn" + "ttnt" + "nntt" + "nnnnn" + "tt" + "nnnnnnnnn" + "tnnntn",
+    "touches": "nnnnnnnnn",
+    "operations": "ntttntttnnnnnnnnn",
+    "events": "nntnnpt",
+    "signals": "tttttnn",
+}
+"""A letter for each column of a table: n is a number, t a text, p a payload."""
+
+_TYPES: Final = {"n": "bigint[]", "t": "text[]", "p": "text[]"}
+_MARK: Final = "\x01"
+_NUL, _MARKED_NUL, _MARKED_MARK = "\0", _MARK + "0", _MARK + "1"
+
+
+def placeholders(table: str) -> str:
+    """The arguments of an `unnest` that gives the rows of a table."""
+    return ", ".join(f"%({table}_{n})s::{_TYPES[kind]}" for n, kind in enumerate(KINDS[table]))
+
+
+def arguments(table: str, rows: Sequence[Row]) -> dict[str, str]:
+    """The values for these placeholders."""
+    columns = zip(KINDS[table], zip(*rows, strict=True), strict=True)
+    return {f"{table}_{n}": _WRITERS[kind](values) for n, (kind, values) in enumerate(columns)}
+
+
+def numbers(values: Iterable[Any]) -> str:
+    """An array of numbers."""
+    return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
+
+
+def texts(values: Iterable[Any]) -> str:
+    """An array of texts."""
+    return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
+
+
+def _payloads(values: Iterable[Any]) -> str:
+    return "{" + ",".join(["NULL" if value is None else _quoted(_marked(value)) for value in values]) + "}"
+
+
+def _quoted(text: str) -> str:
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    return '"' + text.replace('"', '\\"') + '"'
+
+
+def _marked(payload: str) -> str:
+    """Postgres has no text with a NUL in it. JSON never has one, but a serdes may write what it likes."""
+    if _NUL in payload or _MARK in payload:
+        return payload.replace(_MARK, _MARKED_MARK).replace(_NUL, _MARKED_NUL)
+    return payload
+
+
+def unmarked(payload: str | None) -> str | None:
+    """The payload that was written."""
+    if payload is None or _MARK not in payload:
+        return payload
+    return payload.replace(_MARKED_NUL, _NUL).replace(_MARKED_MARK, _MARK)
+
+
+_WRITERS: Final[Mapping[str, Callable[[Iterable[Any]], str]]] = {"n": numbers, "t": texts, "p": _payloads}

@@ -1,0 +1,79 @@
+"""The outbox: signals lie in the database with the changes they tell of, until every subscriber has had them.
+
+Numbers are given out from one row, which a batch locks last of all and holds until its COMMIT (`write_signals`): so the order of numbers
+is the order of commits, and who has seen a number never finds a smaller one later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from holdfast.model.execution import Change, ExecutionStatus
+from holdfast.model.ids import Arn
+from holdfast.model.signals import StatusSignal
+from holdfast.store.postgres.reading import Reading
+from holdfast.store.sqlite import rows
+from holdfast.store.sqlite.views import RowView
+
+
+class Outbox(Reading):
+    """The part of a store that tells of changes."""
+
+    def subscribe(self, subscriber: str) -> None:
+        """Register a subscriber, from now on: batches that began before it was there have ended when this returns."""
+        if self._side.change(self._sql["subscribe"], (subscriber,)):
+            with self._side.explained_transaction():
+                self._side.run(self._sql["outwait_writers"], prepare=False)
+
+    def unsubscribe(self, subscriber: str) -> None:
+        """Forget a subscriber."""
+        self._side.change(self._sql["unsubscribe"], (subscriber,))
+
+    def take_delivery(self, subscriber: str, runner: str) -> int | None:
+        """Become the one that delivers; whoever waits for it only reads."""
+        holder = self._read("delivery", (subscriber,))
+        if not holder or holder[0][0] not in (None, runner):
+            return None
+        taken = self._read("take_delivery", {"name": subscriber, "runner": runner})
+        return int(taken[0][0]) if taken else None
+
+    def signals(self, subscriber: str, runner: str, after: int, limit: int) -> Sequence[StatusSignal] | None:
+        """The next signals, for the one that delivers them."""
+        if not self._read("is_holder", (subscriber, runner)):
+            return None
+        return [_signal_from(row) for row in self._read("signals", (after, limit))]
+
+    def delivered(self, subscriber: str, runner: str, number: int) -> bool:
+        """Move the cursor, if it is still ours to move."""
+        return self._side.change(self._sql["delivered"], (number, subscriber, runner)) == 1
+
+
+def signals_of(changes: Iterable[Change], bases: Mapping[str, RowView]) -> Sequence[rows.Row]:
+    """What a batch has to tell, in order; the database knows whether anybody wants to hear it."""
+    statuses: dict[str, ExecutionStatus] = {}
+    signals = []
+    for change in changes:
+        if change.slight:
+            continue
+        header = change.header
+        born = header.revision == 1
+        before = None if born else statuses.get(header.id) or bases[header.id].header.status
+        if header.status is not before:
+            statuses[header.id] = header.status
+            told = (header.id, header.function, header.version, header.name, header.status._value_)
+            signals.append((*told, header.started_at, header.ended_at))
+    return signals
+
+
+def _signal_from(row: rows.Row) -> StatusSignal:
+    number, execution, function, version, name, status, started_at, ended_at = row
+    return StatusSignal(
+        number=number,
+        arn=str(Arn(function, version, name, execution)),
+        name=name,
+        function=function,
+        version=version,
+        status=ExecutionStatus(status),
+        started_at=started_at,
+        ended_at=ended_at,
+    )

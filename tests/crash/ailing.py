@@ -1,0 +1,132 @@
+"""Outages: a disk that is full, and one that fails, while two workers are in the middle of everything; then it is well again.
+
+    python -m tests.crash.ailing FOLDER DISK
+
+DISK is a file system of its own, which is filled to the last byte and freed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import resource
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Protocol
+
+from holdfast.model.errors import DiskFull
+from tests.crash.laws import died
+from tests.crash.orders import order
+from tests.crash.scene import Scene, until
+from tests.crash.storm import SEED, Storm
+from tests.crash.test_kill import check
+
+OUTAGES = 3
+PER_OUTAGE = 12
+SECONDS = 100.0
+
+
+class Disk(Protocol):
+    """What falls ill."""
+
+    def fall(self, storm: Storm) -> None: ...
+    def heal(self, storm: Storm) -> None: ...
+    def refuses(self, storm: Storm) -> bool: ...
+
+
+class SmallDisk:
+    """A file system of its own, on which somebody else takes all the space."""
+
+    def __init__(self, disk: Path) -> None:
+        self._ballast = disk / "ballast"
+
+    def fall(self, storm: Storm) -> None:
+        """Take every byte that is free, whoever else wants it."""
+        with self._ballast.open("wb", buffering=0) as file:
+            for size in (1 << 20, 1 << 12, 1):
+                with contextlib.suppress(OSError):
+                    while file.write(b"x" * size):
+                        pass
+
+    def heal(self, storm: Storm) -> None:
+        self._ballast.unlink()
+
+    def refuses(self, storm: Storm) -> bool:
+        """Whether another process is refused too, with a code that says why."""
+        try:
+            storm.scene.start(order, "too-late", n=0)
+        except DiskFull as refused:
+            return refused.code == "disk_full" and "no space left" in str(refused)
+        return False
+
+
+class FailingDisk:
+    """A limit on the size of files, which the kernel lays upon the workers: every write that makes the WAL longer fails."""
+
+    def fall(self, storm: Storm) -> None:
+        size = Path(f"{storm.scene.store}-wal").stat().st_size
+        for worker in storm.workers:
+            resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def heal(self, storm: Storm) -> None:
+        for worker in storm.workers:
+            resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+    def refuses(self, storm: Storm) -> bool:
+        """It fails for the workers alone."""
+        return True
+
+
+def outages(scene: Scene, disk: Disk) -> None:
+    """Fall ill and recover a few times. It must cost time and nothing else: no invocation, no attempt, no body that runs twice."""
+    storm = Storm(scene, random.Random(SEED), SECONDS, "brisk")
+    for outage in range(1, OUTAGES + 1):
+        storm.start(PER_OUTAGE)
+        storm.until_told(storm.chance.randint(1, 2 * PER_OUTAGE))
+        disk.fall(storm)
+        until(lambda outage=outage: said(scene)["pauses"] == 2 * outage, "both workers to pause")  # type: ignore[misc]
+        before = standing(storm)
+        assert disk.refuses(storm)
+        until(lambda: max(scene.leases().values()) < time.time_ns() // 1_000_000, "every lease to be over")
+        assert standing(storm) == before, "somebody claimed or wrote"
+        disk.heal(storm)
+        until(lambda outage=outage: said(scene)["goes"] == 2 * outage, "both workers to go on")  # type: ignore[misc]
+    storm.to_the_end()
+    check(scene, storm)
+    check_nothing_was_repeated(scene, storm)
+
+
+def standing(storm: Storm) -> dict[str, tuple[int, int]]:
+    """How far each execution has come, and in whose hands it is."""
+    return {header.id: (header.revision, header.epoch) for header in storm.executions()}
+
+
+def said(scene: Scene) -> Counter[str]:
+    """The second word of each line that a worker logged: `pauses` and `goes` are all that it may say."""
+    words = Counter(line.split()[1] for line in scene.errors.read_text().splitlines())
+    assert words.keys() <= {"pauses", "goes"}, scene.errors.read_text()
+    return words
+
+
+def check_nothing_was_repeated(scene: Scene, storm: Storm) -> None:
+    """Every body ran once, and no invocation came to a bad end."""
+    runs = Counter((line["x"], line["step"], line["attempt"]) for line in scene.lines())
+    assert {run: count for run, count in runs.items() if count > 1} == {}
+    for header in storm.executions():
+        history = scene.client.history(header.id)
+        assert died(history) == 0
+        assert [e for e in history if e["EventType"] == "InvocationCompleted" and "Error" in e["InvocationCompletedDetails"]] == []
+
+
+def main(folder: Path, place: Path) -> None:
+    scene = Scene(folder, place)
+    try:
+        outages(scene, SmallDisk(place))
+    finally:
+        scene.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

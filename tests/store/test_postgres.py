@@ -1,0 +1,316 @@
+"""The store of a fleet: the suite, and what only Postgres, its schemas and its clock can get wrong."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from holdfast.model.clock import SystemClock, VirtualClock
+from holdfast.model.errors import (
+    CodecMismatch,
+    ExtraMissing,
+    HoldfastError,
+    InvalidParameter,
+    StoreBroken,
+    StoreUnsuitable,
+)
+from holdfast.model.execution import State
+from holdfast.model.operations import Action, Status
+from holdfast.model.verbs import Checkpointed
+from holdfast.store.encryption import AesGcm
+from holdfast.store.opening import open_store
+from holdfast.store.postgres.clock import DatabaseClock
+from holdfast.store.postgres.store import PostgresStore
+from holdfast.store.seam import Store, Target
+from holdfast.store.sqlite.store import SqliteStore
+from tests.postgres import database, new_schema, schema_of
+from tests.store.chaining_suite import ChainingSuite
+from tests.store.listing_suite import ListingSuite
+from tests.store.outbox_suite import SharedOutboxSuite
+from tests.store.retention_suite import SharedRetentionSuite
+from tests.store.suite import (
+    LEASE,
+    OOPS,
+    ORDER,
+    T0,
+    Opening,
+    SharedStoreSuite,
+    after,
+    answers,
+    callback,
+    checkpoint,
+    claim,
+    live,
+    started,
+    step,
+    wait,
+    written,
+)
+
+KEY = bytes(range(32))
+
+
+@pytest.fixture
+def where() -> str:
+    return new_schema()
+
+
+@pytest.fixture
+def store(where: str) -> Iterator[PostgresStore]:
+    with contextlib.closing(PostgresStore(where, "here")) as store:
+        store.join("here", LEASE)
+        yield store
+
+
+class TestPostgres(ChainingSuite, SharedOutboxSuite, SharedRetentionSuite, ListingSuite, SharedStoreSuite):
+    @pytest.fixture
+    def opening(self, where: str) -> Iterator[Opening]:
+        with contextlib.ExitStack() as stores:
+
+            def opening(member: str) -> Store:
+                return stores.enter_context(contextlib.closing(open_store(where, member)))
+
+            yield opening
+
+
+def refusal(where: str) -> HoldfastError:
+    with pytest.raises(HoldfastError) as refused:
+        open_store(where, "here")
+    return refused.value
+
+
+# --- opening -----------------------------------------------------------------------------------------------------------------
+
+
+def test_without_its_extra_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("holdfast.store.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    refused = refusal("postgresql://somewhere/db")
+    assert isinstance(refused, ExtraMissing)
+    assert str(refused) == "A Postgres store needs the package `psycopg`: pip install 'holdfast[postgres]'."
+
+
+def test_the_short_scheme_opens_the_same_store(where: str, store: PostgresStore) -> None:
+    with contextlib.closing(open_store(where.replace("postgresql://", "postgres://"), "there")) as other:
+        assert other.find(started(store, "a").id) is not None
+
+
+def test_several_processes_may_make_the_store_at_the_same_moment(where: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(lambda n: PostgresStore(where, f"maker-{n}"), range(4)))
+    sealed = {store.seal.callback("00000000-0000-7000-8000-000000000000", "same key") for store in stores}
+    for store in stores:
+        store.close()
+    assert len(sealed) == 1, "one key for all"
+
+
+def test_two_schemas_of_a_database_are_two_stores(store: PostgresStore) -> None:
+    with contextlib.closing(PostgresStore(new_schema(), "there")) as other:
+        assert not other.changed()
+        header = started(store, "a")
+        assert not other.changed()
+        assert other.find(header.id) is None
+        assert started(other, "a").id != header.id
+
+
+def test_a_store_of_another_schema_version_is_refused_and_left_alone(where: str) -> None:
+    PostgresStore(where, "here").close()
+    with database() as rows:
+        rows.execute(f"UPDATE {schema_of(where)}.meta SET value = '99' WHERE key = 'schema'".encode())
+    refused = refusal(where)
+    assert isinstance(refused, StoreUnsuitable)
+    assert "99" in str(refused)
+
+
+@pytest.mark.parametrize("table", ["diary (day TEXT)", "meta (day TEXT)", "meta (key TEXT, value TEXT)"])
+def test_somebody_elses_schema_is_refused_and_left_as_it_was(where: str, table: str) -> None:
+    schema = schema_of(where)
+    with database() as rows:
+        rows.execute(f"CREATE SCHEMA {schema}".encode())
+        rows.execute(f"CREATE TABLE {schema}.{table}".encode())
+        assert isinstance(refusal(where), StoreUnsuitable)
+        found = rows.execute("SELECT count(*) FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r'", (schema,))
+        assert found.fetchone() == (1,)
+
+
+def test_an_empty_schema_that_the_owner_has_made_is_used(where: str) -> None:
+    with database() as rows:
+        rows.execute(f"CREATE SCHEMA {schema_of(where)}".encode())
+    with contextlib.closing(PostgresStore(where, "here")) as store:
+        started(store, "a")
+
+
+def test_a_user_that_may_not_make_a_schema_is_told_so(where: str) -> None:
+    with database() as rows:
+        rows.execute("DROP ROLE IF EXISTS guest")
+        rows.execute("CREATE ROLE guest LOGIN")
+    refused = refusal(where.replace("postgres:@", "guest:@"))
+    assert isinstance(refused, StoreUnsuitable)
+    assert "permission denied" in str(refused)
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(where: str) -> None:
+    with database() as rows:
+        rows.execute("CREATE DATABASE western TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        try:
+            refused = refusal(where.replace("/postgres?", "/western?"))
+        finally:
+            rows.execute("DROP DATABASE western")
+    assert isinstance(refused, StoreUnsuitable)
+    assert "LATIN1" in str(refused)
+
+
+def test_a_server_that_is_not_there_is_said_clearly_and_without_the_password(tmp_path: Path) -> None:
+    refused = refusal(f"postgresql://me:secret@/db?host={tmp_path}")
+    assert (type(refused), refused.code) == (StoreBroken, "store_broken")
+    assert "postgresql://me@/db" in str(refused)
+    assert "secret" not in str(refused)
+
+
+@pytest.mark.parametrize("query", ["schema=Bad", "schema=1st", "schema=", "schema=a-b", "unknown=1", "port=x%20y"])
+def test_an_address_that_cannot_be_meant_is_refused(query: str) -> None:
+    refused = refusal(f"postgresql://me:secret@localhost:1/db?{query}")
+    assert isinstance(refused, InvalidParameter | StoreBroken)
+    assert "secret" not in str(refused)
+
+
+# --- what is stored ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("payload", ["\0", "\x01", "\x010", "\x01\0\x011", '"\\"\\\\{},NULL', "NULL", "", "{}", " ", "\\", "é\n\t"])
+def test_every_payload_comes_back_as_it_was(store: PostgresStore, payload: str) -> None:
+    header = live(store, "a", step("s", Action.SUCCEED, payload=payload), step("t", Action.SUCCEED), step("u", Action.FAIL, error=OOPS))
+    one, two, three = store.operations(header.id)
+    assert (one.result, two.result, three.error) == (payload, None, OOPS)
+    assert [line.event.payload for line in store.history(header.id, after=1, limit=2)][-1] == payload
+
+
+def test_a_name_that_postgres_has_no_text_for_is_refused_and_spoils_no_other(store: PostgresStore) -> None:
+    bad, good = live(store, "bad"), live(store, "good")
+    refused, also_refused, accepted = answers(
+        store, checkpoint(bad, step("s", name="a\0b")), checkpoint(bad, step("s"), client="\0"), checkpoint(good, step("s"))
+    )
+    assert isinstance(refused, InvalidParameter)
+    assert isinstance(also_refused, InvalidParameter)
+    assert isinstance(accepted, Checkpointed)
+    assert store.find("\0") is None
+
+
+def test_payloads_are_encoded_at_rest_and_only_the_right_keys_open_the_store(where: str) -> None:
+    codec = AesGcm({"k": KEY}, "k")
+    with contextlib.closing(PostgresStore(where, "here", codec)) as store:
+        header = live(store, "a", step("s", Action.SUCCEED, payload='"a secret"'))
+        assert [op.result for op in store.operations(header.id)] == ['"a secret"']
+    with database() as rows:
+        stored = rows.execute(f"SELECT payload FROM {schema_of(where)}.events".encode()).fetchall()
+    assert not [text for (text,) in stored if text is not None and "secret" in text]
+    assert isinstance(refusal(where), CodecMismatch)
+    with pytest.raises(CodecMismatch):
+        PostgresStore(where, "here", AesGcm({"k": bytes(32)}, "k"))
+
+
+def test_a_copy_goes_to_the_other_backend_and_back(store: PostgresStore, tmp_path: Path) -> None:
+    header = live(store, "a", step("s", Action.SUCCEED, payload='"done"'), step("f", Action.FAIL, error=OOPS), wait("w"), callback("c", 60))
+    found = store.snapshot(header.id)
+    assert found is not None
+    assert store.snapshot("nobody") is None
+    with contextlib.closing(SqliteStore(str(tmp_path / "copy.db"), "there")) as file:
+        assert file.adopt(found)
+        copy = file.snapshot(header.id)
+        assert copy is not None
+        assert (copy.header, copy.events) == (found.header, found.events)
+    with contextlib.closing(PostgresStore(new_schema(), "there")) as other:
+        assert other.adopt(copy)
+        assert not other.adopt(copy)
+        back = other.snapshot(header.id)
+        assert back is not None
+        assert (back.header, back.events) == (found.header, found.events)
+        assert started(other, "b").name == "b"
+
+
+def test_a_suspect_is_offered_only_to_a_runner_with_nothing_else(store: PostgresStore) -> None:
+    header, other = live(store, "suspect"), started(store, "other")
+    written(store, claim(header, "there", "here"))
+    taken = written(store, claim(header, "there", "there"))
+    assert (taken.state, taken.deaths) == (State.READY, 2)
+    assert list(store.claimable(ORDER, (), T0, 10)) == [other.id]
+    assert store.suspect(ORDER) == header.id
+    assert store.suspect((Target("another", "1"),)) is None
+    written(store, claim(other, "here"))
+    assert store.next_due(ORDER) == header.deadline, "nobody is woken for it again and again"
+
+
+QUESTIONS = (
+    "header", "headers", "named", "all_named", "locked_headers", "claimable", "suspect", "due", "next_due", "children", "payload",
+    "operations", "newer_operations", "operation", "due_operations", "next_due_operation", "ready_operation", "history", "all_events",
+    "holders", "held", "expire_executions", "signals",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_question_of_a_runner_reads_a_whole_table(store: PostgresStore, name: str) -> None:
+    text = store._texts[name]
+    values: object = dict.fromkeys(("targets", "dead", "now", "limit", "key")) if "%(" in text else (None,) * text.count("%s")
+    plan = store._side.run(b"EXPLAIN " + text.encode(), values, prepare=False)  # type: ignore[arg-type]
+    assert [line for (line,) in plan if "Seq Scan on executions" in line or "Seq Scan on e" in line or "Seq Scan on o" in line] == []
+
+
+# --- time --------------------------------------------------------------------------------------------------------------------
+
+
+class Machine(SystemClock):
+    """A machine whose clock is wrong."""
+
+    def __init__(self, ahead: int) -> None:
+        self.ahead = ahead
+
+    def now(self) -> int:
+        return super().now() + self.ahead
+
+
+@pytest.mark.parametrize("ahead", [-3_600_000, 0, 3_600_000])
+def test_a_machine_whose_clock_is_wrong_keeps_the_databases_time(store: PostgresStore, ahead: int) -> None:
+    machine = Machine(ahead)
+    clock = store.clock(machine)
+    right = SystemClock().now()
+    assert abs(clock.now() - right) < 1_000
+    machine.ahead += 60_000  # somebody sets it
+    assert store.renew("here", LEASE)
+    assert abs(clock.now() - SystemClock().now()) < 1_000
+
+
+def test_clocks_that_agree_as_far_as_can_be_told_are_left_alone() -> None:
+    machine = Machine(0)
+    clock = DatabaseClock(machine)
+    clock.compare(1_000, 1_000, 1_001)
+    assert abs(clock.now() - machine.now()) < 100
+    clock.compare(1_000, 5_001, 1_002)
+    assert 4_000 <= clock.now() - machine.now() + 100 < 4_200
+
+
+def test_a_tests_own_time_stays_what_it_is(store: PostgresStore) -> None:
+    clock = VirtualClock()
+    assert store.clock(clock) is clock
+
+
+# --- news --------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_ordinary_checkpoint_is_nobody_elses_business(where: str, store: PostgresStore) -> None:
+    header = live(store, "a")
+    with contextlib.closing(PostgresStore(where, "there")) as other:
+        header = after(store, header, step("s"))
+        assert not other.changed()
+        after(store, header, callback("c"), step("s", Action.SUCCEED))
+        assert not other.changed()
+        assert [op.status for op in other.operations(header.id)] == [Status.SUCCEEDED, Status.STARTED]
+
+
+def test_a_runner_that_leaves_is_news(where: str, store: PostgresStore) -> None:
+    with contextlib.closing(PostgresStore(where, "there")) as other:
+        store.leave("here")
+        assert other.changed()
