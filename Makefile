@@ -37,14 +37,14 @@ test: .venv/.dev ## everything in tests/
 demo: .venv/.runtime ## the order workflow on a SQLite file: a flaky step, an approval, a kill -9 and the resume
 	@$(BIN)/python examples/demo.py
 
-bench: .venv/.dev ## W1, W2, W3, W4 and W6 beside the raw limit of this machine
-	$(BIN)/python -m bench
+bench: .venv/.dev ## W1 to W6 beside the raw limit of this machine; PEERS=1 also beside others
+	$(BIN)/python -m bench $(if $(filter-out 0,$(PEERS)),--peers)
 
 crash: .venv/.dev ## the crash tests, long form (ROUNDS=50)
 	HOLDFAST_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/crash --timeout=0
 
 clean: ## remove .venv, caches and build output
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .bench build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/pyvenv.cfg:

@@ -45,9 +45,7 @@ def _running(sizes: Sizes) -> dict[str, Spec]:
         "W1": Spec(
             "W1", f"step of {sizes.w1_steps:,} in sequence", "ms", MS, limit="bare commit", floors=(Floor(bound=2.5, of_limit=True),)
         ),
-        "W2": Spec(
-            "W2", together, "steps/s", more=True, limit="sketch", floors=(Floor(bound=8_000), Floor(bound=0.25, of_limit=True))
-        ),
+        "W2": Spec("W2", together, "steps/s", more=True, limit="sketch", floors=(Floor(bound=8_000), Floor(bound=0.25, of_limit=True))),
         "W2 computing": Spec("W2", "… beside a CPU-bound step", "% of W2", PERCENT, more=True),
         "W3 parallel": Spec("W3", f"parallel of {sizes.w3_branches:,}", "s", limit="sketch", floors=(Floor(bound=0.25),)),
         "W3 map": Spec("W3", f"map of {sizes.w3_items:,}", "s", limit="sketch", floors=(Floor(bound=2.5),)),
@@ -96,8 +94,4 @@ def _line(spec: Spec, cells: Mapping[str, Taken]) -> Line:
     beside = tuple(limits(cells))
     columns = {LIMIT: Taken(beside), **cells} if beside else dict(cells)
     scaled = {column: taken.scaled(spec.scale) for column, taken in columns.items()}
-    return Line(
-        workload=spec.workload, what=spec.what, unit=spec.unit, more=spec.more, limit=spec.limit, cells=scaled, floors=spec.floors
-    )
-
-
+    return Line(workload=spec.workload, what=spec.what, unit=spec.unit, more=spec.more, limit=spec.limit, cells=scaled, floors=spec.floors)

@@ -67,9 +67,7 @@ def w3(folder: Path, sizes: Sizes) -> Ours:
     found: Ours = {}
     for key, mapped, steps in (("W3 parallel", False, sizes.w3_branches), ("W3 map", True, sizes.w3_items)):
         found[key] = {
-            colour: paired(
-                partial(run, partial(workloads.w3, folder, function, sizes, mapped=mapped)), partial(sketched, steps), sizes.few
-            )
+            colour: paired(partial(run, partial(workloads.w3, folder, function, sizes, mapped=mapped)), partial(sketched, steps), sizes.few)
             for colour, function in SIDE_BY_SIDE.items()
         }
     return found

@@ -37,7 +37,9 @@ def picture(report: Report) -> str:
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}' role='img' {FONT}>",
         "<title>How many times slower than the limit of the same disk</title>",
         f"<rect width='{WIDTH}' height='{height}' fill='#ffffff'/>",
-        _text(16, 26, "How many times slower than the limit of the same disk in the same run (log scale; shorter is better)", 15, weight=600),
+        _text(
+            16, 26, "How many times slower than the limit of the same disk in the same run (log scale; shorter is better)", 15, weight=600
+        ),
         *_legend(columns, colours),
         *_grid(axis, height),
     ]

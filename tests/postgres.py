@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import tempfile
 import warnings
+from collections.abc import Iterator
 
 import psycopg
 
@@ -40,3 +42,15 @@ def database() -> psycopg.Connection:
 def schema_of(where: str) -> str:
     """The schema that an address names."""
     return where.rpartition("schema=")[2]
+
+
+@contextlib.contextmanager
+def without_database() -> Iterator[None]:
+    """Let the server be away: every connection is cut, and no new one is taken."""
+    with psycopg.connect(_server(), dbname="template1", autocommit=True) as connection:
+        connection.execute("ALTER DATABASE postgres ALLOW_CONNECTIONS false")
+        try:
+            connection.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = 'postgres'")
+            yield
+        finally:
+            connection.execute("ALTER DATABASE postgres ALLOW_CONNECTIONS true")

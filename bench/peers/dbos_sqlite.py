@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import sqlite3
 import statistics
 import subprocess
@@ -146,14 +145,17 @@ async def w4(file: Path, sizes: Sizes) -> Figures:
     for key, steps, times in (("W4", sizes.w4_steps, sizes.few), ("W4 many", sizes.w4_many_steps, 1)):
         for number in range(times):
             fresh = file.with_name(f"{steps}-{number}.sqlite")
-            begin = [sys.executable, "-m", "bench.peers.dbos_sqlite", "begin", str(fresh), str(steps)]
-            with subprocess.Popen(begin, stdout=subprocess.PIPE, text=True) as first:
-                assert first.stdout is not None
-                word = first.stdout.readline().strip()
-                first.kill()
-            assert word == "waits", "the first process ended before it waited"
+            killed_while_it_waits(fresh, steps)
             found[key].append(await goes_on(fresh, steps))
     return found
+
+
+def killed_while_it_waits(file: Path, steps: int) -> None:
+    with subprocess.Popen(_myself("begin", file, str(steps)), stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        word = first.stdout.readline().strip()
+        first.kill()
+    assert word == "waits", "the first process ended before it waited"
 
 
 async def begin(file: Path, steps: int) -> None:
@@ -181,33 +183,45 @@ async def goes_on(file: Path, steps: int) -> float:
 
 async def w5(file: Path, sizes: Sizes) -> Figures:
     """DBOS has no clock to move, so all sleep until one moment, far enough away for all to have begun. Once: it is minutes."""
-    count = sizes.w5_executions
+    count, warm = sizes.w5_executions, min(WARM_EXECUTIONS, sizes.w5_executions)
     async with launched(file):
-        warm = min(WARM_EXECUTIONS, count)
         began = perf_counter()
         await _started(warm, sleeps, time() + 0.1)
         rate = warm / (perf_counter() - began)
         await _become(file, "SUCCESS", warm)
         until = time() + 2 * count / rate + sizes.idle_seconds + 5
-        found = await _waiting(file, sizes, "DBOS.sleep", warm, sleeps, until)
+        found = await _waiting(file, sizes, warm, sleeps, until)
         in_time = time() < until
         await asyncio.sleep(max(until - time(), 0))
         await _become(file, "SUCCESS", warm + count)
         due = [time() - until] if in_time else []
-        asked = await _waiting(file, sizes, "DBOS.sleep", warm + count, asks)
-        ours = dict(zip(("W5 wait", "W5 parked", "W5 idle"), found, strict=True))
-        theirs = dict(zip(("W5 callback", "W5 parked callback", "W5 idle callback"), asked, strict=True))
-        print(json.dumps({key: [value] for key, value in {**ours, **theirs}.items()} | {"W5 due": due}), flush=True)
-        shutil.rmtree(file.parent, ignore_errors=True)
+    asked = asked_elsewhere(file, sizes)
+    keys = ("W5 wait", "W5 parked", "W5 idle", "W5 callback", "W5 parked callback", "W5 idle callback")
+    return {key: [value] for key, value in zip(keys, (*found, *asked), strict=True)} | {"W5 due": due}
+
+
+def asked_elsewhere(file: Path, sizes: Sizes) -> list[float]:
+    """In a process of its own, where no memory is free already."""
+    command = _myself("asks", file.with_name("asks.sqlite"), sizes.to_json())
+    asked: list[float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return asked
+
+
+async def w5_asks(file: Path, sizes: Sizes) -> None:
+    async with launched(file):
+        warm = min(WARM_EXECUTIONS, sizes.w5_executions)
+        await _started(warm, sleeps, time() + 0.1)
+        await _become(file, "SUCCESS", warm)
+        print(json.dumps(await _waiting(file, sizes, warm, asks)), flush=True)
         os._exit(0)  # 10,000 that wait would be given up one by one
 
 
-async def _waiting(file: Path, sizes: Sizes, operation: str, before: int, workflow: Any, *more: float) -> tuple[float, float, float]:
-    """Starts per second, bytes each, and the share of a core while they wait. `recv` too writes down until when it sleeps."""
+async def _waiting(file: Path, sizes: Sizes, before: int, workflow: Any, *more: float) -> tuple[float, float, float]:
+    """Starts per second, bytes each, and the share of a core while they wait. `recv` too writes down a sleep: its timeout."""
     count = sizes.w5_executions
     empty, began = memory(), perf_counter()
     await _started(count, workflow, *more)
-    await _written(file, operation, before + count)
+    await _slept(file, before + count)
     rate = count / (perf_counter() - began)
     held = memory() - empty
     idle, used = perf_counter(), process_time()
@@ -225,8 +239,8 @@ async def _started(count: int, workflow: Any, *more: float) -> None:
     await asyncio.gather(*(some() for _ in range(min(STARTERS, count))))
 
 
-async def _written(file: Path, operation: str, count: int) -> None:
-    await _counted(file, "SELECT count(*) FROM operation_outputs WHERE function_name = ?", operation, count)
+async def _slept(file: Path, count: int) -> None:
+    await _counted(file, "SELECT count(*) FROM operation_outputs WHERE function_name = ?", "DBOS.sleep", count)
 
 
 async def _become(file: Path, status: str, count: int) -> None:
@@ -254,10 +268,17 @@ async def w6(file: Path, sizes: Sizes) -> Figures:
 WORKLOADS: Final = {"W1": w1, "W2": w2, "W3": w3, "W4": w4, "W5": w5, "W6": w6}
 
 
+def _myself(role: str, file: Path, terms: str) -> list[str]:
+    return [sys.executable, "-m", "bench.peers.dbos_sqlite", role, str(file), terms]
+
+
 def main() -> None:
     workload, place, terms = sys.argv[1:]
     if workload == "begin":
         asyncio.run(begin(Path(place), int(terms)))
+        return
+    if workload == "asks":
+        asyncio.run(w5_asks(Path(place), Sizes.from_json(terms)))
         return
     with TemporaryDirectory(dir=place, prefix="bench-") as folder:
         print(json.dumps(asyncio.run(WORKLOADS[workload](Path(folder) / "dbos.sqlite", Sizes.from_json(terms)))))

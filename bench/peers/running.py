@@ -46,12 +46,22 @@ class Peer:
     name: str
     program: str
     workloads: Sequence[str]
-    note: str
-    """How it was set up, as the table shall say it."""
+    setup: str
+    """How it runs, as the table shall say it."""
+
+    @property
+    def note(self) -> str:
+        """Its version and how it runs."""
+        pinned = self._requirements.read_text(encoding="utf-8").partition("\n")[0]
+        return f"{self.name} {pinned.partition('==')[2]}: {self.setup}"
+
+    @property
+    def _requirements(self) -> Path:
+        return Path(__file__).with_name(f"{self.program}.txt")
 
     def figures(self, workload: str, folder: Path, sizes: Sizes) -> Figures:
         """Its samples by key, measured now."""
-        python = environment(CACHE / self.program, Path(__file__).with_name(f"{self.program}.txt"), self.name)
+        python = environment(CACHE / self.program, self._requirements, self.name)
         return said(run([python, "-m", f"bench.peers.{self.program}", workload, folder.resolve(), sizes.to_json()], self.name, workload))
 
 
@@ -60,14 +70,13 @@ PEERS: Final = (
         name="DBOS",
         program="dbos_sqlite",
         workloads=("W1", "W2", "W3", "W4", "W5", "W6"),
-        note="DBOS: async workflows on SQLite, WAL and synchronous=FULL.",
+        setup="async workflows on SQLite, WAL, synchronous=FULL",
     ),
     Peer(
         name="AWS SDK",
         program="aws_sdk",
         workloads=("W1", "W2", "W3", "W6"),
-        note="AWS SDK: on its local runner, in process, with the runner's SQLite store: WAL, synchronous=NORMAL, so a power cut may take back"
-        " its last steps.",
+        setup="on its local test runner with SQLite, WAL, synchronous=NORMAL (the runner's own: a power cut may take back the last steps)",
     ),
 )
 

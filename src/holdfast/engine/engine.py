@@ -24,7 +24,7 @@ from holdfast.engine.registry import Function, Registry
 from holdfast.engine.tending import Tender
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
-from holdfast.model.errors import DiskFailed, EngineClosed, HoldfastError, LeaseLost, Rejected
+from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, LeaseLost, Rejected
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, new_execution
 from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.life import Claimant
@@ -37,6 +37,7 @@ from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
 _SETTLE_AGAIN_SECONDS: Final = 1.0
+_DISK: Final = (DiskFailed.__name__, DiskFull.__name__)
 
 
 class Engine:
@@ -184,8 +185,8 @@ class Engine:
     def _ended(self, header: Execution, function: Function, outcome: Outcome, seen: int) -> None:
         if not self._open:
             return
-        if outcome.status is OutcomeStatus.CRASHED and self.health.trouble is not None:
-            outcome = Outcome(OutcomeStatus.INTERRUPTED)  # while the disk fails nothing is anybody's failure
+        if outcome.error is not None and outcome.status is OutcomeStatus.CRASHED and (outcome.error.type or "").endswith(_DISK):
+            outcome = Outcome(OutcomeStatus.INTERRUPTED)  # which counts nowhere
         # Only what waits can be ready again at once; making an id for the others would be in vain.
         by = self._claimant(self.clock.now()) if outcome.status is OutcomeStatus.PENDING else None
         settle = self._settle(header, outcome, seen, by)

@@ -39,7 +39,7 @@ _MAX_BYTES: Final = 8 * 1024 * 1024
 _SLOW_SECONDS: Final = 0.01
 _LOOP_SECONDS: Final = 0.003
 """How long a lone coroutine may keep the loop to itself."""
-_KEPT: Final = (Claim, Fire)
+_KEPT: Final = (Checkpoint, Settle, Claim, Fire)
 """What the engine's own work has to write: it waits for the disk. Everything else was asked for by somebody who can ask again."""
 
 

@@ -12,12 +12,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from holdfast.model.chaining import follow_ups
 from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter
 from holdfast.model.execution import Change, Execution, View
-from holdfast.model.operations import Operation
 from holdfast.model.payloads import identified
 from holdfast.model.verbs import Answer, Start, Write
+from holdfast.store.postgres.asking import Asking
 from holdfast.store.postgres.columns import texts
-from holdfast.store.postgres.reading import Reading
-from holdfast.store.postgres.session import Session
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.views import Overlay, RowView
 
@@ -89,10 +87,9 @@ class Batch:
         return again
 
 
-class Deciding(Reading):
+class Deciding(Asking):
     """The part of a store that decides."""
 
-    _writer: Session
     _views: dict[str, RowView]
     """What this process runs, as its last write left it."""
     _keys = range(0)
@@ -124,7 +121,7 @@ class Deciding(Reading):
                 done.followed.append(done.changes[-1].header)
         return None
 
-    def _fetch(self, batch: Sequence[Write], also: Collection[str], done: Batch) -> None:
+    def _fetch(self, batch: Sequence[Write], now: int, also: Collection[str], done: Batch) -> None:
         """The headers that are not in memory, with one statement for all of them and one for all names."""
         wanted = {write.execution for write in batch if not isinstance(write, Start)}
         if done.locking:
@@ -142,6 +139,7 @@ class Deciding(Reading):
             for row in self._writer.run(self._sql["all_named"], (texts(functions), texts(names))):
                 header = self._based(row, done).header
                 done.names[header.function, header.name] = header.id
+        self._ask_ahead(batch, done.bases, now)
 
     def _decided(self, write: Write, now: int, done: Batch) -> Answer | HoldfastError:
         answer: Answer | HoldfastError
@@ -258,32 +256,6 @@ class Deciding(Reading):
         if found:
             self._based(found[0], done)
         return True
-
-    # --- what a view reads
-
-    def read_operation(self, view: RowView, operation_id: str) -> Operation | None:
-        """One operation with its payload."""
-        if "\0" in operation_id:
-            return None
-        found = self._operations(self._writer.run(self._sql["operation"], (view.key, operation_id)), view.header.id)
-        return found[0] if found else None
-
-    def read_newer(self, view: RowView, revision: int) -> list[Operation]:
-        """Operations changed after a revision."""
-        return self._operations(self._writer.run(self._sql["newer_operations"], (view.key, revision)), view.header.id)
-
-    def read_due(self, view: RowView, now: int) -> list[Operation]:
-        """Operations whose timer is due."""
-        return self._operations(self._writer.run(self._sql["due_operations"], (view.key, now)), view.header.id)
-
-    def read_next_due(self, view: RowView, after: int) -> int | None:
-        """The next timer of an execution."""
-        ((at,),) = self._writer.run(self._sql["next_due_operation"], (view.key, after))
-        return None if at is None else int(at)
-
-    def read_has_ready(self, view: RowView, since: int) -> bool:
-        """Whether a step became ready after a revision and was not started since."""
-        return bool(self._writer.run(self._sql["ready_operation"], (view.key, since)))
 
 
 def _check_texts(change: Change) -> None:

@@ -123,6 +123,20 @@ LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_even
 WHERE o.execution = %s AND o.due_at <= %s
 ORDER BY o.due_at, o.place
 
+-- name: all_due_operations
+SELECT o.*, e.payload, e.type FROM operations AS o
+LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
+WHERE o.execution = ANY(%s::bigint[]) AND o.due_at <= %s
+ORDER BY o.due_at, o.place
+
+-- name: all_next_due_operations
+SELECT execution, min(due_at) FROM operations WHERE execution = ANY(%s::bigint[]) AND due_at > %s GROUP BY execution
+
+-- name: these_operations
+SELECT o.*, e.payload, e.type FROM unnest(%s::bigint[], %s::text[]) AS wanted (execution, id)
+JOIN operations AS o ON o.execution = wanted.execution AND o.id = wanted.id
+LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
+
 -- name: next_due_operation
 SELECT min(due_at) FROM operations WHERE execution = %s AND due_at > %s
 

@@ -120,7 +120,7 @@ class PostgresStore(Outbox, Retention, Snapshots, Deciding):
 
     def _attempt(self, batch: Sequence[Write], now: int, read: set[str], done: Batch, known: Mapping[int, Answer | HoldfastError]) -> bool:
         """Decide and write; says whether there are signals."""
-        self._fetch(batch, read, done)
+        self._fetch(batch, now, read, done)
         self._decide(batch, now, done, known)
         if not done.changes:
             return False

@@ -1,0 +1,399 @@
+"""Many processes on one database, and connections that are lost: nothing is written twice, nothing is lost, nobody waits for ever."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+
+from holdfast.model.errors import CallbackClosed, DiskFailed, ExecutionAlreadyStarted, HoldfastError, LeaseLost, StoreBusy
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State
+from holdfast.model.history import EventType as E
+from holdfast.model.life import Claimant
+from holdfast.model.operations import Action, Status
+from holdfast.model.outside import Answering, Stop
+from holdfast.model.verbs import Checkpointed, Start, Started, Write
+from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.store import PostgresStore
+from holdfast.store.seam import Filter
+from tests.postgres import database, new_schema, schema_of
+from tests.store.chaining_suite import birth, invoking
+from tests.store.suite import (
+    LEASE,
+    ORDER,
+    T0,
+    after,
+    answers,
+    at,
+    callback,
+    checkpoint,
+    claim,
+    live,
+    now_at,
+    settled,
+    started,
+    step,
+    story,
+    suspended,
+    wanted,
+    written,
+)
+
+PENDING = Outcome(OutcomeStatus.PENDING)
+PROCESSES = 4
+
+
+@pytest.fixture
+def where() -> str:
+    return new_schema()
+
+
+@pytest.fixture
+def stores(where: str) -> Iterator[list[PostgresStore]]:
+    """As many processes as threads can play."""
+    with contextlib.ExitStack() as opened:
+        made = [opened.enter_context(contextlib.closing(PostgresStore(where, f"p{n}"))) for n in range(PROCESSES)]
+        for n, store in enumerate(made):
+            store.join(f"p{n}", LEASE)
+        yield made
+
+
+@pytest.fixture
+def store(stores: list[PostgresStore]) -> PostgresStore:
+    return stores[0]
+
+
+@pytest.fixture
+def other(stores: list[PostgresStore]) -> PostgresStore:
+    return stores[1]
+
+
+def together(stores: list[PostgresStore], act: Callable[[int, PostgresStore], Any]) -> list[Any]:
+    """Let all of them do something at the same moment."""
+    gate = threading.Barrier(len(stores))
+
+    def run(n: int) -> Any:
+        gate.wait()
+        return act(n, stores[n])
+
+    with ThreadPoolExecutor(len(stores)) as pool:
+        return list(pool.map(run, range(len(stores))))
+
+
+# --- several at once ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_that_many_want_at_once_belongs_to_one(stores: list[PostgresStore]) -> None:
+    def start(n: int, store: PostgresStore) -> list[Any]:
+        return [answers(store, *(wanted(f"n{m}") for m in range(k, k + 5)))[0] for k in range(30)]
+
+    said = [answer for each in together(stores, start) for answer in each]
+    assert all(isinstance(answer, Started) for answer in said)
+    assert len(stores[0].list(Filter(limit=1000))) == 34
+    ids = {answer.header.name: set[str]() for answer in said}
+    for answer in said:
+        ids[answer.header.name].add(answer.header.id)
+    assert all(len(found) == 1 for found in ids.values())
+
+
+def test_a_name_that_many_want_with_different_inputs_is_refused_to_all_but_one(stores: list[PostgresStore]) -> None:
+    said = together(stores, lambda n, store: answers(store, wanted("a", str(n)), wanted(f"mine-{n}")))
+    assert sorted(type(first).__name__ for first, _ in said) == ["ExecutionAlreadyStarted"] * (PROCESSES - 1) + ["Started"]
+    assert all(isinstance(second, Started) for _, second in said), "what is refused spoils no other"
+    assert not [first for first, _ in said if not isinstance(first, Started | ExecutionAlreadyStarted)]
+
+
+def test_an_execution_that_many_claim_at_once_is_claimed_once(stores: list[PostgresStore]) -> None:
+    headers = [started(stores[0], f"n{n}") for n in range(40)]
+
+    def take(n: int, store: PostgresStore) -> list[Any]:
+        order = headers if n % 2 else headers[::-1]  # opposite orders, in which two that lock one by one would wait for each other
+        return answers(store, *(claim(header, f"p{n}") for header in order))
+
+    said = together(stores, take)
+    assert sum(isinstance(answer, Execution) for each in said for answer in each) == 40
+    assert sum(isinstance(answer, LeaseLost) for each in said for answer in each) == 40 * (PROCESSES - 1)
+    held = [set(store.held(f"p{n}")) for n, store in enumerate(stores)]
+    assert sum(map(len, held)) == len(set[str]().union(*held)) == 40
+
+
+def test_events_have_no_gaps_when_many_write_to_the_same_executions(stores: list[PostgresStore]) -> None:
+    count = 12
+    headers = [suspended(stores[0], f"n{n}", *(callback(f"c{p}-{k}") for p in range(PROCESSES) for k in range(count))) for n in range(3)]
+
+    def answer(n: int, store: PostgresStore) -> list[Any]:
+        order = headers if n % 2 else headers[::-1]
+        return [said for k in range(count) for said in answers(store, *(Answering(h.id, f"c{n}-{k}", "1") for h in order), now=at(2))]
+
+    said = [each for some in together(stores, answer) for each in some]
+    assert not [each for each in said if isinstance(each, HoldfastError)]
+    for header in headers:
+        assert story(stores[0], header).count(E.CALLBACK_SUCCEEDED) == PROCESSES * count
+        assert {op.status for op in stores[0].operations(header.id)} == {Status.SUCCEEDED}
+
+
+def test_a_parent_that_is_stopped_while_its_children_end_leaves_nothing_open(stores: list[PostgresStore]) -> None:
+    """Both sides write to both executions, each beginning at its own end."""
+    for attempt in range(8):
+        parent = live(stores[0], f"parent-{attempt}", runner="p0")
+        children = [birth(parent) for _ in range(3)]
+        for n, child in enumerate(children):
+            update = msgspec.structs.replace(invoking(parent, child).updates[0], id=f"i{n}")
+            header = msgspec.structs.replace(child.header, parent_operation=f"i{n}")
+            ready = msgspec.structs.replace(checkpoint(parent, update), children={f"i{n}": msgspec.structs.replace(child, header=header)})
+            answers(stores[0], ready)
+            parent = now_at(stores[0], parent)
+        taken = [written(stores[n + 1], claim(child.header, f"p{n + 1}")) for n, child in enumerate(children)]
+
+        def act(n: int, store: PostgresStore, parent: Execution = parent, taken: list[Execution] = taken) -> Any:
+            if n == 0:
+                return answers(store, Stop(parent.id))
+            outcome = OutcomeStatus.CONTINUED if n == 1 else OutcomeStatus.SUCCEEDED
+            ending = settled(taken[n - 1], Outcome(outcome, "[2]"))
+            return answers(store, msgspec.structs.replace(ending, successor=wanted("heir").header.id))
+
+        together(stores, act)
+        assert names_of(stores[0], ExecutionStatus.RUNNING) == []
+        assert now_at(stores[0], parent).status is ExecutionStatus.STOPPED
+        for header in stores[0].list(Filter(parent=parent.id)):
+            story(stores[0], header)
+
+
+def names_of(store: PostgresStore, status: ExecutionStatus) -> list[str]:
+    return [header.name for header in store.list(Filter(statuses=(status,)))]
+
+
+def test_who_has_seen_a_signals_number_never_finds_a_smaller_one_later(stores: list[PostgresStore]) -> None:
+    stores[0].subscribe("billing")
+    cursor = stores[0].take_delivery("billing", "p0")
+    assert cursor is not None
+    rounds, seen = 25, list[int]()
+
+    def act(n: int, store: PostgresStore) -> None:
+        if n:
+            for k in range(rounds):
+                header = started(store, f"n{n}-{k}")
+                written(store, Stop(header.id))
+            return
+        while len(seen) < 2 * rounds * (PROCESSES - 1):
+            page = store.signals("billing", "p0", seen[-1] if seen else cursor, 7)
+            assert page is not None
+            seen.extend(signal.number for signal in page)
+
+    together(stores, act)
+    assert seen == list(range(cursor + 1, cursor + 1 + len(seen))), "none was passed over"
+
+
+def test_a_subscriber_is_told_of_every_batch_that_ends_after_it_was_registered(where: str, store: PostgresStore) -> None:
+    """A batch that began before it does not know of it, so its end is waited for."""
+    done = threading.Event()
+
+    def subscribe() -> None:
+        store.subscribe("billing")
+        done.set()
+
+    with database() as rows, database() as looking:
+        rows.execute("BEGIN")
+        rows.execute(f"LOCK TABLE {schema_of(where)}.executions IN ROW EXCLUSIVE MODE".encode())  # as whoever writes does
+        thread = threading.Thread(target=subscribe)
+        thread.start()
+        while not looking.execute("SELECT 1 FROM pg_locks WHERE mode = 'ShareLock' AND NOT granted").fetchall():
+            assert thread.is_alive()
+        assert not done.is_set()
+        rows.execute("COMMIT")
+        thread.join()
+
+
+# --- memory that is behind ---------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_is_never_decided_on_what_somebody_else_has_changed(store: PostgresStore, other: PostgresStore) -> None:
+    header = live(store, "a", runner="p0")
+    written(other, settled(header, Outcome(OutcomeStatus.INTERRUPTED)))
+    assert written(store, claim(header, "p0")).epoch == 3, "in memory it is still running"
+
+
+def test_an_answer_that_changes_nothing_is_never_what_memory_held(store: PostgresStore, other: PostgresStore) -> None:
+    header = live(store, "a", callback("c"), runner="p0")
+    written(other, Answering(header.id, "c", "1"))
+    (late,) = answers(store, Answering(header.id, "c", "2"))
+    assert isinstance(late, CallbackClosed)
+    written(other, Stop(header.id))
+    assert written(store, Stop(header.id)).status is ExecutionStatus.STOPPED
+
+
+def test_a_lone_checkpoint_of_what_runs_here_is_one_statement(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = live(store, "a", runner="p0")
+    said, real = list[bytes](), Session.run
+
+    def run(self: Session, statement: bytes, *given: Any, **more: Any) -> Any:
+        said.append(statement)
+        return real(self, statement, *given, **more)
+
+    monkeypatch.setattr(Session, "run", run)
+    answers(store, checkpoint(header, step("s"), step("s", Action.SUCCEED, payload="1")))
+    assert len(said) == 1
+
+
+def test_a_batch_of_any_size_is_a_few_statements(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = [suspended(store, f"n{n}", callback("c"), callback("d", timeout=60), runner="p0") for n in range(50)]
+    said, real = list[bytes](), Session.run
+
+    def run(self: Session, statement: bytes, *given: Any, **more: Any) -> Any:
+        said.append(statement)
+        return real(self, statement, *given, **more)
+
+    monkeypatch.setattr(Session, "run", run)
+    batch = [Answering(header.id, "c", "1") for header in headers]
+    assert not [answer for answer in answers(store, *batch, now=at(2)) if isinstance(answer, HoldfastError)]
+    assert len(said) == 3, "headers, operations, and the batch"
+    said.clear()
+    both: list[Write] = [*(claim(header, "p0") for header in headers), *(wanted(f"new-{n}") for n in range(50))]
+    assert not [answer for answer in answers(store, *both, now=at(61)) if isinstance(answer, HoldfastError)]
+    assert len(said) == 5, "headers, names, two for timers, and the batch"
+    assert {op.status for header in headers for op in store.operations(header.id)} == {Status.SUCCEEDED, Status.TIMED_OUT}
+
+
+# --- locks -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_that_somebody_keeps_locked_is_busy_and_work_goes_on_afterwards(where: str, store: PostgresStore) -> None:
+    header = live(store, "a", runner="p0")
+    store._writer.run(b"SET lock_timeout = '20ms'")
+    with database() as rude:
+        rude.execute("BEGIN")
+        rude.execute(f"SELECT 1 FROM {schema_of(where)}.executions FOR UPDATE".encode())
+        with pytest.raises(StoreBusy) as refused:
+            after(store, header, step("s"))
+        assert refused.value.code == "store_busy"
+        assert now_at(store, header) == header, "who only looks does not wait"
+        assert store.renew("p0", LEASE)
+    assert [op.id for op in store.operations(after(store, header, step("s")).id)] == ["s"]
+
+
+def test_a_process_that_stands_still_in_a_transaction_loses_it(store: PostgresStore) -> None:
+    ((patience,),) = store._writer.run(b"SHOW idle_in_transaction_session_timeout")
+    assert patience == "10s"
+
+
+# --- lost connections --------------------------------------------------------------------------------------------------------
+
+
+def end_connections(*sessions: Session) -> None:
+    """As a restart of the server does."""
+    with database() as rows:
+        for session in sessions:
+            ended = rows.execute("SELECT pg_terminate_backend(%s, 5000)", (session.connection.info.backend_pid,)).fetchone()
+            assert ended == (True,)
+
+
+def test_work_goes_on_after_the_connections_were_lost(store: PostgresStore, other: PostgresStore) -> None:
+    header = live(store, "a", runner="p0")
+    end_connections(store._writer, store._side)
+    header = after(store, header, step("s"))
+    assert [op.id for op in store.operations(header.id)] == ["s"]
+    end_connections(store._side)
+    assert store.renew("p0", LEASE)
+    end_connections(store._writer)
+    assert list(store.due(at(9999), 10)) == [header.id]
+    (answer,) = answers(store, Stop(wanted("nobody").header.id))
+    assert isinstance(answer, HoldfastError)
+
+
+def test_what_was_said_while_there_was_no_connection_counts_as_news(store: PostgresStore, other: PostgresStore) -> None:
+    store.changed()
+    end_connections(store._side)
+    assert store.changed()
+    assert not store.changed()
+    started(other, "a")
+    assert store.changed(), "it listens again"
+
+
+class Cut:
+    """Cuts the connection when a batch is written: before the server hears of it, or after it has done it."""
+
+    def __init__(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch, *, after: bool, down: bool = False) -> None:
+        self.down = down
+        """The server cannot be reached again, either."""
+        self._real, self._open = Session.run, Session._open
+        self._session = store._writer
+        self._after = after
+        self._cut = False
+        monkeypatch.setattr(Session, "run", lambda *given, **more: self.run(*given, **more))
+        monkeypatch.setattr(Session, "_open", lambda session: self.open(session))
+
+    def run(self, session: Session, statement: bytes, *given: Any, **more: Any) -> Any:
+        if session is not self._session or self._cut or not statement.startswith(b"WITH"):
+            return self._real(session, statement, *given, **more)
+        self._cut = True
+        if self._after:
+            self._real(session, statement, *given, **more)
+        session.connection.close()
+        raise psycopg.OperationalError("the connection was cut")
+
+    def open(self, session: Session) -> None:
+        if self.down:
+            raise psycopg.OperationalError("the server is down")
+        self._open(session)
+
+
+def claiming(name: str) -> Start:
+    return msgspec.structs.replace(wanted(name), by=Claimant("p0", f"invocation of {name}"))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it was done", "after it was done"])
+def test_a_batch_whose_connection_was_cut_is_written_once(store: PostgresStore, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
+    ready, running, waiting = started(store, "ready"), live(store, "running", runner="p0"), suspended(store, "waiting", callback("c"))
+    Cut(store, monkeypatch, after=after)
+    batch = (claim(ready, "p0"), checkpoint(running, step("s")), Answering(waiting.id, "c", "1"), claiming("new"))
+    taken, went_on, answered, made = answers(store, *batch, now=at(2))
+    assert isinstance(taken, Execution)
+    assert isinstance(went_on, Checkpointed)
+    assert isinstance(answered, Execution)
+    assert isinstance(made, Started)
+    assert made.created
+    assert (taken.epoch, now_at(store, ready).epoch) == (1, 1)
+    assert story(store, running) == [E.EXECUTION_STARTED, E.STEP_STARTED]
+    assert story(store, waiting).count(E.CALLBACK_SUCCEEDED) == 1
+    assert went_on.token is not None
+    (next_one,) = answers(store, msgspec.structs.replace(checkpoint(running, step("t")), at=went_on.token))
+    assert isinstance(next_one, Checkpointed), "the token of the answer is the one that counts"
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it was done", "after it was done"])
+@pytest.mark.parametrize("name", ["claim", "checkpoint", "settle", "start"])
+def test_a_write_in_doubt_is_kept_until_the_server_is_back(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, after: bool, name: str
+) -> None:
+    ready, running = started(store, "ready"), live(store, "running", callback("c"), runner="p0")
+    writes: dict[str, Write] = {
+        "claim": claim(ready, "p0"),
+        "checkpoint": checkpoint(running, step("s")),
+        "settle": settled(running, PENDING),
+        "start": claiming("new"),
+    }
+    write = writes[name]
+    cut = Cut(store, monkeypatch, after=after, down=True)
+    for _ in range(2):
+        with pytest.raises(DiskFailed) as refused:
+            answers(store, write)
+        assert refused.value.code == "disk_failed"
+    cut.down = False
+    (answer,) = answers(store, write)
+    assert not isinstance(answer, HoldfastError)
+    match name:
+        case "claim":
+            assert (now_at(store, ready).epoch, now_at(store, ready).state) == (1, State.RUNNING)
+        case "checkpoint":
+            assert story(store, running).count(E.STEP_STARTED) == 1
+        case "settle":
+            assert story(store, running).count(E.INVOCATION_COMPLETED) == 1
+            assert now_at(store, running).state is State.SUSPENDED
+        case _:
+            assert isinstance(answer, Started)
+            assert answer.created
+            assert list(store.claimable(ORDER, (), T0, 10)) == [ready.id]
