@@ -21,6 +21,7 @@ from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.tending import Tender
+from holdfast.engine.watching import ThreadWatch, Watching
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import EngineClosed, HoldfastError, LeaseLost, Rejected
@@ -52,8 +53,10 @@ class Engine:
         chance: random.Random,
         runner: str,
         subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
+        watching: Watching = ThreadWatch,
     ) -> None:
         self.store = store
+        self.watching = watching
         self.clock = clock
         self.registry = Registry(functions)
         self.runner = runner
