@@ -32,8 +32,9 @@ from holdfast.testing.turns import Died, Process, SimulatedLoop, current_process
 from holdfast.testing.verdicts import Acknowledged, check_all
 
 _BEGAN_AT: Final = 1_767_225_600_000
-_CALM_SECONDS: Final = 4000.0
+_CALM_SECONDS: Final = 1000.0
 """Virtual seconds after the last fault in which everything must end."""
+_QUIET_SECONDS: Final = 3
 _MEMORY: Final = Path("/dev/shm")
 """Where a file costs no disk, if the machine has such a place: what is simulated need not outlive this process."""
 
@@ -227,14 +228,22 @@ async def _story(world: World) -> None:
     await storm.rage()
     storm.cease()
     deadline = world.loop.time() + _CALM_SECONDS
-    while left := world.open_executions():
+    quiet = 0
+    while quiet < _QUIET_SECONDS:
+        left = world.open_executions()
+        quiet = 0 if left else quiet + 1  # a caller may still be on its way
         if world.loop.time() > deadline:
             stuck = [f"{header.name} ({header.function}, {header.state}, runner {header.runner})" for header in left]
             raise AssertionError(f"does not end: {stuck}")
         storm.help()
         await asyncio.sleep(1)
-    for member in list(world.members):
-        await asyncio.wait([world.loop.spawn(member.process, world.close(member))])
+    for member in world.members:
+        if member.engine._open:
+            world.loop.spawn(member.process, world.close(member))
+    while world.members:
+        if world.loop.time() > deadline + _CALM_SECONDS:
+            raise AssertionError(f"does not close: {[member.process.name for member in world.members]}")
+        await asyncio.sleep(0.1)
 
 
 class _Listener(logging.Handler):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -101,26 +102,28 @@ class Storm:
         for member in world.members:
             member.process.turns_left = None
             member.process.paused_until = 0.0
-        if not world.members:
-            world.open()
 
     def help(self) -> None:
         """What somebody has to do so that everything can end: answers, and a person's look at what was put aside."""
         world = self._world
-        member = self._chance.choice(world.members)
+        if not world.members:
+            world.open()
+        member = self._member()
+        if member is None:
+            return
         for callback in world.outside.callbacks[self._answered :]:
-            self._spawn(member, self._answer(member.engine, callback))
+            self._spawn(member, partial(self._answer, member.engine, callback))
         self._answered = len(world.outside.callbacks)
         for header in world.open_executions():
             if header.state is State.QUARANTINED:
-                self._spawn(member, member.engine.release(header.id))
+                self._spawn(member, partial(member.engine.release, header.id))
 
     # --- callers
 
-    def _spawn(self, member: _Member, call: Coroutine[Any, Any, Any]) -> None:
+    def _spawn(self, member: _Member, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         async def told() -> None:
             try:
-                await call
+                await call()
             except HoldfastError as refused:
                 self._world.tell(f"refused: {type(refused).__name__}")
 
@@ -156,13 +159,13 @@ class Storm:
             self._world.tell(f"acknowledged {name}")
 
         if member.engine._open:
-            self._spawn(member, start())
+            self._spawn(member, start)
 
     def answer(self) -> None:
         """Any callback that the world was told of, also one that was answered before."""
         callbacks, member = self._world.outside.callbacks, self._member()
         if callbacks and member is not None:
-            self._spawn(member, self._answer(member.engine, self._chance.choice(callbacks)))
+            self._spawn(member, partial(self._answer, member.engine, self._chance.choice(callbacks)))
 
     async def _answer(self, engine: Engine, callback: str) -> None:
         text = f"yes {len(self._known.sent)}"
@@ -187,7 +190,7 @@ class Storm:
                 self._known.stopped.add(header.id)
                 self._world.tell(f"acknowledged stop {header.id[-4:]}")
 
-            self._spawn(member, stop())
+            self._spawn(member, stop)
 
     def wait(self) -> None:
         """Somebody wants a result."""
@@ -200,7 +203,7 @@ class Storm:
                 self._known.ended.append((ending.header, ending.payload))
                 self._world.tell(f"told the end of {header.id[-4:]}")
 
-            self._spawn(member, wait())
+            self._spawn(member, wait)
 
     # --- faults
 

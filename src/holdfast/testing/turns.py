@@ -10,6 +10,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from random import Random
 from typing import Any, Final, TypeVar
@@ -156,10 +157,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         for task in self._tasks:
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                try:
+                with suppress(BaseException):  # what the dead say is nobody's business
                     task.get_coro().close()  # type: ignore[union-attr]
-                except BaseException:  # noqa: S110 - what the dead say is nobody's business
-                    pass
         self._tasks.clear()
 
 
