@@ -22,7 +22,7 @@ from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
-from holdfast.model.operations import Operation, Update
+from holdfast.model.operations import Operation
 from holdfast.model.ports import Invocation, Port
 from holdfast.model.verbs import Checkpointed
 

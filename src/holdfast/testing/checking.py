@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from holdfast.model import codec
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import Arn
 from holdfast.model.operations import OPEN, Operation, Status, Type
@@ -88,8 +89,10 @@ def check_history(history: Events) -> None:
 class Family:
     """Which execution was invoked by which operation."""
 
-    def __init__(self, store: Store, executions: Iterable[Execution]) -> None:
+    def __init__(self, store: Store, executions: Iterable[Execution], *, cascading: bool = True) -> None:
+        """`cascading`: nobody was stopped without what it had invoked."""
         self._store = store
+        self._cascading = cascading
         self.members = {header.id: header for header in executions}
         self._invoked: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for header in self.members.values():
@@ -123,12 +126,14 @@ class Family:
         where = f"{header.name}: {operation.name}"
         if operation.status in OPEN:
             assert header.status in (ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT), f"{where} is still open"
-            if child.cascade:
-                assert child.status is not ExecutionStatus.RUNNING, f"{where}: {child.name} outlives who invoked it"
+            if child.cascade and self._cascading:
+                assert child.status is ExecutionStatus.STOPPED, f"{where} was not told that {child.name} has ended"
             return
         assert operation.status == Status(child.status.value), where
         if operation.status is Status.SUCCEEDED:
             assert operation.result == self._store.result(child), where
+        elif operation.status is not Status.TIMED_OUT:  # of a timeout each is told in its own words
+            assert operation.error == codec.failure_from(self._store.result(child) or "{}"), where
 
 
 class Bodies:
@@ -148,7 +153,7 @@ class Bodies:
         return {*self._ran, *self._seen}
 
     def check(self, header: Execution, history: Events) -> None:
-        """At most once is at most once; an attempt runs once in each invocation; what a handler was given is recorded and never runs again."""
+        """At most once is that; an attempt runs once in each invocation; what a handler was given is recorded and never runs again."""
         most = max(invocations(history), 1)
         ran = self._ran.get(header.id, [])
         once = {step for step, _, once, _ in ran if once}

@@ -86,7 +86,7 @@ def _told(write: Write, answer: object) -> str:
 
 
 def abandon(store: SqliteStore) -> None:
-    """What the kernel does with the files of a dead process: locks are freed, connections closed, and the sign of life stays where it is."""
+    """What the kernel does with the files of a dead process: locks are freed, connections closed; the file that told of its life stays."""
     if store._presence is not None:
         store._presence._forget()
     store._reader.close()

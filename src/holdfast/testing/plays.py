@@ -64,6 +64,8 @@ class Outside:
         self.bodies: list[Body] = []
         self.seen: list[Saw] = []
         self.callbacks: list[str] = []
+        self.on_asked: Callable[[str], None] = lambda callback_id: None
+        """Somebody who is told of each callback."""
 
     def ran(self, execution: str, step: str, attempt: int, *, once: bool) -> None:
         """A body begins."""
@@ -77,6 +79,7 @@ class Outside:
         """Somebody is to answer this."""
         self._next("asked")
         self.callbacks.append(callback_id)
+        self.on_asked(callback_id)
 
     def _next(self, line: str) -> int:
         if not current_process().alive:
@@ -106,7 +109,7 @@ class Playwright:
 
     def _act(self, depth: int) -> Act:
         chance = self._chance
-        kinds = ["step", "step", "once", "flaky", "wait", "callback", "submit", "look", "race", "laps"]
+        kinds = ["step", "once", "flaky", "wait", "callback", "submit", "look", "race", "laps"]
         if depth:
             kinds += ["parallel", "parallel", "map", "invoke", "invoke", "child"]
         kind = chance.choice(kinds)

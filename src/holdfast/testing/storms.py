@@ -1,9 +1,10 @@
-"""A storm: what the world does to a simulation. Callers come and go, processes die or sleep, clocks are set, disks fail; then all is calm."""
+"""A storm: what the world does to a simulation. Callers come and go, processes die or sleep, clocks are set, disks fail. Then calm."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
@@ -77,16 +78,18 @@ class Storm:
         self._playwright = Playwright(world.chance)
         self._known = world.known
         self._answered = 0
-        self._starts_left = self._chance.randint(2, 8)
+        self._starts_left = self._chance.randint(2, 10)
 
     async def rage(self) -> None:
         """The time in which anything may happen."""
         world, chance = self._world, self._chance
         for _ in range(chance.randint(1, _PROCESSES)):
             world.open()
+        world.outside.on_asked = self._asked
+        self.trouble()
         self.start()
         until = chance.uniform(5, 60)
-        pace = chance.choice([0.02, 0.3, 2.0])
+        pace = chance.choice([0.002, 0.02, 0.3, 2.0])
         deeds, weights = list(_DEEDS), list(_DEEDS.values())
         for _ in range(chance.randint(10, 80)):
             await asyncio.sleep(chance.expovariate(1 / pace) if chance.random() < 0.8 else 0)
@@ -163,9 +166,19 @@ class Storm:
 
     def answer(self) -> None:
         """Any callback that the world was told of, also one that was answered before."""
-        callbacks, member = self._world.outside.callbacks, self._member()
-        if callbacks and member is not None:
-            self._spawn(member, partial(self._answer, member.engine, self._chance.choice(callbacks)))
+        if self._world.outside.callbacks:
+            self._answer_now(self._chance.choice(self._world.outside.callbacks))
+
+    def _asked(self, callback: str) -> None:
+        """Somebody is quick: the answer may be there before anybody waits for it, or in the very moment."""
+        delay = self._chance.choice([0, 0.0005, 0.001, 0.002, 0.005, 1, None, None])
+        if delay is not None:
+            self._world.loop.call_later(delay, self._answer_now, callback, context=Context())
+
+    def _answer_now(self, callback: str) -> None:
+        member = self._member()
+        if member is not None:
+            self._spawn(member, partial(self._answer, member.engine, callback))
 
     async def _answer(self, engine: Engine, callback: str) -> None:
         text = f"yes {len(self._known.sent)}"
@@ -242,6 +255,6 @@ class Storm:
         if chance.random() < 0.6:
             rates.busy = chance.choice([0.0, 0.05, 0.2])
             rates.broken = chance.choice([0.0, 0.0, 0.05])
-            rates.dies = chance.choice([0.0, 0.01, 0.05])
+            rates.dies = chance.choice([0.0, 0.01, 0.04])
             rates.read = chance.choice([0.0, 0.02, 0.1])
         self._world.tell(f"rates {vars(rates)}")

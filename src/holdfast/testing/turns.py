@@ -102,7 +102,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             while ready:
                 handle = ready.popleft()
                 process = _owner(handle)
-                if process.alive and not handle._cancelled:  # type: ignore[attr-defined]
+                if process.alive and not handle._cancelled:
                     self._queues.setdefault(process, deque()).append(handle)
             runnable = [process for process, queue in self._queues.items() if queue and process.paused_until <= self._now]
             if runnable:
@@ -123,7 +123,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.picks = crc32(process.name.encode(), self.picks)
         spent = self._chance.random()
         self._now += _TURN_SECONDS * 2 * spent if spent < 0.99 else _TURN_SECONDS * 100
-        if not handle._cancelled:  # type: ignore[attr-defined]
+        if not handle._cancelled:
             handle._run()
 
     def _take_due(self) -> None:
@@ -146,11 +146,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # --- for the simulation
 
-    def spawn(self, process: Process, coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin something inside a process. Who awaits it from outside may wait for ever."""
+    def spawn(self, process: Process, coro: Coroutine[Any, Any, None]) -> None:
+        """Begin something inside a process. Nobody can wait for it, because processes die."""
         context = copy_context()
         context.run(_process.set, process)
-        return self.create_task(coro, context=context)
+        self.create_task(coro, context=context).set_name(f"{process.name} call")
 
     def bury(self) -> None:
         """Close what is left in the middle, when nothing of it can have an effect any more."""
@@ -158,7 +158,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with suppress(BaseException):  # what the dead say is nobody's business
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    task.get_coro().close()
         self._tasks.clear()
 
 
@@ -168,4 +168,4 @@ def _owner(handle: asyncio.Handle) -> Process:
 
 
 def _is_off(handle: asyncio.TimerHandle) -> bool:
-    return bool(handle._cancelled) or not _owner(handle).alive  # type: ignore[attr-defined]
+    return bool(handle._cancelled) or not _owner(handle).alive

@@ -27,7 +27,7 @@ class Acknowledged:
 def check_all(store: Store, known: Acknowledged, outside: Outside) -> int:
     """Raise an AssertionError for the first law that is broken; else answer the number of all events."""
     executions = store.list(Filter(limit=10_000))
-    family = Family(store, executions)
+    family = Family(store, executions, cascading=False)
     bodies = Bodies(outside.bodies, outside.seen)
     strangers = bodies.executions() - family.members.keys()
     assert not strangers, f"bodies ran for executions that do not exist: {sorted(strangers)}"
