@@ -14,14 +14,18 @@ from zlib import crc32
 import msgspec
 import pytest
 
+from holdfast.durable.operation import step
+from holdfast.durable.plan import Record
+from holdfast.engine.engine import Engine
 from holdfast.model.draft import Draft
+from holdfast.model.errors import StoreBroken
 from holdfast.model.execution import Change, State, View
-from holdfast.model.life import Claimant
+from holdfast.model.operations import Action, Update
 from holdfast.model.verbs import Settle
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.simulation import Simulated, SimulationFailed, simulate
 
-SEEDS = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "240"))
+SEEDS = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "200"))
 FROM = int(os.environ.get("HOLDFAST_SIMULATION_FROM", "0"))
 GROUPS = min(8, SEEDS)
 ENOUGH = 40
@@ -99,14 +103,33 @@ def test_a_lost_wake_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "does not end" in str(found())
 
 
-def test_an_epoch_that_does_not_move_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.model import life
+def test_an_at_most_once_start_that_is_not_on_disk_before_its_body_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def riding(update: Update, wait: bool = True) -> Record:
+        return Record(update, wait=wait and update.action is not Action.START)
 
-    claimed = life.claimed
+    monkeypatch.setattr(step, "Record", riding)
+    assert "at most 1 are allowed" in str(found())
 
-    def same(header: Any, by: Claimant, now: int) -> Any:
-        after = claimed(header, by, now)
-        return msgspec.structs.replace(after, epoch=max(header.epoch, 1))
 
-    monkeypatch.setattr(life, "claimed", same)
-    assert "ran again" in str(found())
+class Deaf(SqliteStore):
+    """Says now and then that it failed when it did not."""
+
+    commits = 0
+
+    def _commit(self, batch: Any, now: int) -> Any:
+        self.commits += 1
+        done = super()._commit(batch, now)
+        if self.commits % 9 == 0:
+            self._views.clear()
+            raise StoreBroken("written after all")
+        return done
+
+
+def test_what_was_claimed_by_a_write_that_seemed_to_fail_is_run_after_all() -> None:
+    for seed in range(5):
+        simulate(seed, opened=Deaf)
+
+
+def test_an_engine_that_trusts_every_failure_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engine, "_let_go", lambda engine: None)
+    assert "does not end" in str(found(Deaf))

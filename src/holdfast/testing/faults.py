@@ -1,7 +1,7 @@
 """A store with faults: the seam between an engine and its disk, where a simulation lets things go wrong.
 
-What it does must be possible: an error of a commit means that nothing of it is written, as the seam promises; an acknowledgement gets lost
-because the process dies between COMMIT and its answer.
+What it does must be possible. An error of a commit means that nothing of it is written, as the seam promises; but an acknowledgement may
+get lost, because the process dies between COMMIT and its answer, or because a store says that it failed and is wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Rates:
     def __init__(self) -> None:
         self.busy = 0.0
         self.broken = 0.0
-        self.slow = 0.0
+        self.lost = 0.0
         self.dies = 0.0
         self.read = 0.0
 
@@ -61,6 +61,10 @@ class FaultyStore:
         self._tell(" ".join(_told(write, answer) for write, answer in zip(batch, done.answers, strict=True)))
         if rates.dies and chance.random() < rates.dies:
             self._die("died after a commit")
+        if rates.lost and chance.random() < rates.lost:
+            self._tell("lost the acknowledgement")
+            self._inner._views.clear()  # as after any error of a commit
+            raise StoreBroken("simulated: it was written after all")
         return done
 
     def __getattr__(self, verb: str) -> Any:
