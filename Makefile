@@ -1,6 +1,8 @@
 # Few words, the same on a laptop and in CI. Needs Python 3.11+, pip and make; nothing else.
 PYTHON ?= python3
 ROUNDS ?= 50
+SEEDS  ?= 5000
+FROM   ?= 0
 # Two, because some tests start processes of their own; more workers than cores only makes timing noisy.
 JOBS   ?= 2
 
@@ -11,7 +13,7 @@ PIP     = $(shell $(BIN)/python -m pip --version >/dev/null 2>&1 && echo $(BIN)/
 INSTALL = $(PIP) install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo bench crash clean
+.PHONY: help setup check format test demo bench crash simulate clean
 
 help: ## show these words
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +44,9 @@ bench: .venv/.dev ## W1 to W6 beside the raw limit of this machine; PEERS=1 also
 
 crash: .venv/.dev ## the crash tests, long form (ROUNDS=50)
 	HOLDFAST_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/crash --timeout=0
+
+simulate: .venv/.dev ## the simulations, long form (SEEDS=5000 FROM=0); SEEDS=1 FROM=17 is seed 17 again
+	HOLDFAST_SIMULATION_SEEDS=$(SEEDS) HOLDFAST_SIMULATION_FROM=$(FROM) $(BIN)/pytest -n $(JOBS) --timeout=0 tests/flow/test_simulation.py -k laws_hold
 
 clean: ## remove .venv, caches and build output
 	rm -rf .venv .bench build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

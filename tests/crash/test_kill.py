@@ -40,7 +40,7 @@ def check(scene: Scene, storm: Storm) -> None:
     bodies: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in scene.lines():
         bodies[line["x"]].append(line)
-    family = Family(scene, storm.executions())
+    family = Family(scene.client._store, storm.executions())
     deaths = invokes = 0
     for header in family.members.values():
         history = scene.client.history(header.id)

@@ -64,7 +64,7 @@ class AsyncState(ExecutionState):
         self.threads = threads
         self._quiet = quiet
         self._running = 1
-        self._resting: set[asyncio.Future[None]] = set()
+        self._resting: dict[asyncio.Future[None], None] = {}  # in order, so that the same story always goes the same way
         self._on_change: dict[str, list[asyncio.Future[None]]] = {}
         self._aboard: list[asyncio.Future[None]] | None = None
         """Who waits for the write that is under way; None when none is."""
@@ -95,20 +95,20 @@ class AsyncState(ExecutionState):
     async def rest_for(self, future: asyncio.Future[None]) -> None:
         """Rest until `wake` is called with this future."""
         self.check_usable()
-        self._resting.add(future)
+        self._resting[future] = None
         self.ended()
         try:
             await future
         except asyncio.CancelledError:
             if future in self._resting:
-                self._resting.discard(future)
+                del self._resting[future]
                 self._running += 1
             raise
 
     def wake(self, future: asyncio.Future[None]) -> None:
         """Let a strand run again. It counts as running from now on, not only when the loop gets to it."""
         if future in self._resting:
-            self._resting.discard(future)
+            del self._resting[future]
             self._running += 1
             if not future.done():
                 future.set_result(None)
@@ -142,7 +142,7 @@ class AsyncState(ExecutionState):
     def evict(self) -> None:
         """Leave memory: the suspension is thrown into every resting strand, and every later durable call is refused."""
         self.suspended = True
-        resting, self._resting = self._resting, set()
+        resting, self._resting = self._resting, {}
         for future in resting:
             self._running += 1
             if not future.done():
@@ -226,7 +226,7 @@ class _Strands:
         self._state = state
         self._done: deque[Done] = deque()
         self._fatal: BaseException | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._waiting: asyncio.Future[None] | None = None
 
     def spawn(self, spawn: Spawn) -> None:
@@ -235,11 +235,11 @@ class _Strands:
         task = asyncio.get_running_loop().create_task(drive(spawn.plan, self._state), context=context)
         if self._state.hooks is not None and context is not None:
             self._state.hooks.spawned(task, context)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(lambda ended: self._over(spawn.key, ended))
 
     def _over(self, key: int, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if task.cancelled():
             if task not in self._state.orphans:
                 self._fatal = asyncio.CancelledError()

@@ -30,15 +30,15 @@ class Stragglers(Protocol):
     def add(self, state: Riding) -> None: ...
 
 
-def _due(states: set[Riding]) -> list[Riding]:
+def _due(states: dict[Riding, None]) -> list[Riding]:
     """Those that have ridden long enough; those that were written meanwhile are forgotten."""
     now = monotonic()
     due = []
     for state in list(states):
         if not state.unwritten:
-            states.discard(state)
+            states.pop(state, None)
         elif now - state.unwritten_since >= _RIDE_SECONDS * 0.9:
-            states.discard(state)
+            states.pop(state, None)
             due.append(state)
     return due
 
@@ -47,12 +47,12 @@ class LoopStragglers:
     """For coroutines: one timer of the loop for all, and none while nothing rides."""
 
     def __init__(self) -> None:
-        self._states: set[Riding] = set()
+        self._states: dict[Riding, None] = {}
         self._planned = False
 
     def add(self, state: Riding) -> None:
         """An update rides."""
-        self._states.add(state)
+        self._states[state] = None
         if not self._planned:
             self._planned = True
             asyncio.get_running_loop().call_later(_RIDE_SECONDS, self._write)
@@ -69,7 +69,7 @@ class ThreadStragglers:
     """For handlers on threads: one thread that sleeps while nothing rides."""
 
     def __init__(self) -> None:
-        self._states: set[Riding] = set()
+        self._states: dict[Riding, None] = {}
         self._adding = threading.Lock()
         self._riding = threading.Event()
         self._closed = False
@@ -78,7 +78,7 @@ class ThreadStragglers:
     def add(self, state: Riding) -> None:
         """An update rides."""
         with self._adding:
-            self._states.add(state)
+            self._states[state] = None
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="holdfast-stragglers", daemon=True)
                 self._thread.start()

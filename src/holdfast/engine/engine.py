@@ -22,6 +22,7 @@ from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.tending import Tender
+from holdfast.engine.watching import ThreadWatch, Watching
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, LeaseLost, Rejected
@@ -54,8 +55,10 @@ class Engine:
         chance: random.Random,
         runner: str,
         subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
+        watching: Watching = ThreadWatch,
     ) -> None:
         self.store = store
+        self.watching = watching
         self.clock = clock
         self.registry = Registry(functions)
         self.runner = runner
@@ -115,6 +118,7 @@ class Engine:
                 self._begin(answer.header, target, payload)
                 return
             self._give_back(target, claimant)
+            self._doubt(answer)
             self.backlog |= created
 
         started = await self._write(Start(header, payload, claimant), landed)
@@ -216,6 +220,8 @@ class Engine:
             current = self.store.find(header.id)
             if current is not None:
                 self.tell_if_over(current)
+                if current.runner == self.runner:  # an earlier try was written after all, with the claim in it
+                    self._let_go()
         elif isinstance(answer, Execution):
             if answer.state is State.RUNNING and answer.runner == self.runner:
                 function.slots.free -= 1  # what this invocation just gave back, also where there is no room for others
@@ -257,6 +263,28 @@ class Engine:
         if claimant is not None:
             function.slots.free += 1
 
+    def _doubt(self, answer: Answer | HoldfastError) -> None:
+        """A write that may have claimed something failed. A store says that nothing of it is on disk; should it be wrong, nobody would
+        ever run what was claimed, so look."""
+        if isinstance(answer, HoldfastError) and not isinstance(answer, LeaseLost | Rejected):
+            self._loop.call_later(_SETTLE_AGAIN_SECONDS, self._let_go)
+
+    def _let_go(self) -> None:
+        """Give up what is ours on disk and not in memory. An invocation that is just beginning may be hit, and begins again."""
+        if not self._open:
+            return
+        try:
+            held = [self.store.find(execution) for execution in self.store.held(self.runner) if execution not in self._live]
+        except HoldfastError as trouble:
+            self._doubt(trouble)
+            return
+        for header in held:
+            if header is not None and header.state is State.RUNNING and header.runner == self.runner:
+                log.warning("%s was claimed by a write that failed; it begins again", header.name)
+                self._writer.submit(self._settle(header, Outcome(OutcomeStatus.INTERRUPTED), header.revision, None), self._doubt)
+                self.backlog = True
+                self.look()
+
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
         """Write something that may make an execution ready, and claim it in the same write if there is room."""
         header = self.store.find(execution)
@@ -267,6 +295,7 @@ class Engine:
             mine = isinstance(answer, Execution) and claimant is not None and answer.invocation == claimant.invocation
             if function and not mine:
                 self._give_back(function, claimant)
+            self._doubt(answer)
             if isinstance(answer, Execution):
                 self.claimed(answer) if mine else self._moved(answer)
 
@@ -287,6 +316,7 @@ class Engine:
         def landed(answer: Answer | HoldfastError) -> None:
             if not isinstance(answer, Execution) or answer.invocation != claimant.invocation:
                 function.slots.free += 1
+            self._doubt(answer)
             if isinstance(answer, Execution):
                 self.claimed(answer)
 

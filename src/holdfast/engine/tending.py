@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from holdfast.engine.health import Health
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.upkeep import Upkeep
+from holdfast.engine.watching import Watch, Watching
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import DiskFailed, HoldfastError
 from holdfast.model.execution import Execution, State
@@ -50,6 +51,7 @@ class Tended(Protocol):
     outbox: Outbox
     health: Health
     runner: str
+    watching: Watching
     backlog: bool
 
     @property
@@ -78,8 +80,7 @@ class Tender:
         self._foreign = False
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="holdfast-watch", daemon=True)
+        self._watch: Watch | None = None
         self._lease_ms = _VIRTUAL_LEASE_MS if engine.clock.virtual else _LEASE_MS
 
     async def begin(self) -> None:
@@ -87,14 +88,14 @@ class Tender:
         self._store.join(self._engine.runner, self._engine.clock.now() + self._lease_ms)
         self._store.publish(self._engine.registry.hosted())
         self._engine.outbox.begin(self.expect_at)
-        self._thread.start()
+        self._watch = self._engine.watching(self._looks(), _NEWS_SECONDS)
         self._engine.backlog = True
         self._task = asyncio.create_task(self._tend(), name="holdfast-tender")
 
     async def end(self) -> None:
         """Stop looking, and let the lease go last."""
-        self._stopped.set()
-        self._thread.join()
+        if self._watch is not None:
+            self._watch.end()
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -268,9 +269,11 @@ class Tender:
         clock.skip_to(self._next)
         return clock.now() >= self._next
 
-    def _watch(self) -> None:
+    def _looks(self) -> Iterator[None]:
+        """What the watch does, one look at a time."""
         beaten = monotonic()
-        while not self._stopped.wait(_NEWS_SECONDS):
+        while True:
+            yield
             try:
                 if self._store.changed():
                     self._loop.call_soon_threadsafe(self._hear)
