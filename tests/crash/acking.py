@@ -43,7 +43,7 @@ def _id(context: Any) -> str:
 async def walk(event: Any, context: Any) -> Any:
     """Steps one after the other, each said when it is done."""
     for number in range(event["steps"]):
-        done = await context.step(lambda _, number=number: {"number": number, "text": "x" * 300}, name=f"step-{number}")
+        done = await context.step(lambda _, number=number: f"{number} {'x' * 300}", name=f"step-{number}")
         if event["says"]:
             say(_id(context), step=f"step-{number}", value=done)
     return event["steps"]
@@ -53,7 +53,7 @@ async def walk(event: Any, context: Any) -> Any:
 def march(event: Any, context: Any) -> Any:
     """The same in a `def` handler."""
     for number in range(event["steps"]):
-        done = context.step(lambda _, number=number: {"number": number, "text": "y" * 300}, name=f"step-{number}")
+        done = context.step(lambda _, number=number: f"{number} {'y' * 300}", name=f"step-{number}")
         if event["says"]:
             say(_id(context), step=f"step-{number}", value=done)
     return event["steps"]
@@ -87,7 +87,7 @@ async def main(where: str) -> None:
         for _ in range(ROUNDS):
             await _run(engine, "walk", event)  # alone: the coroutine itself commits
             await asyncio.gather(*(_run(engine, name, event) for name in ("walk", "march", "walk", "march")), _answer(engine))
-        last = await engine.start("walk", {"steps": 2 * STEPS, "says": False})
+        last = await engine.start("walk", {"steps": STEPS, "says": False})
         await last.result()
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -105,7 +105,7 @@ HOW: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "plain": nullcontext,
     "carrying": lambda: mock.patch.object(opening, "_WAL_PAGES", 40),
     "handing": lambda: mock.patch.object(writer, "_SLOW_SECONDS", -1),
-    "unsynced": lambda: mock.patch.object(sqlite_store, "connect", _unsynced(sqlite_store.connect)),
+    "unsynced": lambda: mock.patch.object(sqlite_store, "connect", _unsynced(opening.connect)),
 }
 
 if __name__ == "__main__":

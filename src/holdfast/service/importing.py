@@ -182,7 +182,9 @@ def _check_header(header: Header, arn: str) -> None:
     if not _ID.fullmatch(header.id):
         _wrong("execution.id", "not the id of an execution")
     if header.continued_as is not None and not (_ID.fullmatch(header.continued_as) and header.continued_as > header.id):
-        _wrong("execution.continued_as", "not the id of a later execution")  # ids grow with time, so no chain of copies leads back to itself
+        _wrong(
+            "execution.continued_as", "not the id of a later execution"
+        )  # ids grow with time, so no chain of copies leads back to itself
     checks: tuple[tuple[str, Callable[[], object]], ...] = (
         ("execution.function", lambda: checked_function(header.function)),
         ("execution.version", lambda: checked_version(header.version)),
