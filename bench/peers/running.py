@@ -52,16 +52,17 @@ class Peer:
     @property
     def note(self) -> str:
         """Its version and how it runs."""
-        pinned = self._requirements.read_text(encoding="utf-8").partition("\n")[0]
+        pinned = self.requirements.read_text(encoding="utf-8").partition("\n")[0]
         return f"{self.name} {pinned.partition('==')[2]}: {self.setup}"
 
     @property
-    def _requirements(self) -> Path:
+    def requirements(self) -> Path:
+        """Names and versions, the peer's own first."""
         return Path(__file__).with_name(f"{self.program}.txt")
 
     def figures(self, workload: str, folder: Path, sizes: Sizes) -> Figures:
         """Its samples by key, measured now."""
-        python = environment(CACHE / self.program, self._requirements, self.name)
+        python = environment(CACHE / self.program, self.requirements, self.name)
         return said(run([python, "-m", f"bench.peers.{self.program}", workload, folder.resolve(), sizes.to_json()], self.name, workload))
 
 

@@ -103,6 +103,32 @@ async def test_the_first_stays_the_first_on_every_replay(harness: Harness) -> No
     assert set(chosen) == {1}
 
 
+@pytest.mark.parametrize("colour", ["async", "def"])
+async def test_of_two_that_are_over_the_one_that_ended_first_is_the_first(harness: Harness, colour: str) -> None:
+    @durable_execution
+    async def late(event: Any, context: AsyncDurableContext) -> int:
+        one, two = await context.create_callback(name="one"), await context.create_callback(name="two")
+        await context.wait(Duration.from_seconds(5), name="pause")
+        return await context.first_of([one, two])
+
+    @durable_execution
+    def blocking_late(event: Any, context: DurableContext) -> int:
+        one, two = context.create_callback(name="one"), context.create_callback(name="two")
+        context.wait(Duration.from_seconds(5), name="pause")
+        return context.first_of([one, two])
+
+    function, clock = late if colour == "async" else blocking_late, VirtualClock(skipping=False)
+    async with harness.engine(function, clock=clock) as engine:
+        execution = await engine.start(function)
+        ids = [(await pending(execution, name)).callback_id or "" for name in ("two", "one")]
+        for callback in ids:
+            await engine.succeed_callback(callback, "yes")
+            clock.move_to(clock.now() + 1_000)
+        clock.move_to(clock.now() + 5_000)
+        engine._engine.look()
+        assert await execution.result() == 1
+
+
 async def test_nothing_to_wait_for_is_an_error(harness: Harness) -> None:
     @durable_execution
     async def nothing(event: Any, context: AsyncDurableContext) -> Any:

@@ -137,13 +137,14 @@ class ChainingSuite:
         assert now_at(store, child.header).status is ExecutionStatus.STOPPED
 
     def test_an_execution_that_continues_is_followed_by_its_heir_under_the_same_parent(self, store: Store) -> None:
-        parent, child = chained(store)
+        parent, child = chained(store, cascade=False, tenant="t")
         heir = id_at(at(3))
         closed = run(store, child, Outcome(OutcomeStatus.CONTINUED, "[2]"), successor=heir)
         assert (closed.status, closed.continued_as) == (ExecutionStatus.SUCCEEDED, heir)
         goes_on = store.find(heir)
         assert goes_on is not None
         assert (goes_on.function, goes_on.terms, goes_on.parent, goes_on.parent_operation) == ("order", Terms(60), parent.id, "i")
+        assert (goes_on.cascade, goes_on.tenant) == (False, "t")
         assert store.input(heir) == "[2]"
         assert [op.status for op in store.operations(parent.id)] == [Status.STARTED]
         run(store, goes_on, Outcome(OutcomeStatus.SUCCEEDED, "3"))

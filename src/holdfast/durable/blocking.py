@@ -137,6 +137,8 @@ class BlockingState(ExecutionState):
         except BaseException as error:
             if self.broken is None:  # whatever it was: what rode with it is not on disk, and nobody aboard may think so
                 self.broken = BackgroundThreadError("A write failed.", error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            if isinstance(error, Exception):
+                raise self.broken from error
             raise
         finally:
             with self._taking:

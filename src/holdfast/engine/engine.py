@@ -26,7 +26,7 @@ from holdfast.engine.watching import ThreadWatch, Watching
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, LeaseLost, Rejected
-from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, goes_on_as, new_execution
 from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Failure
@@ -131,7 +131,7 @@ class Engine:
             header = await self._write(Stop(execution, error or Failure(), cascade))
             assert isinstance(header, Execution)
             self.tell_if_over(header)
-            if header.continued_as is None:
+            if header.continued_as is None or not goes_on_as(header, self.store.find(header.continued_as)):
                 return header
             execution = header.continued_as
 

@@ -127,6 +127,13 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """From then on it may be forgotten."""
 
 
+def goes_on_as(header: Execution, heir: Execution | None) -> bool:
+    """Whether an execution goes on as this one. An imported copy may name anybody; what is done to it must not be done to a stranger."""
+    if heir is None or heir.id != header.continued_as:
+        return False
+    return (heir.function, heir.version, heir.parent, heir.started_at) == (header.function, header.version, header.parent, header.ended_at)
+
+
 class Birth(msgspec.Struct, frozen=True, gc=False):
     """An execution that a change of another one starts."""
 

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter, StoreNotFound
-from holdfast.model.execution import Execution, ExecutionStatus, State, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, State, goes_on_as, new_execution
 from holdfast.model.ids import Arn, IdSource, id_at
 from holdfast.model.operations import Failure, Operation
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
@@ -150,7 +150,7 @@ class Client:
             before = self.find(execution)
             after = self._write(Stop(before.id, error or Failure(), cascade))
             assert isinstance(after, Execution)
-            if after.continued_as is None:
+            if after.continued_as is None or not goes_on_as(after, self._store.find(after.continued_as)):
                 break
             execution = after.continued_as
         return after, before.status is ExecutionStatus.RUNNING and after.status is ExecutionStatus.STOPPED

@@ -1,9 +1,12 @@
 -- name: session
--- Every query here has an index, so no plan may depend on how many rows were there when it was made; JIT takes longer than any of them
--- runs. A lock is waited for as long as SQLite's. A process that stands still in a transaction loses it, and its locks.
+-- Every query here has an index and is planned once, perhaps while its table is empty: no plan may depend on that. JIT takes longer than
+-- any of them runs. A lock is waited for as long as SQLite's. A process that stands still in a transaction loses it, and its locks.
 SET search_path = "{schema}";
 SET jit = off;
 SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
 SET plan_cache_mode = force_generic_plan;
 SET default_transaction_isolation = 'read committed';
 SET lock_timeout = '10s';
@@ -45,11 +48,12 @@ SELECT * FROM executions WHERE id = %s
 SELECT * FROM executions WHERE id = ANY(%s::text[])
 
 -- name: named
-SELECT * FROM executions WHERE function = %s AND name = %s
+-- The function is hidden from the planner here and below: by its index all executions of the function would be read.
+SELECT * FROM executions WHERE function || '' = %s AND name = %s
 
 -- name: all_named
 SELECT x.* FROM unnest(%s::text[], %s::text[]) AS wanted (function, name)
-JOIN executions AS x ON x.name = wanted.name AND x.function = wanted.function
+JOIN executions AS x ON x.name = wanted.name AND x.function || '' = wanted.function
 
 -- name: locked_headers
 -- In the order of keys, as every batch locks them: then two batches never wait for each other.
@@ -145,10 +149,10 @@ SELECT 1 FROM operations WHERE execution = %s AND status = 'READY' AND revision 
 
 -- name: history
 -- A closing execution's terminal event lies beyond `events` until its invocation is told of as completed.
-SELECT e.number, e.type, e.at, e.place, e.payload, e.detail FROM events AS e
-JOIN executions AS x ON x.key = e.execution
-WHERE x.id = %s AND e.number > %s AND e.number <= x.events
-ORDER BY e.number LIMIT %s
+SELECT number, type, at, place, payload, detail FROM events
+WHERE execution = (SELECT key FROM executions WHERE id = %(id)s)
+  AND number > %(after)s AND number <= (SELECT events FROM executions WHERE id = %(id)s)
+ORDER BY number LIMIT %(limit)s
 
 -- name: all_events
 SELECT number, type, at, place, payload, detail FROM events WHERE execution = %s ORDER BY number
@@ -278,9 +282,8 @@ WITH
 
 -- name: write_agreed
 agreed AS MATERIALIZED (
-    SELECT count(*) = %(count)s AS yes
+    SELECT coalesce(array_agg(revision ORDER BY key), '{}') = %(revisions)s::bigint[] AS yes
     FROM (SELECT key, revision FROM executions WHERE key = ANY(%(keys)s::bigint[]) ORDER BY key FOR UPDATE) AS locked
-    JOIN unnest(%(keys)s::bigint[], %(revisions)s::bigint[]) AS decided (key, revision) USING (key, revision)
 )
 
 -- name: write_unopposed

@@ -90,7 +90,7 @@ class Reading:
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:
         """Its events in order, each with its operation."""
-        found = self._read("history", (_text(execution), after, limit))
+        found = self._read("history", {"id": _text(execution), "after": after, "limit": limit})
         operations = {operation.place: operation for operation in self.operations(execution)}
         return [self._line(row, operations, execution) for row in found]
 

@@ -39,7 +39,8 @@ class Writing(Reading):
             parts += ("no_signals",)
         values: dict[str, object] = {"news": news, "channel": self._channel, "member": self._member}
         if decided_on:
-            values |= {"count": len(decided_on), "keys": numbers(decided_on.keys()), "revisions": numbers(decided_on.values())}
+            keys = sorted(decided_on)
+            values |= {"keys": numbers(keys), "revisions": numbers(decided_on[key] for key in keys)}
         for part in _PARTS:
             if put.get(part):
                 values |= arguments(part, put[part])

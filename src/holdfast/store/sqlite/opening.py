@@ -184,7 +184,7 @@ def _has_no_space(where: str) -> bool:
         disk = os.statvfs(Path(where).parent)
     except OSError:
         return False
-    return 0 < disk.f_blocks and disk.f_bavail * disk.f_frsize < _PAGE_BYTES
+    return disk.f_blocks > 0 and disk.f_bavail * disk.f_frsize < _PAGE_BYTES
 
 
 def _refuse_remote(path: Path) -> None:
