@@ -39,8 +39,8 @@ test: .venv/.dev ## everything in tests/
 demo: .venv/.runtime ## the order workflow on a SQLite file: a flaky step, an approval, a kill -9 and the resume
 	@$(BIN)/python examples/demo.py
 
-bench: .venv/.dev ## W1 to W6 beside the raw limit of this machine; PEERS=1 also beside others
-	$(BIN)/python -m bench $(if $(filter-out 0,$(PEERS)),--peers)
+bench: .venv/.dev ## W1, W2, W3, W4 and W6 beside the raw limit of this machine
+	$(BIN)/python -m bench
 
 crash: .venv/.dev ## the crash tests, long form (ROUNDS=50)
 	HOLDFAST_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/crash --timeout=0

@@ -98,7 +98,7 @@ def _leave_with_parent() -> None:
 
 
 TEMPERS: dict[str, dict[str, Any]] = {
-    "new": {},
+    "new": {"_AWAKE_SECONDS": tending._AWAKE_SECONDS},  # as it is
     "awake": {"_AWAKE_SECONDS": 0},
     "brisk": {"_LEASE_MS": 2_000, "_HEARTBEAT_SECONDS": 0.5, "_DEATHS_SECONDS": 0.25, "_ASLEEP_MS": 1_000, "_AWAKE_SECONDS": 1.5},
 }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncDurableContext, CallbackConfig, DurableContext, Duration, StepContext, durable_execution
-from holdfast.durable.config import StepConfig, StepSemantics
+from holdfast.durable.config import MapConfig, StepConfig, StepSemantics
 from holdfast.durable.retries import RetryStrategyConfig, create_retry_strategy
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Failure, Status
@@ -240,7 +240,7 @@ def test_retries_branches_conditions_and_at_most_once_steps_survive_every_point(
             return await context.step(lambda _: item * 2)
 
         a = await context.step(flaky, name="flaky", config=StepConfig(retry_strategy=retry))
-        b = (await context.map([0, 1, 2], each)).get_results()
+        b = (await context.map([0, 1, 2], each, config=MapConfig(max_concurrency=1))).get_results()
         c = await context.step(lambda _: 1, name="once", config=once)
         return [a, b, c]
 
@@ -251,7 +251,7 @@ def test_retries_branches_conditions_and_at_most_once_steps_survive_every_point(
             return context.step(lambda _: item * 2)
 
         a = context.step(flaky, name="flaky", config=StepConfig(retry_strategy=retry))
-        b = context.map([0, 1, 2], each).get_results()
+        b = context.map([0, 1, 2], each, config=MapConfig(max_concurrency=1)).get_results()
         c = context.step(lambda _: 1, name="once", config=once)
         return [a, b, c]
 

@@ -1,6 +1,7 @@
 """The store of a fleet: the suite, and what only Postgres, its schemas and its clock can get wrong."""
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -260,7 +261,7 @@ QUESTIONS = (
 def test_no_question_of_a_runner_reads_a_whole_table(store: PostgresStore) -> None:
     for name in QUESTIONS:
         text = store._texts[name]
-        values: object = dict.fromkeys(("targets", "dead", "now", "limit")) if "%(" in text else (None,) * text.count("%s")
+        values: object = dict.fromkeys(re.findall(r"%\((\w+)\)", text)) or (None,) * text.count("%s")
         plan = store._side.run(b"EXPLAIN " + text.encode(), values, prepare=False)  # type: ignore[arg-type]
         assert [line for (line,) in plan if "Seq Scan on" in line] == [], name
 
