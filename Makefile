@@ -3,6 +3,7 @@ PYTHON ?= python3
 ROUNDS ?= 50
 SEEDS  ?= 5000
 FROM   ?= 0
+SECONDS ?= 600
 # Two, because some tests start processes of their own; more workers than cores only makes timing noisy.
 JOBS   ?= 2
 
@@ -13,7 +14,7 @@ PIP     = $(shell $(BIN)/python -m pip --version >/dev/null 2>&1 && echo $(BIN)/
 INSTALL = $(PIP) install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo bench crash simulate clean
+.PHONY: help setup check format test demo bench crash simulate soak clean
 
 help: ## show these words
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -39,14 +40,17 @@ test: .venv/.dev ## everything in tests/
 demo: .venv/.runtime ## the order workflow on a SQLite file: a flaky step, an approval, a kill -9 and the resume
 	@$(BIN)/python examples/demo.py
 
-bench: .venv/.dev ## W1, W2, W3, W4 and W6 beside the raw limit of this machine
-	$(BIN)/python -m bench
+bench: .venv/.dev ## W1 to W6 beside the raw limit of this machine; PEERS=1 also beside others
+	$(BIN)/python -m bench $(if $(filter-out 0,$(PEERS)),--peers)
 
 crash: .venv/.dev ## the crash tests, long form (ROUNDS=50)
 	HOLDFAST_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/crash --timeout=0
 
 simulate: .venv/.dev ## the simulations, long form (SEEDS=5000 FROM=0); SEEDS=1 FROM=17 is seed 17 again
 	HOLDFAST_SIMULATION_SEEDS=$(SEEDS) HOLDFAST_SIMULATION_FROM=$(FROM) $(BIN)/pytest -n $(JOBS) --timeout=0 tests/flow/test_simulation.py -k laws_hold
+
+soak: .venv/.dev ## executions of every kind for SECONDS=600, two processes and a slow reader: WAL and memory stay small
+	$(BIN)/python -m bench.soak --seconds $(SECONDS)
 
 clean: ## remove .venv, caches and build output
 	rm -rf .venv .bench build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

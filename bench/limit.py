@@ -24,18 +24,11 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from bench.table import Row, show
+from bench.table import aligned, figure
+from bench.terms import PAYLOAD
 
 IN_MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 SYNCHRONOUS: Final = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
-PAYLOAD: Final = {
-    "order_id": "42",
-    "items": ["anvil", "rope", "bell"],
-    "total": 129.5,
-    "currency": "EUR",
-    "paid": True,
-    "note": "leave it at the door",
-}
 
 TABLES: Final = """
 CREATE TABLE bare (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
@@ -275,15 +268,16 @@ def conditions(path: Path) -> str:
         return f"filesystem {kind} · SQLite {sqlite3.sqlite_version}, WAL, synchronous={synchronous(db)} · {os.cpu_count()} cores"
 
 
-def rows(path: Path) -> list[Row]:
+def rows(path: Path) -> list[tuple[str, str, str]]:
+    """What, how much, and how that compares with a bare commit."""
     commit = bare_commit(path)
     w1 = 1 / sketch(path, tasks=1, steps=200)
     w2 = sketch(path)
     return [
-        Row(what="bare commit", value=commit * 1e3, unit="ms"),
-        Row(what="bare commits", value=1 / commit, unit="/s"),
-        Row(what="sketch W1 (1 × 200 steps)", value=w1 * 1e3, unit="ms/step", ratio=w1 / commit, of="bare commit"),
-        Row(what="sketch W2 (1,000 × 5 steps)", value=w2, unit="steps/s", ratio=w2 * commit, of="bare commits"),
+        ("bare commit", f"{figure(commit * 1e3)} ms", ""),
+        ("bare commits", f"{figure(1 / commit)} /s", ""),
+        ("sketch W1 (1 × 200 steps)", f"{figure(w1 * 1e3)} ms/step", f"{w1 / commit:.2f} × a bare commit"),
+        ("sketch W2 (1,000 × 5 steps)", f"{figure(w2)} steps/s", f"{w2 * commit:.2f} × bare commits"),
     ]
 
 
@@ -293,7 +287,7 @@ def main() -> None:
     folder: Path = parser.parse_args().folder
     try:
         print(conditions(folder))
-        show(rows(folder))
+        print(aligned(("what", "measured", "ratio"), rows(folder), (1, 2)))
     except NotADisk as error:
         raise SystemExit(str(error)) from None
 

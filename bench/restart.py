@@ -10,7 +10,6 @@ file, delivers the answers one after the other, and measures from each answer (w
 from __future__ import annotations
 
 import asyncio
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,16 +20,13 @@ from time import perf_counter
 from typing import Any
 
 import holdfast
-from bench.limit import PAYLOAD
+from bench.terms import ANSWER, PAYLOAD
 from bench.workloads import blocking_body, body
 from holdfast import AsyncDurableContext, DurableContext, durable_execution
 from holdfast.model.execution import State
 from holdfast.service.opening import OpenEngine
 
-W4_STEPS = 1_000
-W4_MANY_STEPS = 10_000
 WARM_STEPS = 20
-ANSWER = "now"
 
 
 @durable_execution
@@ -90,15 +86,15 @@ async def end(store: str, waiting: list[str]) -> None:
         print(*taken, flush=True)
 
 
-def w4(folder: Path, work: Sequence[tuple[str, int]], count: int) -> dict[tuple[str, int], float]:
-    """Seconds from claim to end of each function after so many steps: the median of several executions, all killed at once."""
+def w4(folder: Path, work: Sequence[tuple[str, int]], count: int) -> dict[tuple[str, int], tuple[float, ...]]:
+    """Seconds from claim to end of each function after so many steps: of several executions, all killed at once."""
     wanted = [f"{function}:{steps}" for function, steps in work for _ in range(count)]
     with TemporaryDirectory(dir=folder.resolve(), prefix="bench-") as place:
         with _process("begin", f"{place}/bench.db", *wanted) as first:
             waiting = [f"{one}:{callback_id}" for one, callback_id in zip(wanted, _said(first), strict=True)]
         with _process("end", f"{place}/bench.db", *waiting) as second:
             taken = [float(word) for word in _said(second)]
-    return {work[n]: statistics.median(taken[n * count : (n + 1) * count]) for n in range(len(work))}
+    return {work[n]: tuple(taken[n * count : (n + 1) * count]) for n in range(len(work))}
 
 
 @contextmanager

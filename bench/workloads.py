@@ -13,19 +13,10 @@ from time import perf_counter, process_time
 from typing import Any
 
 import holdfast
-from bench.limit import PAYLOAD
+from bench.terms import PAYLOAD, Sizes
 from holdfast import AsyncDurableContext, DurableContext, StepContext, durable_execution, durable_step
 from holdfast.service.client import Client
 from holdfast.service.opening import OpenEngine
-
-W1_STEPS = 200
-W2_EXECUTIONS = 1_000
-W2_STEPS = 5
-W3_BRANCHES = 1_000
-W3_ITEMS = 10_000
-W6_ROUNDS = 200
-WAKES = 20
-IDLE_SECONDS = 5.0
 
 enough = Event()
 """Ends the step that computes; a thread cannot be ended from outside."""
@@ -111,47 +102,48 @@ async def engine(folder: Path) -> AsyncIterator[OpenEngine]:
             yield opened
 
 
-async def w1(folder: Path, function: str) -> float:
+async def w1(folder: Path, function: str, sizes: Sizes) -> float:
     """Seconds per step of one execution."""
     async with engine(folder) as opened:
         await _run(opened, function, 20)
         began = perf_counter()
-        await _run(opened, function, W1_STEPS)
-        return (perf_counter() - began) / W1_STEPS
+        await _run(opened, function, sizes.w1_steps)
+        return (perf_counter() - began) / sizes.w1_steps
 
 
-async def w2(folder: Path, function: str, *, computing: bool = False) -> float:
+async def w2(folder: Path, function: str, sizes: Sizes, *, computing: bool = False) -> float:
     """Steps per second of many executions started together; `computing` runs one CPU-bound thread beside them."""
     async with engine(folder) as opened:
-        await _many(opened, function, 100)
+        await _many(opened, function, min(100, sizes.w2_executions), sizes.w2_steps)
         enough.clear()
         beside = await opened.start("computes") if computing else None
         began = perf_counter()
-        await _many(opened, function, W2_EXECUTIONS)
+        await _many(opened, function, sizes.w2_executions, sizes.w2_steps)
         taken = perf_counter() - began
         if beside is not None:
             enough.set()
             await beside.result()
-        return W2_EXECUTIONS * W2_STEPS / taken
+        return sizes.w2_executions * sizes.w2_steps / taken
 
 
-async def w3(folder: Path, function: str, *, mapped: bool) -> float:
+async def w3(folder: Path, function: str, sizes: Sizes, *, mapped: bool) -> float:
     """Seconds from start to result of one execution with many branches."""
     async with engine(folder) as opened:
         await _run(opened, function, 20, mapped=mapped)
         began = perf_counter()
-        await _run(opened, function, W3_ITEMS if mapped else W3_BRANCHES, mapped=mapped)
+        await _run(opened, function, sizes.w3_items if mapped else sizes.w3_branches, mapped=mapped)
         return perf_counter() - began
 
 
-async def w6(folder: Path) -> tuple[float, float]:
+async def w6(folder: Path, function: str, sizes: Sizes) -> tuple[float, float]:
     """Seconds from start to result of a one-step function on an idle engine: median and 99th percentile."""
     async with engine(folder) as opened:
-        await _run(opened, "in_sequence", 1)
+        for _ in range(10):
+            await _run(opened, function, 1)
         times = []
-        for _ in range(W6_ROUNDS):
+        for _ in range(sizes.w6_rounds):
             began = perf_counter()
-            await _run(opened, "in_sequence", 1)
+            await _run(opened, function, 1)
             times.append(perf_counter() - began)
     return statistics.median(times), statistics.quantiles(times, n=100)[98]
 
@@ -162,14 +154,14 @@ async def asks(event: dict[str, Any], context: AsyncDurableContext) -> Any:
     return await (await context.create_callback()).result()
 
 
-async def wakes(folder: Path) -> float:
+async def wakes(folder: Path, sizes: Sizes) -> float:
     """Seconds from the moment another process's answer is on disk until the execution it wakes is over: the median."""
     times = []
     with TemporaryDirectory(dir=folder, prefix="bench-") as place:
         async with holdfast.open(f"{place}/bench.db", functions=[asks]) as opened:
             # A store of its own sees the file as another process does: through the file alone.
             with Client.open(f"{place}/bench.db") as elsewhere:
-                for _ in range(WAKES):
+                for _ in range(sizes.wakes):
                     execution = await opened.start("asks")
                     while (asked := await execution.describe()).state != "suspended":
                         await asyncio.sleep(0.01)
@@ -180,14 +172,14 @@ async def wakes(folder: Path) -> float:
     return statistics.median(times)
 
 
-async def idle(folder: Path) -> float:
+async def idle(folder: Path, sizes: Sizes) -> float:
     """The share of one core that an engine uses while an execution waits for its callback."""
     with TemporaryDirectory(dir=folder, prefix="bench-") as place:
         async with holdfast.open(f"{place}/bench.db", functions=[asks]) as opened:
             await opened.start("asks")
             await asyncio.sleep(0.2)
             began, used = perf_counter(), process_time()
-            await asyncio.sleep(IDLE_SECONDS)
+            await asyncio.sleep(sizes.idle_seconds)
             return (process_time() - used) / (perf_counter() - began)
 
 
@@ -196,5 +188,5 @@ async def _run(opened: OpenEngine, function: str, steps: int, **more: Any) -> No
     assert await execution.result() == steps
 
 
-async def _many(opened: OpenEngine, function: str, count: int) -> None:
-    await asyncio.gather(*(_run(opened, function, W2_STEPS) for _ in range(count)))
+async def _many(opened: OpenEngine, function: str, count: int, steps: int) -> None:
+    await asyncio.gather(*(_run(opened, function, steps) for _ in range(count)))

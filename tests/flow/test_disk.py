@@ -14,7 +14,7 @@ from holdfast.durable.config import StepSemantics
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine import health, tending
 from holdfast.model.clock import VirtualClock
-from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed
+from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, StoreBroken
 from holdfast.store.sqlite.store import SqliteStore
 from tests.flow.harness import Harness, eventually, pending, types
 
@@ -27,7 +27,7 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
-        self.trouble: DiskFailed | None = None
+        self.trouble: HoldfastError | None = None
         self.refused = 0
 
     def ails(self, *calls: str) -> None:
@@ -235,3 +235,28 @@ async def test_an_invoke_whose_target_cannot_be_looked_up_has_not_failed(harness
         async with harness.engine(called, clock=clock):
             disk.trouble = None
             assert await asyncio.wait_for(execution.result(), 20) == "answer"
+
+
+async def test_an_execution_that_cannot_be_read_is_put_aside_instead_of_failed(harness: Harness, disk: Disk) -> None:
+    """A page of its own is damaged, say. A person mends that, and it goes on."""
+
+    @durable_execution
+    async def waits(event: Any, context: AsyncDurableContext) -> str:
+        await context.step(body("first"))
+        await context.wait(Duration.from_seconds(1))
+        return await context.step(body("second"))
+
+    disk.ails("operations")
+    harness.park = 0
+    async with harness.engine(waits) as engine:
+        execution = await engine.start(waits)
+        await eventually(lambda: ran)
+        disk.trouble = StoreBroken("the page is damaged")
+        await eventually(lambda: disk.refused > 8)
+        disk.trouble = None
+        async with asyncio.timeout(20):
+            while (await execution.describe()).state != "quarantined":
+                await asyncio.sleep(0)
+        await execution.release()
+        assert await asyncio.wait_for(execution.result(), 20) == "second"
+    assert ran == ["first", "second"]

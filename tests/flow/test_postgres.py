@@ -22,7 +22,7 @@ from holdfast.service.settings import Settings
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Filter
 from tests.flow.harness import pending, types
-from tests.postgres import database, new_schema, schema_of, without_database
+from tests.postgres import database, empty_store, schema_of, without_database
 
 HOUR = 3_600_000
 
@@ -77,7 +77,7 @@ FUNCTIONS = (order, blocking_order, asking, child, parent)
 
 @pytest.fixture
 def where() -> str:
-    return new_schema()
+    return empty_store()
 
 
 @asynccontextmanager

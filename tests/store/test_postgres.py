@@ -18,16 +18,17 @@ from holdfast.model.errors import (
     StoreBroken,
     StoreUnsuitable,
 )
-from holdfast.model.execution import Outcome, OutcomeStatus, State
+from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus, State
 from holdfast.model.operations import Action, Status
 from holdfast.model.verbs import Checkpointed
 from holdfast.store.encryption import AesGcm
-from holdfast.store.opening import open_store
+from holdfast.store.opening import open_store, shown
+from holdfast.store.postgres import listing
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.store import PostgresStore
-from holdfast.store.seam import Store, Target
+from holdfast.store.seam import Filter, Store, Target
 from holdfast.store.sqlite.store import SqliteStore
-from tests.postgres import database, new_schema, schema_of
+from tests.postgres import database, empty_store, new_schema, schema_of
 from tests.store.chaining_suite import ChainingSuite
 from tests.store.listing_suite import ListingSuite
 from tests.store.outbox_suite import SharedOutboxSuite
@@ -57,6 +58,7 @@ KEY = bytes(range(32))
 
 @pytest.fixture
 def where() -> str:
+    """A store that nobody has made yet."""
     return new_schema()
 
 
@@ -69,7 +71,8 @@ def store(where: str) -> Iterator[PostgresStore]:
 
 class TestPostgres(ChainingSuite, SharedOutboxSuite, SharedRetentionSuite, ListingSuite, SharedStoreSuite):
     @pytest.fixture
-    def opening(self, where: str) -> Iterator[Opening]:
+    def opening(self) -> Iterator[Opening]:
+        where = empty_store()
         with contextlib.ExitStack() as stores:
 
             def opening(member: str) -> Store:
@@ -180,6 +183,20 @@ def test_an_address_that_cannot_be_meant_is_refused(query: str) -> None:
     assert "secret" not in str(refused)
 
 
+@pytest.mark.parametrize(
+    "where, read",
+    [
+        ("postgresql://me:secret@host:1/db?schema=a", "postgresql://me@host:1/db?schema=a"),
+        ("postgresql://me:s:e%40t@one:1,two:2/db", "postgresql://me@one:1,two:2/db"),
+        ("postgres://host/db?password=secret&schema=a", "postgres://host/db?schema=a"),
+        ("postgresql://me@/db?host=/tmp&password=secret", "postgresql://me@/db?host=/tmp&"),
+        ("a folder/with:a@strange.db", "a folder/with:a@strange.db"),
+    ],
+)
+def test_people_never_read_the_password(where: str, read: str) -> None:
+    assert shown(where) == read
+
+
 # --- what is stored ----------------------------------------------------------------------------------------------------------
 
 
@@ -251,19 +268,74 @@ def test_a_suspect_is_offered_only_to_a_runner_with_nothing_else(store: Postgres
     assert store.next_due(ORDER) == header.deadline, "nobody is woken for it again and again"
 
 
-QUESTIONS = (
-    "header", "headers", "named", "all_named", "locked_headers", "claimable", "suspect", "due", "next_due", "children", "payload",
-    "operations", "newer_operations", "operation", "due_operations", "next_due_operation", "ready_operation", "history", "all_events",
-    "holders", "held", "expire_executions", "signals",
-)  # fmt: skip
+# --- plans -------------------------------------------------------------------------------------------------------------------
+
+INDEXES = {
+    "header": "executions_by_id",
+    "headers": "executions_by_id",
+    "locked_headers": "executions_by_id",
+    "named": "executions_by_name",
+    "all_named": "executions_by_name",
+    "claimable": "executions_ready executions_held",
+    "suspect": "executions_suspect",
+    "due": "executions_due",
+    "next_due": "executions_due executions_ready",
+    "children": "executions_invoked",
+    "holders": "executions_held",
+    "held": "executions_held",
+    "payload": "executions_by_id events_pkey",
+    "history": "executions_by_id events_pkey",
+    "all_events": "events_pkey",
+    "operations": "executions_by_id operations_pkey events_pkey",
+    "newer_operations": "operations_pkey events_pkey",
+    "operation": "operations_pkey events_pkey",
+    "these_operations": "operations_pkey events_pkey",
+    "due_operations": "operations_due events_pkey",
+    "all_due_operations": "operations_due events_pkey",
+    "next_due_operation": "operations_due",
+    "all_next_due_operations": "operations_due",
+    "ready_operation": "operations_ready",
+    "expire_executions": "executions_expiring executions_pkey",
+    "signals": "signals_pkey",
+}
 
 
-def test_no_question_of_a_runner_reads_a_whole_table(store: PostgresStore) -> None:
-    for name in QUESTIONS:
-        text = store._texts[name]
-        values: object = dict.fromkeys(re.findall(r"%\((\w+)\)", text)) or (None,) * text.count("%s")
-        plan = store._side.run(b"EXPLAIN " + text.encode(), values, prepare=False)  # type: ignore[arg-type]
-        assert [line for (line,) in plan if "Seq Scan on" in line] == [], name
+def plan_of(store: PostgresStore, text: str) -> str:
+    """The plan of a statement for any values of its parameters: the one that is made once and kept."""
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
+    text = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", text)
+    for number in range(text.count("%s")):
+        text = text.replace("%s", f"${number + 1}", 1)
+    return "\n".join(line for (line,) in store._side.run(f"EXPLAIN (GENERIC_PLAN) {text}".encode(), prepare=False))
+
+
+def indexes_of(plan: str) -> set[str]:
+    assert "Seq Scan" not in plan
+    return set(re.findall(r"using (\w+) on", plan))
+
+
+def test_every_question_of_a_runner_finds_its_index_even_if_it_is_planned_on_empty_tables(store: PostgresStore) -> None:
+    found = {name: indexes_of(plan_of(store, store._texts[name])) for name in INDEXES}
+    assert found == {name: set(names.split()) for name, names in INDEXES.items()}
+
+
+@pytest.mark.parametrize(
+    "wanted, index",
+    [
+        (Filter(), "executions_by_id"),
+        (Filter(oldest_first=True, beyond="x"), "executions_by_id"),
+        (Filter(function="order"), "executions_by_function"),
+        (Filter(parent="x"), "executions_by_parent"),
+        (Filter(statuses=(ExecutionStatus.RUNNING,)), "executions_by_status"),
+        (Filter(statuses=(ExecutionStatus.STOPPED, ExecutionStatus.FAILED), beyond="x"), "executions_by_status"),
+    ],
+)
+def test_a_page_of_a_list_is_read_and_never_sorted_out_of_everything(store: PostgresStore, wanted: Filter, index: str) -> None:
+    question, _ = listing.question(store._texts, wanted)
+    plan = plan_of(store, question)
+    assert indexes_of(plan) == {index}
+    assert plan.count("Limit  (") >= plan.count("Index Scan"), "no more than a page of each"
+    assert "Sort  (" not in plan
 
 
 # --- time --------------------------------------------------------------------------------------------------------------------

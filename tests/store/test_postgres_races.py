@@ -10,17 +10,18 @@ import msgspec
 import psycopg
 import pytest
 
-from holdfast.model.errors import CallbackClosed, DiskFailed, ExecutionAlreadyStarted, HoldfastError, LeaseLost, StoreBusy
+from holdfast.model.errors import CallbackClosed, CodecFailed, DiskFailed, ExecutionAlreadyStarted, HoldfastError, LeaseLost, StoreBusy
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State
 from holdfast.model.history import EventType as E
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Status
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Checkpointed, Start, Started, Write
+from holdfast.store.encryption import AesGcm
 from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Filter
-from tests.postgres import database, new_schema, schema_of
+from tests.postgres import database, empty_store, new_schema, schema_of
 from tests.store.chaining_suite import birth, invoking
 from tests.store.suite import (
     LEASE,
@@ -49,7 +50,7 @@ PROCESSES = 4
 
 @pytest.fixture
 def where() -> str:
-    return new_schema()
+    return empty_store()
 
 
 @pytest.fixture
@@ -206,6 +207,32 @@ def test_a_subscriber_is_told_of_every_batch_that_ends_after_it_was_registered(w
         assert not done.is_set()
         rows.execute("COMMIT")
         thread.join()
+
+
+class Choosy(AesGcm):
+    """Fails for some texts, as a key service may."""
+
+    def encode(self, text: str, about: str) -> str:
+        if "poison" in text:
+            raise RuntimeError("no key today")
+        return super().encode(text, about)
+
+
+def test_what_cannot_be_written_with_all_it_brings_is_not_written_at_all() -> None:
+    with contextlib.closing(PostgresStore(new_schema(), "p0", Choosy({"k": bytes(32)}, "k"))) as store:
+        store.join("p0", LEASE)
+        parent, beside = live(store, "parent", runner="p0"), live(store, "beside", runner="p0")
+        child = birth(parent)
+        poisoned = invoking(parent, msgspec.structs.replace(child, input="poison"))
+        refused, accepted = answers(store, poisoned, checkpoint(beside, step("s")))
+        assert isinstance(refused, CodecFailed)
+        assert isinstance(accepted, Checkpointed)
+        assert (list(store.operations(parent.id)), store.find(child.header.id)) == ([], None)
+        assert now_at(store, parent) == parent
+        (again,) = answers(store, invoking(parent, child))
+        assert isinstance(again, Checkpointed), "its token was not used up"
+        assert store.input(child.header.id) == "[1]"
+        assert story(store, parent) == [E.EXECUTION_STARTED, E.CHAINED_INVOKE_STARTED]
 
 
 # --- memory that is behind ---------------------------------------------------------------------------------------------------

@@ -122,6 +122,68 @@ def test_a_file_that_is_no_store_is_trouble(holdfast: Program) -> None:
             assert ended.stderr.startswith(f"error[store_unsuitable]: {name} is ")
 
 
+ODD = """
+from holdfast.durable import durable_execution
+from holdfast.durable.config import StepConfig
+from holdfast.durable.retries import RetryDecision
+
+LARGE = "x" * (6 * 1024 * 1024)
+NEVER = StepConfig(retry_strategy=lambda error, attempt: RetryDecision.no_retry())
+VALUES = {"object": object(), "nan": float("nan"), "bytes": b"x", "large": LARGE}
+
+
+@durable_execution
+def returns(event, context):
+    return VALUES[event]
+
+
+@durable_execution
+def steps(event, context):
+    return context.step(lambda _: VALUES[event], config=NEVER) and None
+"""
+
+
+@pytest.mark.parametrize(
+    "function, value, told",
+    [
+        ("returns", "object", "TypeError: Object of type object is not JSON serializable"),
+        ("returns", "nan", "ValueError: Out of range float values are not JSON compliant"),
+        ("returns", "bytes", "TypeError: Object of type bytes is not JSON serializable"),
+        ("returns", "large", "Execution output payload size must be less than or equal to 6291456 bytes."),
+        ("steps", "object", "Unsupported type: <class 'object'>"),
+        ("steps", "large", "STEP output payload size must be less than or equal to 6291456 bytes."),
+    ],
+)
+def test_a_function_whose_values_cannot_be_stored_fails_in_one_line(holdfast: Program, function: str, value: str, told: str) -> None:
+    (holdfast.folder / "odd.py").write_text(ODD)
+    ended = holdfast("run", f"odd.py:{function}", "--input", f'"{value}"', "--name", "odd")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "Traceback" not in ended.stderr
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error[")]
+    assert line.startswith("error[execution_failed]: ")
+    assert told in line
+
+
+def test_an_input_or_an_answer_that_is_too_large_is_refused_and_leaves_nothing(holdfast: Program) -> None:
+    (holdfast.folder / "large.json").write_text(f'"{"x" * 6 * 1024 * 1024}"')
+    for words in (["run", "functions.py:greet"], ["run", "functions.py:greet", "--detach"]):
+        ended = holdfast(*words, "--input", "@large.json", "--name", "large")
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert "error[payload_too_large]: Execution input payload size must be less than or equal to 6291456 bytes.\n" in ended.stderr
+    assert holdfast("executions", "list").stderr == "no executions\n"
+    process = holdfast.begin("run", "functions.py:approve", "--name", "a")
+    try:
+        callback_id = holdfast.waiting("approve/a")["callback_id"]
+        ended = holdfast("callbacks", "succeed", callback_id, "--result", "@large.json")
+        told = "error[payload_too_large]: CALLBACK output payload size must be less than or equal to 6291456 bytes.\n"
+        assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", told)
+        assert holdfast("callbacks", "succeed", callback_id, "--result", "small").returncode == 0, "it is still open"
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.parametrize("words", [["runn"], ["run"], ["run", "functions.py:greet", "--nmae", "a"], ["executions", "list", "--limit", "0"]])
 def test_a_command_line_that_means_nothing_is_exit_code_two_with_a_hint(holdfast: Program, words: list[str]) -> None:
     ended = holdfast(*words)

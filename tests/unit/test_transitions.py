@@ -212,7 +212,7 @@ def test_a_callback_timeout_is_nothing_up_to_the_largest_allowed(option: str, se
 
 @pytest.mark.parametrize("kind, name", [(Type.STEP, "STEP"), (Type.CONTEXT, "CONTEXT"), (Type.EXECUTION, "Execution")])
 def test_a_payload_may_be_as_large_as_the_limit_counted_in_bytes(kind: Type, name: str) -> None:
-    limit = transitions.MAX_PAYLOAD_BYTES
+    limit = codec.MAX_PAYLOAD_BYTES
     fits = "é" * (limit // 2)
     applied(live(), update(kind, SUCCEED, payload=fits))
     with pytest.raises(PayloadTooLarge) as refusal:

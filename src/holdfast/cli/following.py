@@ -23,6 +23,7 @@ from holdfast.service.describing import Description
 from holdfast.service.loading import Loaded
 from holdfast.service.opening import OpenEngine, OpenExecution
 from holdfast.service.opening import open as open_engine
+from holdfast.store.opening import shown
 from holdfast.store.seam import Filter
 
 _LOOK_SECONDS = 0.2
@@ -62,7 +63,7 @@ class _Following:
         place = self._order.place
         async with open_engine(place.where, functions=self._loaded.beside, codec=place.codec()) as engine:
             name = id_at(SystemClock().now()) if self._order.name is None else checked_name(self._order.name)
-            say(f"{self._loaded.function.name}/{name} is in {place.where}")  # first, because the function may print as soon as it begins
+            say(f"{self._loaded.function.name}/{name} is in {shown(place.where)}")  # first: the function may print as soon as it begins
             self._execution = execution = await self._begun(engine, name)
             with _status(execution.name) as show:
                 watching = asyncio.create_task(self._watch(execution, show))
@@ -122,7 +123,7 @@ class _Following:
             say("interrupted before anything was started")
             return
         again = self._order.place.command("run", self._order.target, "--name", self._execution.name)
-        say(f"interrupted: the execution stays in {self._order.place.where}. Go on with: {again}")
+        say(f"interrupted: the execution stays in {shown(self._order.place.where)}. Go on with: {again}")
 
 
 async def _end(execution: OpenExecution) -> None:

@@ -131,6 +131,7 @@ class Tender:
                 await self._rest()
             except DiskFailed as trouble:
                 self._engine.health.fell(trouble)
+                self._foreign = True  # what this round did not get to see is seen in the next
             except Exception as trouble:  # whatever it is, it must not end the tending
                 log.warning("tending %s: %s", self._engine.runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
                 self._engine.backlog = True

@@ -111,8 +111,9 @@ class Writer:
         """Queue a write from the engine's loop; `deliver` gets the answer there."""
         if self._closed:
             raise EngineClosed
-        if self._health.trouble is not None and not isinstance(write, _KEPT):
-            deliver(self._health.trouble)
+        trouble = self._health.trouble  # once: the watch may end it meanwhile
+        if trouble is not None and not isinstance(write, _KEPT):
+            deliver(trouble)
             return
         self._queue.append(_Entry(write, deliver, None))
         self._plan_flush()
@@ -156,9 +157,7 @@ class Writer:
         self._pass_on(on_loop=False)
 
     async def drain(self) -> None:
-        """Wait until everything queued is written and everybody has heard of it. What the disk does not take is given up: nobody was
-        told that it is written.
-        """
+        """Wait until everything queued is written and everybody has heard of it. What the disk does not take is given up."""
         if self._health.trouble is not None:
             self.retry()
         while not self.idle:

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 import orjson
 
-from holdfast.model.errors import InvalidParameter, PayloadNotJson
+from holdfast.model.errors import InvalidParameter, PayloadNotJson, PayloadTooLarge
 from holdfast.model.operations import Failure
 
+MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 _failure_decoder = msgspec.json.Decoder(Failure)
 _encoder = msgspec.json.Encoder()
 
@@ -22,7 +23,10 @@ _encoder = msgspec.json.Encoder()
 def dumps(value: object) -> str:
     """The stored text of a Python value: compact, keys sorted, so that equal inputs have equal texts."""
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+        if "null" in text:
+            json.dumps(value, allow_nan=False, default=lambda _: None)  # orjson writes null for what is not a number; this refuses
+        return text
     except (TypeError, ValueError):
         pass  # an integer beyond 64 bits, say, which the standard library writes
     try:
@@ -54,19 +58,48 @@ def storable(text: str) -> str:
     return text
 
 
+def fitting(text: str, what: str) -> str:
+    """The text itself, if it is not too large to be stored; `what` names it for its sender."""
+    # A character takes at most four bytes, so short texts need not be encoded to know that they fit.
+    if len(text) * 4 > MAX_PAYLOAD_BYTES and len(text.encode()) > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(f"{what} payload size must be less than or equal to {MAX_PAYLOAD_BYTES} bytes.")
+    return text
+
+
+def text_of(value: object, what: str) -> str:
+    """What a caller gave as a text or as its bytes; `what` names it for its sender."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidParameter(f"{what}: the text is not UTF-8 (byte {error.start}).") from None
+    if not isinstance(value, str):
+        raise InvalidParameter(f"{what} is text, and {value!r:.100} is none: give a str, JSON for instance.")
+    return value
+
+
 def readable(failure: Failure) -> Failure:
     """The error with texts that can be stored. Its author may not have chosen them (a file name, say), so they are never refused."""
+    stack = failure.stack_trace
+    if all(text is None or _is_text(text) for text in (failure.message, failure.type, failure.data, *(stack or ()))):
+        return failure
+    lines = stack and tuple(_escaped(line) or "" for line in stack)
+    return Failure(_escaped(failure.message), _escaped(failure.type), _escaped(failure.data), lines)
+
+
+def _is_text(value: object) -> bool:
+    """A person may have raised an error with anything for its message."""
+    if not isinstance(value, str):
+        return False
     try:
-        _encoder.encode(failure)
+        value.encode()
     except UnicodeEncodeError:
-        stack = failure.stack_trace
-        lines = stack and tuple(_escaped(line) or "" for line in stack)
-        return Failure(_escaped(failure.message), _escaped(failure.type), _escaped(failure.data), lines)
-    return failure
+        return False
+    return True
 
 
-def _escaped(text: str | None) -> str | None:
-    return text and text.encode(errors="backslashreplace").decode()
+def _escaped(text: object) -> str | None:
+    return None if text is None else str(text).encode(errors="backslashreplace").decode()
 
 
 def failure_text(failure: Failure) -> str:

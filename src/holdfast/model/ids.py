@@ -115,9 +115,9 @@ def checked_function(name: str) -> str:
     return name
 
 
-def checked_name(name: str) -> str:
+def checked_name(name: object) -> str:
     """An execution name that fits into an ARN."""
-    if not _EXECUTION_NAME.fullmatch(name):
+    if not isinstance(name, str) or not _EXECUTION_NAME.fullmatch(name):
         raise InvalidParameter(f"Execution name {name!r}: use 1 to 64 letters, digits, '-' or '_'.")
     return name
 
@@ -180,7 +180,7 @@ class Seal:
     def _opened(self, kind: bytes, text: str) -> bytes | None:
         try:
             sealed = base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
+        except (binascii.Error, ValueError, TypeError):
             return None
         if base64.b64encode(sealed).decode() != text:
             return None  # unused bits before the padding were set: one capability has one text

@@ -26,7 +26,7 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """The first answer wins; whether it is too late is decided in this same write."""
         draft, operation = _open_callback(view, self.operation_id, now)
-        result = None if self.result is None else codec.storable(self.result)
+        result = None if self.result is None else codec.fitting(codec.storable(self.result), "CALLBACK output")
         error = None if self.error is None else codec.readable(self.error)
         status = Status.SUCCEEDED if error is None else Status.FAILED
         draft.put(life.answered(draft, operation, status, result, error), operation)

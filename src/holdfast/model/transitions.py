@@ -12,17 +12,18 @@ import msgspec
 
 from holdfast.model import codec
 from holdfast.model.draft import Draft
-from holdfast.model.errors import InvalidParameter, PayloadTooLarge
+from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Birth
 from holdfast.model.history import BY_ACTION, EventType
 from holdfast.model.ids import Arn, Seal
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type, Update
 
-MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 MAX_WAIT_SECONDS = 31_622_400
 MAX_CALLBACK_SECONDS = 99_999_999
 MAX_ID = 64
 MAX_NAME = 256
+SHORT = codec.MAX_PAYLOAD_BYTES // 4
+"""So many characters fit whatever they are."""
 
 ABSENT: Final = None
 STARTED, PENDING, READY = Status.STARTED, Status.PENDING, Status.READY
@@ -116,10 +117,8 @@ def _check_values(update: Update) -> None:
             raise InvalidParameter("Cannot provide a Payload for FAIL action.")
         if action is Action.RETRY and error is not None:
             raise InvalidParameter("Cannot provide both error and payload to RETRY a STEP.")
-        # A character takes at most four bytes, so short texts need not be encoded to know that they fit.
-        if len(payload) * 4 > MAX_PAYLOAD_BYTES and len(payload.encode()) > MAX_PAYLOAD_BYTES:
-            what = "Execution" if update.type is Type.EXECUTION else update.type
-            raise PayloadTooLarge(f"{what} output payload size must be less than or equal to {MAX_PAYLOAD_BYTES} bytes.")
+        if len(payload) > SHORT:
+            codec.fitting(payload, "Execution output" if update.type is Type.EXECUTION else f"{update.type} output")
     if error is not None and action is Action.SUCCEED:
         raise InvalidParameter("Cannot provide an Error for SUCCEED action.")
 

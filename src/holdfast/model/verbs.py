@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.model import codec, life, transitions
 from holdfast.model.draft import Draft
-from holdfast.model.errors import CodecFailed, ExecutionAlreadyStarted, InvalidParameter, InvalidToken, LeaseLost
+from holdfast.model.errors import CodecFailed, ExecutionAlreadyStarted, InvalidToken, LeaseLost, Rejected, StoreBroken
 from holdfast.model.execution import Change, Execution, ExecutionStatus, Outcome, OutcomeStatus, State, View
 from holdfast.model.history import Event, EventType
 from holdfast.model.ids import Arn, Position, Seal
@@ -36,6 +36,9 @@ class Checkpointed(msgspec.Struct, frozen=True, gc=False):
     operations: tuple[Operation, ...]
     revision: int
 
+
+_UNREADABLE = (CodecFailed.__name__, StoreBroken.__name__)
+"""What keeps an invocation from beginning that is no fault of its function: a person mends it, and the execution goes on."""
 
 Answer = Started | Checkpointed | Execution
 Decision = tuple[Change | None, Answer]
@@ -237,19 +240,21 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
                     change = life.quarantine_unread(draft)
             elif outcome.status is OutcomeStatus.INTERRUPTED:
                 change = draft.done(state=State.READY, ready_at=draft.at, runner=None, invocation=None, epoch=header.epoch + 1)
-            elif outcome.status is OutcomeStatus.SUCCEEDED:
+            elif outcome.status in (OutcomeStatus.SUCCEEDED, OutcomeStatus.CONTINUED):
                 change = self._succeed(draft)
-            elif outcome.status is OutcomeStatus.CONTINUED and self.successor is not None:
-                change = life.continue_as(draft, self.successor, outcome.result or "null")
             else:
                 change = life.close(draft, ExecutionStatus.FAILED, codec.failure_text(outcome.error or Failure()))
         return life.claimed_now(change, self.by, now)
 
     def _succeed(self, draft: Draft) -> Change:
+        """An ending that cannot be stored is the execution's failure."""
         result = self.outcome.result
         try:
-            return life.close(draft, ExecutionStatus.SUCCEEDED, None if result is None else codec.storable(result))
-        except InvalidParameter as refused:
+            if self.outcome.status is OutcomeStatus.CONTINUED and self.successor is not None:
+                return life.continue_as(draft, self.successor, result or "null")
+            payload = None if result is None else codec.fitting(codec.storable(result), "Execution output")
+            return life.close(draft, ExecutionStatus.SUCCEEDED, payload)
+        except Rejected as refused:
             error = Failure(str(refused), "InvalidParameterValueException")
             return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(error))
 
@@ -277,7 +282,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def _try_again(self, draft: Draft, now: int) -> Change:
         failures = draft.header.failures + 1
         error = self.outcome.error
-        if failures >= life.MAX_FAILURES and error is not None and (error.type or "").endswith(CodecFailed.__name__):
+        if failures >= life.MAX_FAILURES and error is not None and (error.type or "").endswith(_UNREADABLE):
             return life.quarantine_unread(draft)
         if failures >= life.MAX_FAILURES:
             return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(self.outcome.error or Failure()))

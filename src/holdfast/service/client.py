@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import Clock, SystemClock
+from holdfast.model.codec import text_of
 from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter, StoreNotFound
 from holdfast.model.execution import Execution, ExecutionStatus, State, goes_on_as, new_execution
 from holdfast.model.ids import Arn, IdSource, id_at
@@ -20,7 +21,7 @@ from holdfast.model.verbs import Answer, Start, Started, Write
 from holdfast.service.describing import Description, describe, history_of
 from holdfast.service.exporting import exported
 from holdfast.service.importing import Imported, Source, copied, read
-from holdfast.store.opening import open_store
+from holdfast.store.opening import open_store, shown
 from holdfast.store.seam import Filter, Store
 
 _PAGE = 200
@@ -46,7 +47,7 @@ class Client:
         if not create and "://" not in where and not Path(where).exists():
             raise StoreNotFound(f"There is no store at {where}. The first execution started there makes it.")
         store = open_store(where, ids(clock.now()), codec)
-        return cls(store, where, clock=store.clock(clock), ids=ids)
+        return cls(store, shown(where), clock=store.clock(clock), ids=ids)
 
     def __enter__(self) -> Client:
         return self
@@ -163,7 +164,7 @@ class Client:
 
     def succeed_callback(self, callback_id: str, result: str | None = None) -> Execution:
         """Answer a callback; the text is handed on as it is."""
-        return self._answer(callback_id, result, None)
+        return self._answer(callback_id, None if result is None else text_of(result, "A callback's result"), None)
 
     def fail_callback(self, callback_id: str, error: Failure) -> Execution:
         """Answer a callback with an error."""

@@ -180,7 +180,7 @@ class OpenEngine:
 
     async def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> None:
         """Answer a callback; the text is handed on as it is."""
-        await self._engine.answer(callback_id, result.decode() if isinstance(result, bytes) else result)
+        await self._engine.answer(callback_id, None if result is None else codec.text_of(result, "A callback's result"))
 
     async def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> None:
         """Answer a callback with an error."""

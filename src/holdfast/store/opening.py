@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from holdfast.model.errors import ExtraMissing, InvalidParameter
 from holdfast.model.payloads import PayloadCodec
 from holdfast.store.seam import Store
+
+_PASSWORD: Final = re.compile(r"(?<=://)([^:@/?]*):[^@/]*(?=@)|(?<=[?&])password=[^&]*&?")
+
+
+def shown(where: str) -> str:
+    """A path or an address as people may read it: without its password."""
+    return _PASSWORD.sub(r"\1", where) if "://" in where else where
 
 
 def open_store(where: str, member: str, codec: PayloadCodec | None = None) -> Store:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from holdfast.model.errors import HoldfastError, StoreBroken, StoreBusy
+from holdfast.model.errors import DiskFailed, HoldfastError, StoreBroken, StoreBusy
 from holdfast.model.verbs import Write
 from holdfast.store.seam import Committed
 from holdfast.store.sqlite.store import SqliteStore
@@ -25,6 +25,7 @@ class Rates:
     def __init__(self) -> None:
         self.busy = 0.0
         self.broken = 0.0
+        self.disk = 0.0
         self.lost = 0.0
         self.dies = 0.0
         self.read = 0.0
@@ -57,6 +58,9 @@ class FaultyStore:
         if rates.broken and chance.random() < rates.broken:
             self._tell("broken")
             raise StoreBroken("simulated")
+        if rates.disk and chance.random() < rates.disk:
+            self._tell("disk failed")
+            raise DiskFailed("simulated")
         done = self._inner.commit(batch, now)
         self._tell(" ".join(_told(write, answer) for write, answer in zip(batch, done.answers, strict=True)))
         if rates.dies and chance.random() < rates.dies:

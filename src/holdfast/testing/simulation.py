@@ -247,7 +247,7 @@ async def _story(world: World) -> None:
 
 
 class _Listener(logging.Handler):
-    """Hears what the engine logs: what it calls an error, and what it did not expect, is trouble."""
+    """Hears what the engine logs: an error that it did not expect is trouble."""
 
     def __init__(self, troubles: list[str]) -> None:
         super().__init__()
@@ -255,7 +255,7 @@ class _Listener(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if (error is not None or record.levelno >= logging.ERROR) and not isinstance(error, Died | HoldfastError):
+        if error is not None and not isinstance(error, Died | HoldfastError):
             self._troubles.append(f"{record.getMessage()} {error!r}")
 
 

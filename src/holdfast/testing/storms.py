@@ -256,6 +256,7 @@ class Storm:
             rates.busy = chance.choice([0.0, 0.05, 0.2])
             rates.broken = chance.choice([0.0, 0.0, 0.05])
             rates.dies = chance.choice([0.0, 0.01, 0.04])
+            rates.disk = chance.choice([0.0, 0.0, 0.1, 0.7])
             rates.lost = chance.choice([0.0, 0.0, 0.03])
             rates.read = chance.choice([0.0, 0.02, 0.1])
         self._world.tell(f"rates {vars(rates)}")

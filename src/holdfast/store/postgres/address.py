@@ -14,8 +14,7 @@ from holdfast.model.errors import InvalidParameter
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _DEFAULTS: Final = {
     "application_name": "holdfast",
-    "client_encoding": "utf8",
-    "connect_timeout": "10",
+    "connect_timeout": "5",
     # After a failover the next connection finds the server that takes writes.
     "target_session_attrs": "read-write",
     # A server that vanished without a word is noticed in half a minute, not in two hours.
@@ -49,7 +48,8 @@ def parsed(where: str) -> Address:
         known = conninfo_to_dict(urlunsplit((scheme, host, path, rest, fragment)))
     except ProgrammingError as error:
         raise InvalidParameter(f"{shown} is not the address of a Postgres database: {str(error).strip()}") from None
-    return Address(_DEFAULTS | {name: str(value) for name, value in known.items() if value is not None}, schema, shown)
+    given = {name: str(value) for name, value in known.items() if value is not None}
+    return Address(_DEFAULTS | given | {"client_encoding": "utf8"}, schema, shown)
 
 
 def _without_password(host: str) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
-from holdfast.model.errors import CodecFailed
+from holdfast.model.errors import CodecFailed, StoreBroken
 from holdfast.model.operations import Operation
 from holdfast.model.outside import Answering, Fire, Heartbeat
 from holdfast.model.verbs import Claim, Write
@@ -19,6 +20,8 @@ from holdfast.store.postgres.reading import Reading
 from holdfast.store.postgres.session import Session
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.views import RowView
+
+_UNREADABLE: Final = (CodecFailed, StoreBroken)
 
 
 class Timers:
@@ -53,7 +56,7 @@ class Asking(Reading):
             found[row[0]].append(row)
         nexts: dict[int, int] = dict(self._writer.run(self._sql["all_next_due_operations"], (keys, now)))
         for view in views:
-            with suppress(CodecFailed):  # who cannot be read is asked for alone, and fails alone
+            with suppress(*_UNREADABLE):  # who cannot be read is asked for alone, and fails alone
                 self._timers.due[view.key] = self._operations(found[view.key], view.header.id)
                 self._timers.next[view.key] = nexts.get(view.key)
 
@@ -65,7 +68,7 @@ class Asking(Reading):
         keys, ids = zip(*asked, strict=True)
         for row in self._writer.run(self._sql["these_operations"], (numbers(keys), texts(ids))):
             view = views[row[0]]
-            with suppress(CodecFailed):
+            with suppress(*_UNREADABLE):
                 (view.operations[row[1]],) = self._operations([row], view.header.id)
 
     # --- asked by a view

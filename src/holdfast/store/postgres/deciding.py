@@ -240,7 +240,7 @@ class Deciding(Asking):
         header = rows.execution_from(row)
         view = self._views.get(header.id)
         if view is None or view.header.revision != header.revision:
-            view = RowView(self, row[0], header, 0, complete=False)
+            view = RowView(self, row[0], header, 0, complete=not header.operations)
         done.bases[header.id] = view
         return view
 

@@ -159,27 +159,27 @@ SELECT number, type, at, place, payload, detail FROM events WHERE execution = %s
 
 -- name: list
 -- Only the lines whose parameter is asked for are kept, so that each question finds its index. A question for several statuses that
--- have one is asked once for each of them; the answers are merged as they are read. Parameters are written as in store/sqlite.
+-- have one is asked once for each of them, a page each, and the answers are merged.
 SELECT * FROM executions WHERE TRUE
-  AND function = :function
-  AND version = :version
-  AND name = :name
-  AND parent = :parent
-  AND status IN (SELECT json_array_elements_text(CAST(:statuses AS json)))
-  AND status <> 'SUCCEEDED' AND status = :unsuccessful
-  AND started_at > :started_after
-  AND started_at < :started_before
-  AND id < :older
-  AND id > :newer
+  AND function = %(function)s
+  AND version = %(version)s
+  AND name = %(name)s
+  AND parent = %(parent)s
+  AND status = ANY(%(statuses)s)
+  AND status <> 'SUCCEEDED' AND status = %(unsuccessful)s
+  AND started_at > %(started_after)s
+  AND started_at < %(started_before)s
+  AND id < %(older)s
+  AND id > %(newer)s
 
 -- name: list_merged
 UNION ALL
 
 -- name: list_newest_first
-ORDER BY id DESC LIMIT :limit
+ORDER BY id DESC LIMIT %(limit)s
 
 -- name: list_oldest_first
-ORDER BY id LIMIT :limit
+ORDER BY id LIMIT %(limit)s
 
 -- name: join
 INSERT INTO runners (id, lease_until) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -10,14 +9,14 @@ from holdfast.model.execution import Execution, Terms
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec
+from holdfast.store.postgres import listing
 from holdfast.store.postgres.columns import unmarked
 from holdfast.store.postgres.session import Parameters, Session
 from holdfast.store.seam import Filter, Hosted, Line, Target
-from holdfast.store.sqlite import listing, rows
+from holdfast.store.sqlite import rows
 
 _PAYLOAD: Final = 17
 """Where the payload stands in the row of an operation that was joined with its event."""
-_PARAMETER: Final = re.compile(r":(\w+)")
 
 
 class Reading:
@@ -101,8 +100,7 @@ class Reading:
     def list(self, wanted: Filter) -> Sequence[Execution]:
         """Executions by filter, one page."""
         question, asked = listing.question(self._texts, wanted)
-        statement = _PARAMETER.sub(r"%(\1)s", question)
-        return [rows.execution_from(row) for row in self._side.ask(statement.encode(), asked, prepare=False)]
+        return [rows.execution_from(row) for row in self._side.ask(question.encode(), asked, prepare=False)]
 
     def hosted(self, function: str) -> Sequence[Hosted]:
         """The versions of a function that some runner has hosted."""

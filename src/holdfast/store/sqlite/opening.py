@@ -46,6 +46,8 @@ def connect(where: str) -> sqlite3.Connection:
         raise StoreUnsuitable(f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed.")
     if where != MEMORY:
         _refuse_remote(Path(where))
+        if os.path.exists(where) and not os.access(where, os.W_OK):  # SQLite would open it, and leave files behind that are as closed
+            raise _read_only(where)
     try:
         connection = sqlite3.connect(where, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256)
         try:
@@ -61,7 +63,7 @@ def connect(where: str) -> sqlite3.Connection:
         except BaseException:
             connection.close()
             raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explained(error, where) from error
     return connection
 
@@ -100,7 +102,7 @@ def prepare(connection: sqlite3.Connection, where: str, codec: PayloadCodec | No
             if connection.in_transaction:  # a full disk has ended it already
                 connection.execute("ROLLBACK")
             raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explained(error, where) from error
 
 
@@ -155,7 +157,7 @@ def _check_codec(where: str, codec: PayloadCodec | None, name: str | None, text:
         raise CodecMismatch(f"{where} cannot be read with these keys. {failed}") from None
 
 
-def explained(error: sqlite3.Error | OSError, where: str) -> HoldfastError:
+def explained(error: sqlite3.Error | OSError | UnicodeDecodeError, where: str) -> HoldfastError:
     """An error of SQLite, or of the files beside it, in our words: what is wrong, and what to do."""
     name = getattr(error, "sqlite_errorname", "") or ""
     number = error.errno if isinstance(error, OSError) else None
@@ -167,15 +169,19 @@ def explained(error: sqlite3.Error | OSError, where: str) -> HoldfastError:
         return DiskFailed(f"{where}: its disk fails ({name or error}). Look after the disk.")
     if name.startswith("SQLITE_NOTADB"):
         return StoreUnsuitable(f"{where} is not a SQLite database. Choose another path.")
-    if name.startswith("SQLITE_CORRUPT"):
+    if name.startswith("SQLITE_CORRUPT") or isinstance(error, UnicodeDecodeError):  # SQLite quotes what it found, whatever that is
         return StoreBroken(f"{where} is damaged: {error}. Put a good copy in its place.")
     if name.startswith("SQLITE_READONLY"):
-        return StoreBroken(f"{where} may only be read. A store must be written, also by those who look: change its permissions.")
+        return _read_only(where)
     if name.startswith("SQLITE_CANTOPEN") and Path(where).is_dir():
         return StoreUnsuitable(f"{where} is a folder. Name a file in it.")
     if name.startswith("SQLITE_CANTOPEN") and not Path(where).parent.is_dir():
         return StoreBroken(f"{where} could not be opened: there is no folder {Path(where).parent}. Make it first.")
     return StoreBroken(f"{where} could not be read or written: {error}")
+
+
+def _read_only(where: str) -> StoreBroken:
+    return StoreBroken(f"{where} may only be read. A store must be written, also by those who look: change its permissions.")
 
 
 def _has_no_space(where: str) -> bool:

@@ -34,7 +34,7 @@ class Reading:
         try:
             with self._read_lock:
                 return self._reader.execute(question, parameters).fetchall()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise explained(error, self._where) from error
 
     def clock(self, machine: Clock) -> Clock:

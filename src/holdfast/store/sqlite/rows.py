@@ -5,21 +5,40 @@ sqlite3 is fastest with exact `str` and `int`, so enums and booleans are taken a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
 
 from holdfast.model.codec import dumps, failure_from, loads
+from holdfast.model.errors import PayloadNotJson, StoreBroken
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.history import Event, EventType, carries_error
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation, Status, Type
 from holdfast.model.payloads import PayloadCodec, decoded, encoded
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Row = tuple[Any, ...]
 
 _STATUSES = {member.value: member for member in Status}
 _TYPES = {member.value: member for member in Type}
 _EVENTS = {member.value: member for member in EventType}
+
+
+def _undamaged(read: Callable[P, T]) -> Callable[P, T]:
+    """A row that nobody can have written is a damaged file, which is said in these words."""
+
+    @wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except (KeyError, ValueError, TypeError, PayloadNotJson, msgspec.MsgspecError) as error:
+            raise StoreBroken(f"A row of the store is damaged: {error!r}. Put a good copy of the store in its place.") from error
+
+    return reading
 
 
 def execution_row(key: int, x: Execution) -> Row:
@@ -75,6 +94,7 @@ def touched_row(key: int, x: Execution) -> Row:
     return (key, x.revision, x.sequence, x.events, x.pending, x.due_at, x.touched_at, x.operations, x.stored)
 
 
+@_undamaged
 def execution_from(row: Row) -> Execution:
     """The execution of a row; column 0 is its key."""
     return Execution(
@@ -140,6 +160,7 @@ def operation_row(key: int, op: Operation) -> Row:
     )
 
 
+@_undamaged
 def operation_from(row: Row, execution: str, seal: Seal, codec: PayloadCodec | None) -> Operation:
     """The operation of a row that was joined with its payload's event."""
     kind = _TYPES[row[2]]
@@ -178,6 +199,7 @@ def event_row(key: int, event: Event, place: int | None, execution: str, codec: 
     return (key, event.number, event.type._value_, event.at, place, payload, None if detail is None else dumps(detail))
 
 
+@_undamaged
 def event_from(row: Row, operations: Mapping[int, Operation], execution: str, codec: PayloadCodec | None) -> tuple[Event, Operation | None]:
     """The event of a row and the operation it tells of, found by its place."""
     number, kind, at, place, payload, detail = row

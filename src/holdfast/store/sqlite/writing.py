@@ -28,7 +28,7 @@ class Writing(Reading):
         try:
             with self._write_lock, self._turn():
                 return self._writer.execute(self._sql[name], parameters).rowcount
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise explained(error, self._where) from error
 
     @contextmanager

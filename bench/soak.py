@@ -1,0 +1,292 @@
+"""Soak: executions of every kind under load for a long time, in two processes on one file, with a slow reader beside.
+
+    python -m bench.soak [FOLDER] [--seconds 600]
+
+Nothing may grow that must not: the WAL stays below 64 MB, memory is flat after the first third, no lease is lost, nothing is logged,
+and every execution comes to its result. One line every 10 s; exit code 1 and a sentence when a law is broken.
+
+    python -m bench.soak beside STORE          the second process: it runs executions too, and reads histories slowly
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import logging
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any, NamedTuple
+
+import holdfast
+from holdfast import AsyncDurableContext, DurableContext, Duration, StepContext, durable_execution, durable_step
+from holdfast.durable.config import StepConfig
+from holdfast.durable.execution import DurableFunction
+from holdfast.durable.retries import RetryStrategyConfig, create_retry_strategy
+from holdfast.service.client import Client
+from holdfast.service.opening import OpenEngine
+from holdfast.store.seam import Filter
+
+IN_FLIGHT = 100
+LINE_SECONDS = 10.0
+LOOK_SECONDS = 0.25
+READ_SECONDS = 0.02
+MAX_WAL_MB = 64.0
+MAX_GROWTH = 0.15
+CACHES_MB = 32.0
+"""What memory may grow by in any case: caches that had not yet found their size."""
+DEATHS = "SELECT count(*) FROM events WHERE type = 'InvocationCompleted' AND payload LIKE '%Runtime.ExitError%'"
+TEXT = "x" * 200
+SECOND = Duration.from_seconds(1)
+SOON = StepConfig(retry_strategy=create_retry_strategy(RetryStrategyConfig(initial_delay=SECOND, max_delay=SECOND)))
+
+
+@durable_step
+def part(step: StepContext, number: int) -> dict[str, Any]:
+    return {"number": number, "text": TEXT}
+
+
+@durable_execution
+async def steps(event: dict[str, Any], context: AsyncDurableContext) -> int:
+    total = 0
+    for number in range(5):
+        total += (await context.step(part(number)))["number"]
+    return total
+
+
+@durable_execution
+def blocking_steps(event: dict[str, Any], context: DurableContext) -> int:
+    return sum(context.step(part(number))["number"] for number in range(5))
+
+
+@durable_execution
+async def branches(event: dict[str, Any], context: AsyncDurableContext) -> int:
+    async def branch(child: AsyncDurableContext, number: int, index: int, numbers: Any) -> int:
+        return await child.step(lambda _: number)
+
+    return sum((await context.map(range(5), branch)).get_results())
+
+
+@durable_execution
+async def waits(event: dict[str, Any], context: AsyncDurableContext) -> int:
+    await context.wait(SECOND)
+    return await context.step(lambda _: 10)
+
+
+@durable_execution
+async def retries(event: dict[str, Any], context: AsyncDurableContext) -> int:
+    def body(step: Any) -> int:
+        if step.attempt == 1:
+            raise ConnectionError("the first time it never works")
+        return 10
+
+    return await context.step(body, config=SOON)
+
+
+@durable_execution
+async def invokes(event: dict[str, Any], context: AsyncDurableContext) -> int:
+    return int(await context.invoke("blocking_steps", event))
+
+
+@durable_execution
+async def asks(event: dict[str, Any], context: AsyncDurableContext) -> int:
+    callback = await context.create_callback()
+    await context.step(lambda _: answers.append(callback.callback_id))
+    return int(await callback.result() or 0)
+
+
+FUNCTIONS = [steps, blocking_steps, branches, waits, retries, invokes, asks]
+RESULT = 10
+"""Whatever its kind, this is what an execution comes to."""
+answers: list[str] = []
+"""The callbacks that wait for an answer from this process."""
+
+
+class Look(NamedTuple):
+    """How large everything is, in MB."""
+
+    memory: float
+    wal: float
+    file: float
+
+
+class Soak:
+    """The load, and what it does to this process and to the file."""
+
+    def __init__(self, store: Path, seconds: float) -> None:
+        self._store = store
+        self._began = monotonic()
+        self._seconds = seconds
+        self.done = 0
+        self.wrong: list[str] = []
+        self.looks: list[Look] = []
+
+    async def run(self, engine: OpenEngine) -> None:
+        """Keep so many executions under way until the time is over, and see the last ones home."""
+        beside = [asyncio.create_task(self._watch()), asyncio.create_task(answering(engine))]
+        kinds = itertools.cycle(FUNCTIONS)
+        await asyncio.gather(*(self._load(engine, kinds) for _ in range(IN_FLIGHT)))
+        for task in beside:
+            task.cancel()
+        for ended in await asyncio.gather(*beside, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
+
+    async def _load(self, engine: OpenEngine, kinds: Iterator[DurableFunction]) -> None:
+        while monotonic() < self._began + self._seconds:
+            kind = next(kinds)
+            result = await (await engine.start(kind, {"text": TEXT})).result()
+            if result != RESULT:
+                self.wrong.append(f"{kind.name} came to {result}")
+            self.done += 1
+
+    async def _watch(self) -> None:
+        lines = itertools.count(1)
+        line = next(lines)
+        while True:
+            look = Look(memory_mb(), size_mb(Path(f"{self._store}-wal")), size_mb(self._store))
+            self.looks.append(look)
+            passed = monotonic() - self._began
+            if passed >= line * LINE_SECONDS:
+                line = next(lines)
+                sizes = f"memory {look.memory:5.0f} MB   WAL {look.wal:5.1f} MB   file {look.file:6.0f} MB"
+                print(f"{passed:5.0f} s   {self.done:8,} executions   {sizes}", flush=True)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def broken(self) -> list[str]:
+        """The laws that do not hold."""
+        wal = max(look.wal for look in self.looks)
+        before, after = self.memory()
+        broken = self.wrong[:3]
+        if wal >= MAX_WAL_MB:
+            broken.append(f"the WAL grew to {wal:.1f} MB")
+        if after - before > max(MAX_GROWTH * before, CACHES_MB):
+            broken.append(f"memory grew from {before:.0f} to {after:.0f} MB")
+        return broken
+
+    def memory(self) -> tuple[float, float]:
+        """What this process had when it had found its size, and what it has at the end."""
+        count = len(self.looks)
+        warm, last = self.looks[count // 3 : count // 2 + 1], self.looks[-(count // 6) - 1 :]
+        return max(look.memory for look in warm), max(look.memory for look in last)
+
+
+async def answering(engine: OpenEngine) -> None:
+    """Answer what this process asks."""
+    while True:
+        while answers:
+            await engine.succeed_callback(answers.pop(), str(RESULT))
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def memory_mb() -> float:
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def size_mb(path: Path) -> float:
+    return path.stat().st_size / 1e6 if path.exists() else 0.0
+
+
+# --- the process beside ------------------------------------------------------------------------------------------------------
+
+
+async def beside(store: str) -> None:
+    """Run executions as well, and read: a few events, a look at them, the next ones, as long as anybody wants us."""
+    async with holdfast.open(store, functions=FUNCTIONS) as engine:
+        print("ready", flush=True)
+        answers_too = asyncio.create_task(answering(engine))
+        reading = asyncio.create_task(asyncio.to_thread(_read_slowly, store))
+        await asyncio.to_thread(sys.stdin.buffer.read)
+        enough.set()
+        await reading
+        answers_too.cancel()
+
+
+def _read_slowly(store: str) -> None:
+    with Client.open(store) as client:
+        while not enough.wait(READ_SECONDS):
+            for header in client.list(Filter(oldest_first=True, limit=1_000)):
+                client.history(header.id)
+                if enough.wait(READ_SECONDS):
+                    return
+
+
+enough = threading.Event()
+
+
+@contextmanager
+def company(store: Path) -> Iterator[list[str]]:
+    """The process beside; afterwards the list has what it complained of."""
+    said: list[str] = []
+    command = [sys.executable, "-m", "bench.soak", "beside", str(store)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            raise RuntimeError(process.communicate()[1])
+        yield said
+    finally:
+        _, errors = process.communicate(timeout=60)  # which ends its input: it leaves
+        said += errors.splitlines()
+
+
+# --- all of it ---------------------------------------------------------------------------------------------------------------
+
+
+class Complaints(logging.Handler):
+    """Whatever the engine has to complain of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+async def soaked(store: Path, seconds: float) -> tuple[Soak, list[str]]:
+    """Soak, and say which laws are broken."""
+    complaints = Complaints()
+    logging.getLogger("holdfast").addHandler(complaints)
+    async with holdfast.open(store, functions=FUNCTIONS) as engine:
+        with company(store) as said:
+            soak = Soak(store, seconds)
+            await soak.run(engine)
+    logging.getLogger("holdfast").removeHandler(complaints)
+    broken = soak.broken()
+    with closing(sqlite3.connect(store)) as rows:
+        ((deaths,),) = rows.execute(DEATHS)
+    if deaths:
+        broken.append(f"{deaths} invocations were taken over: a lease was lost")
+    return soak, broken + complaints.said[:3] + said[:3]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path())
+    parser.add_argument("--seconds", type=float, default=600.0)
+    wanted = parser.parse_args()
+    with TemporaryDirectory(dir=wanted.folder, prefix=".soak-") as place:
+        soak, broken = asyncio.run(soaked(Path(place) / "soak.db", wanted.seconds))
+    before, after = soak.memory()
+    wal = max(look.wal for look in soak.looks)
+    print(f"{soak.done:,} executions in {wanted.seconds:.0f} s: memory {before:.0f} to {after:.0f} MB, WAL at most {wal:.1f} MB")
+    if broken:
+        sys.exit("\n".join(broken))
+    print("nothing grew, no lease was lost, every result is right")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["beside"]:
+        asyncio.run(beside(sys.argv[2]))
+    else:
+        main()

@@ -1,0 +1,68 @@
+"""What is measured: the sizes of the workloads, the payload of a step, and how a process looks at itself.
+
+The standard library alone, because the peers' programs import it too, in environments where nothing of ours is installed: the same
+terms for everybody.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import resource
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+PAYLOAD: Final[dict[str, Any]] = {
+    "order_id": "42",
+    "items": ["anvil", "rope", "bell"],
+    "total": 129.5,
+    "currency": "EUR",
+    "paid": True,
+    "note": "leave it at the door",
+}
+DAY_SECONDS: Final = 86_400
+ANSWER: Final = "now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much of everything. Tests measure little; `make bench` measures this."""
+
+    w1_steps: int = 200
+    w2_executions: int = 1_000
+    w2_steps: int = 5
+    w3_branches: int = 1_000
+    w3_items: int = 10_000
+    w4_steps: int = 1_000
+    w4_many_steps: int = 10_000
+    w5_executions: int = 10_000
+    w6_rounds: int = 200
+    wakes: int = 20
+    idle_seconds: float = 5.0
+    pairs: int = 5
+    few: int = 3
+    """How often each measurement is taken: `pairs` where it is quick, `few` where it is not."""
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls(**json.loads(text))
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def memory() -> int:
+    """Bytes of this process in memory, after everything that nobody uses was given back."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # glibc keeps what was freed; what is left after this is in use, or between what is in use
+        trim(0)
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # macOS tells only the largest it ever was, in bytes
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024

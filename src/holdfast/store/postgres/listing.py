@@ -1,0 +1,46 @@
+"""Lists: the question that a filter asks, put so that an index answers it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from holdfast.model.execution import ExecutionStatus
+from holdfast.store.seam import Filter
+
+_PARAMETER: Final = re.compile(r"%\((\w+)\)s")
+
+
+def question(sql: Mapping[str, str], wanted: Filter) -> tuple[str, dict[str, object]]:
+    """The statement and its parameters.
+
+    A name or a parent leaves few rows, whatever their status. Else statuses without SUCCEEDED are asked for one by one: each is an
+    ordered range of its index, of which no more than a page is read.
+    """
+    asked: dict[str, object] = {
+        "function": wanted.function,
+        "version": wanted.version,
+        "name": wanted.name,
+        "parent": wanted.parent,
+        "started_after": wanted.started_after,
+        "started_before": wanted.started_before,
+        "newer" if wanted.oldest_first else "older": wanted.beyond,
+    }
+    asked = {name: value for name, value in asked.items() if value is not None}
+    asked["limit"] = max(wanted.limit, 0)
+    statuses = list(dict.fromkeys(status.value for status in wanted.statuses))
+    order = sql["list_oldest_first" if wanted.oldest_first else "list_newest_first"]
+    if statuses and (ExecutionStatus.SUCCEEDED in statuses or wanted.name is not None or wanted.parent is not None):
+        asked["statuses"] = statuses
+        statuses = []
+    if not statuses:
+        return f"{_kept(sql, asked)}\n{order}", asked
+    one = f"({_kept(sql, asked | {'unsuccessful': ''})}\n{order})"
+    each = [one.replace("%(unsuccessful)s", f"%(unsuccessful_{number})s") for number in range(len(statuses))]
+    asked |= {f"unsuccessful_{number}": status for number, status in enumerate(statuses)}
+    return each[0] if len(each) == 1 else f"\n{sql['list_merged']}\n".join(each) + f"\n{order}", asked
+
+
+def _kept(sql: Mapping[str, str], asked: Mapping[str, object]) -> str:
+    return "\n".join(line for line in sql["list"].splitlines() if asked.keys() >= set(_PARAMETER.findall(line)))

@@ -1,0 +1,48 @@
+"""`make soak`, in five seconds: the load runs, the second process and its slow reader are there, and a broken law would be noticed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.soak import Look, Soak
+from tests.conftest import ROOT
+
+
+def test_a_short_soak_keeps_every_law_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench.soak", str(tmp_path), "--seconds", "5"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
+    told, kept = ended.stdout.splitlines()
+    counted = re.fullmatch(r"([\d,]+) executions in 5 s: memory \d+ to \d+ MB, WAL at most [\d.]+ MB", told)
+    assert counted is not None
+    assert int(counted[1].replace(",", "")) >= 100
+    assert kept == "nothing grew, no lease was lost, every result is right"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "looks, broken",
+    [
+        ([Look(100, 33, 1)] * 60, []),
+        ([Look(50 + n / 2, 33, n) for n in range(20)] + [Look(100, 33, 20)] * 40, []),
+        ([Look(100, 33, 1)] * 30 + [Look(100, 64, 1)] + [Look(100, 33, 1)] * 30, ["the WAL grew to 64.0 MB"]),
+        ([Look(300 + 5 * n, 33, 1) for n in range(60)], ["memory grew from 450 to 595 MB"]),
+    ],
+    ids=["flat", "flat once it is warm", "WAL", "memory"],
+)
+def test_what_grows_is_noticed(looks: list[Look], broken: list[str], tmp_path: Path) -> None:
+    soak = Soak(tmp_path / "soak.db", 60)
+    soak.looks = looks
+    assert soak.broken() == broken
+
+
+def test_a_wrong_result_is_noticed(tmp_path: Path) -> None:
+    soak = Soak(tmp_path / "soak.db", 60)
+    soak.looks = [Look(100, 33, 1)] * 60
+    soak.wrong = ["steps came to 9"]
+    assert soak.broken() == ["steps came to 9"]
