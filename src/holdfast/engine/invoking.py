@@ -13,7 +13,7 @@ from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.execution import Birth, new_execution
 from holdfast.model.ids import FunctionName, IdSource
 from holdfast.model.operations import Failure, Type, Update
-from holdfast.model.transitions import NO_CHILDREN, Children
+from holdfast.model.transitions import Children
 from holdfast.store.seam import Hosted, Store
 
 
@@ -28,8 +28,7 @@ class Invoking:
 
     def children(self, parent: str, updates: Sequence[Update]) -> Children:
         """What each invoke among these updates starts."""
-        asked = [update for update in updates if update.type is Type.CHAINED_INVOKE]
-        return {update.id: self._child(parent, update) for update in asked} if asked else NO_CHILDREN
+        return {update.id: self._child(parent, update) for update in updates if update.type is Type.CHAINED_INVOKE}
 
     def _child(self, parent: str, update: Update) -> Birth | Failure:
         try:

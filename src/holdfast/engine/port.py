@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from holdfast.engine.health import Health
 from holdfast.engine.invoking import Invoking
-from holdfast.engine.writer import Writer
+from holdfast.engine.writer import Deliver, Writer
 from holdfast.model.errors import DiskFailed, HoldfastError
 from holdfast.model.ids import Position
-from holdfast.model.operations import Operation, Update, unpruned
-from holdfast.model.verbs import Answer, Checkpoint, Checkpointed
+from holdfast.model.operations import Operation, Type, Update, unpruned
+from holdfast.model.transitions import NO_CHILDREN, Children
+from holdfast.model.verbs import Checkpoint, Checkpointed
 from holdfast.store.seam import Store
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class EnginePort:
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
         """From a handler's thread; returns when it is on disk."""
-        children = self._read(lambda: self._invoking.children(token.execution, updates))
+        children = self._children(token, updates)
         answer = self._writer.call(Checkpoint(token, tuple(updates), client_token, children))
         assert isinstance(answer, Checkpointed)
         return answer
@@ -36,16 +37,13 @@ class EnginePort:
     def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
         """From the engine's loop; `landed` gets the answer there, at once when nobody else would run beside."""
 
-        def deliver(answer: Answer | HoldfastError) -> None:
-            assert isinstance(answer, Checkpointed | HoldfastError)
-            landed(answer)
-
         try:
-            children = self._read(lambda: self._invoking.children(token.execution, updates))
+            children = self._children(token, updates)
         except HoldfastError as trouble:
             landed(trouble)
             return
         write = Checkpoint(token, tuple(updates), None, children)
+        deliver = cast("Deliver", landed)  # a checkpoint is answered by a Checkpointed
         answer = self._writer.write_now(write)
         if answer is None:
             self._writer.submit(write, deliver)
@@ -60,6 +58,13 @@ class EnginePort:
     def input(self, token: Position) -> str | None:
         """The execution's input as it was given."""
         return self._read(lambda: self._store.input(token.execution))
+
+    def _children(self, token: Position, updates: Sequence[Update]) -> Children:
+        """What the invokes among these updates start; most writes have none."""
+        for update in updates:
+            if update.type is Type.CHAINED_INVOKE:
+                return self._read(lambda: self._invoking.children(token.execution, updates))
+        return NO_CHILDREN
 
     def _read(self, read: Callable[[], T]) -> T:
         """Let the engine know when the disk fails: then it does not count against the execution."""

@@ -69,8 +69,9 @@ SELECT id FROM (
      WHERE state = 'ready' AND ready_at <= %(now)s AND deaths < 2 AND function || ':' || version = ANY(%(targets)s::text[])
      ORDER BY ready_at LIMIT %(limit)s)
     UNION ALL
-    SELECT id, ready_at FROM executions
-    WHERE runner = ANY(%(dead)s::text[]) AND function || ':' || version = ANY(%(targets)s::text[])
+    (SELECT id, ready_at FROM executions
+     WHERE runner = ANY(%(dead)s::text[]) AND function || ':' || version = ANY(%(targets)s::text[])
+     ORDER BY ready_at LIMIT %(limit)s)
 ) AS offered
 ORDER BY ready_at LIMIT %(limit)s
 

@@ -9,14 +9,21 @@ SELECT * FROM executions WHERE function = ? AND name = ?
 
 -- name: claimable
 -- Ready executions first come first served; what a dead runner left behind comes with them. Suspects have a query of their own.
+-- Each half is cut off before they are put together, so that a long backlog is not sorted to find its first.
 SELECT id FROM (
-    SELECT id, ready_at FROM executions
-    WHERE state = 'ready' AND ready_at <= :now AND deaths < 2
-      AND function || ':' || version IN (SELECT value FROM json_each(:targets))
+    SELECT * FROM (
+        SELECT id, ready_at FROM executions
+        WHERE state = 'ready' AND ready_at <= :now AND deaths < 2
+          AND function || ':' || version IN (SELECT value FROM json_each(:targets))
+        ORDER BY ready_at LIMIT :limit
+    )
     UNION ALL
-    SELECT id, ready_at FROM executions
-    WHERE runner IN (SELECT value FROM json_each(:dead))
-      AND function || ':' || version IN (SELECT value FROM json_each(:targets))
+    SELECT * FROM (
+        SELECT id, ready_at FROM executions
+        WHERE runner IN (SELECT value FROM json_each(:dead))
+          AND function || ':' || version IN (SELECT value FROM json_each(:targets))
+        ORDER BY ready_at LIMIT :limit
+    )
 )
 ORDER BY ready_at LIMIT :limit
 

@@ -73,6 +73,7 @@ class Presence:
     def __init__(self, folder: Path, member: str) -> None:
         folder.mkdir(exist_ok=True)
         self._folder = folder
+        self._place = str(folder)  # asked about before every write, and a Path would take its time
         self.member = member
         self._mine = self._locked(member)
         self._next = _Gate(folder / "next")
@@ -97,7 +98,7 @@ class Presence:
     def living(self) -> set[str]:
         """Everybody who has the store open now; files that the dead left are removed. Also learns whether we are alone."""
         living = set()
-        self._folder_changed_at = self._folder.stat().st_mtime_ns
+        self._folder_changed_at = os.stat(self._place).st_mtime_ns
         for entry in self._folder.iterdir():
             if entry.suffix not in (_ALIVE, _COMING):
                 continue
@@ -126,7 +127,7 @@ class Presence:
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """Wait for our turn to write, and let the next one in afterwards. Who is alone need not wait, until a file appears here."""
-        if self.alone and self._folder.stat().st_mtime_ns != self._folder_changed_at:
+        if self.alone and os.stat(self._place).st_mtime_ns != self._folder_changed_at:
             self.living()
         if self.alone:
             yield
