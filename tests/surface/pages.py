@@ -14,6 +14,7 @@ Times, spans and UUIDs are known to vary. A `text` block is what the `python` bl
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -184,6 +185,7 @@ class Reader:
                 try:
                     self._do(block)
                 except Exception as error:
+                    self._end_background()
                     raise AssertionError(f"{self.page.path.name}, line {block.line}: {error}") from error
             assert self._said == "", f"the last code prints what the page does not show: {self._said!r}"
             assert self._unused == set(), f"no command uses these files: {self._unused}"
@@ -193,13 +195,19 @@ class Reader:
             if self._first is not None:
                 self._first.close()
 
+    def _end_background(self) -> None:
+        """A page that ends early leaves nothing running: what it put into the background has its id in a file."""
+        for path in self.folder.glob("*.pid"):
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int(path.read_text()), signal.SIGKILL)
+
     def _do(self, block: Block) -> None:
         assert self._said == "" or block.language == "text", f"the code above prints what the page does not show: {self._said!r}"
         match block.mark, block.language:
             case "not run", _:
                 assert block.about, "a block that is not run says why"
                 self.not_run.append(block.about)
-            case (("file" | "add to"), "python"):
+            case (("file" | "add to"), ("python" | "yaml")):
                 with (self.folder / block.about).open("w" if block.mark == "file" else "a") as file:
                     file.write(block.text if block.mark == "file" else f"\n\n{block.text}")
                 self._unused.add(block.about)

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from holdfast.cli import callbacks, executions, replay, run
+from holdfast.cli import callbacks, executions, keys, replay, run, serve
 from holdfast.cli.terminal import say
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, Rejected, Unsuccessful
@@ -28,8 +28,10 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("replay")(replay.replay)
+app.command("serve")(serve.serve)
 app.add_typer(executions.app, name="executions")
 app.add_typer(callbacks.app, name="callbacks")
+app.add_typer(keys.app, name="keys")
 
 
 def _show_version(wanted: bool) -> None:

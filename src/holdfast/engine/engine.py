@@ -26,7 +26,7 @@ from holdfast.engine.watching import ThreadWatch, Watching
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, LeaseLost, Rejected
-from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, goes_on_as, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, Terms, goes_on_as, new_execution
 from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Failure
@@ -78,7 +78,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._writer = Writer(self.store, self.clock, loop, lambda: len(self._live), self._followed, self.outbox.wake, self.health)
-        self._port = EnginePort(self.store, self._writer, Invoking(self.store, self.registry, self.clock, self._ids), self.health)
+        self.port = EnginePort(self.store, self._writer, Invoking(self.store, self.registry, self.clock, self._ids), self.health)
         self._tender = Tender(self)
         self._open = True
         await self._tender.begin()
@@ -105,11 +105,20 @@ class Engine:
 
     # --- the verbs
 
-    async def start(self, function: str, payload: str, *, name: str | None = None, version: str | None = None) -> Execution:
-        """Start an execution, or find the one that has this name and this input."""
+    async def start(
+        self,
+        function: str,
+        payload: str,
+        *,
+        name: str | None = None,
+        version: str | None = None,
+        tenant: str | None = None,
+        terms: Terms | None = None,
+    ) -> Execution:
+        """Start an execution, or find the one that has this name and this input; the terms are the function's unless given."""
         target = self.registry.wanted(function, version)
-        now = self.clock.now()
-        header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=target.terms)
+        now, terms = self.clock.now(), terms or target.terms
+        header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, tenant=tenant)
         claimant = self._claimant(now) if self._reserve(target) else None
 
         def landed(answer: Answer | HoldfastError) -> None:
@@ -157,18 +166,17 @@ class Engine:
 
     # --- one invocation
 
-    def claimed(self, header: Execution) -> None:
-        """A claim was written: invoke it, unless the claim ended it."""
+    def claimed(self, header: Execution, function: Function) -> None:
+        """A claim was written, in room of this function: invoke it, unless the claim ended it."""
         if header.state is State.RUNNING and header.runner == self.runner:
-            function = self.registry.get(header.function, header.version)
-            assert function is not None
             self._begin(header, function)
         else:
             self.tell_if_over(header)
 
     def _begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
         execution = header.id
-        if not self._open:  # claimed by a write that was under way when we closed
+        if not self._open or self.registry.get(header.function, header.version) is None:
+            function.slots.free += 1  # claimed by a write that was under way when we closed, or when the function left
             self._interrupt(header)
             return
         self._live[execution] = (header, function)
@@ -180,7 +188,7 @@ class Engine:
             self._ended(header, function, outcome, seen)
 
         try:
-            self._host.invoke(invocation, self._port, done)
+            self._host.invoke(invocation, self.port, done)
         except Exception as error:  # a host that cannot begin is a failed invocation, not a failed engine
             if not isinstance(error, DiskFailed):
                 log.exception("could not invoke %s", header.name)
@@ -297,7 +305,7 @@ class Engine:
                 self._give_back(function, claimant)
             self._doubt(answer)
             if isinstance(answer, Execution):
-                self.claimed(answer) if mine else self._moved(answer)
+                self.claimed(answer, function) if mine and function else self._moved(answer)
 
         await self._write(write(claimant), landed)
 
@@ -318,7 +326,7 @@ class Engine:
                 function.slots.free += 1
             self._doubt(answer)
             if isinstance(answer, Execution):
-                self.claimed(answer)
+                self.claimed(answer, function)
 
         with contextlib.suppress(LeaseLost):  # somebody else was quicker
             await self._write(Claim(execution, claimant, dead, alone), landed)

@@ -48,8 +48,14 @@ class Invoking:
 
     def _target(self, name: str) -> Hosted | None:
         function = FunctionName.parse(name)
+        if function.version is not None:
+            function = function._replace(version=self._registry.aliases.get((function.name, function.version), function.version))
         here = {hosted.version: hosted for hosted in self._registry.hosted() if hosted.function == function.name}
-        known = here or {hosted.version: hosted for hosted in self._store.hosted(function.name)}
+        known = here or self._elsewhere(function.name)
         if function.version is not None and function.version not in known:
-            known = {hosted.version: hosted for hosted in self._store.hosted(function.name)}
+            known = self._elsewhere(function.name)
         return known.get(function.version or latest(known)) if known else None
+
+    def _elsewhere(self, name: str) -> dict[str, Hosted]:
+        hosted = self._store.hosted(name)
+        return {one.version: one for one in hosted if (one.function, one.version) not in self._registry.gone}

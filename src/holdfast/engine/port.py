@@ -34,15 +34,21 @@ class EnginePort:
         assert isinstance(answer, Checkpointed)
         return answer
 
-    def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
+    def checkpoint_soon(
+        self,
+        token: Position,
+        updates: Sequence[Update],
+        landed: Callable[[Checkpointed | HoldfastError], None],
+        *,
+        client_token: str | None = None,
+    ) -> None:
         """From the engine's loop; `landed` gets the answer there, at once when nobody else would run beside."""
-
         try:
             children = self._children(token, updates)
         except HoldfastError as trouble:
             landed(trouble)
             return
-        write = Checkpoint(token, tuple(updates), None, children)
+        write = Checkpoint(token, tuple(updates), client_token, children)
         deliver = cast("Deliver", landed)  # a checkpoint is answered by a Checkpointed
         answer = self._writer.write_now(write)
         if answer is None:
@@ -58,6 +64,15 @@ class EnginePort:
     def input(self, token: Position) -> str | None:
         """The execution's input as it was given."""
         return self._read(lambda: self._store.input(token.execution))
+
+    def seen(self, token: Position) -> int:
+        """The revision that an invocation was last told of: by its latest checkpoint with a client token, else when it began.
+
+        For a host whose handlers write from afar. It is read from the store, because any process may have served that checkpoint.
+        """
+        header = self._read(lambda: self._store.find(token.execution))
+        written = header is not None and header.client is not None and header.client.startswith(f"{token.epoch}.")
+        return header.client_revision if header is not None and written else token.revision
 
     def _children(self, token: Position, updates: Sequence[Update]) -> Children:
         """What the invokes among these updates start; most writes have none."""

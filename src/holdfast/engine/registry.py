@@ -49,12 +49,29 @@ class Registry:
 
     def __init__(self, functions: Iterable[Function]) -> None:
         self._functions: dict[tuple[str, str], Function] = {}
+        self._slots: set[Slots] = set()
+        self._is_shut = False
+        self.aliases: dict[tuple[str, str], str] = {}
+        """Versions by function and alias."""
+        self.gone: set[tuple[str, str]] = set()
+        """Versions that were removed on purpose: nobody shall wait for them, though the store remembers that somebody had them."""
         for function in functions:
-            key = (function.name, function.version)
-            if key in self._functions:
+            if (function.name, function.version) in self._functions:
                 raise DuplicateFunction(f"Function {function.name!r} was given twice in version {function.version}.")
-            self._functions[key] = function
-        self._slots = {function.slots for function in self._functions.values()}
+            self.put(function)
+
+    def put(self, function: Function) -> None:
+        """Have a function from now on, or its new terms; what runs goes on."""
+        self._functions[function.name, function.version] = function
+        self.gone.discard((function.name, function.version))
+        if function.slots not in self._slots:
+            self._slots.add(function.slots)
+            function.slots.free -= _MORE_THAN_ANY if self._is_shut else 0
+
+    def remove(self, name: str, version: str) -> None:
+        """Have a version no longer: its executions stay, and wait for whoever has it."""
+        self._functions.pop((name, version), None)
+        self.gone.add((name, version))
 
     def get(self, name: str, version: str) -> Function | None:
         """A function of exactly this version."""
@@ -90,11 +107,13 @@ class Registry:
 
     def shut(self) -> None:
         """Have no room for anything new, until it is opened again."""
+        self._is_shut = True
         for slots in self._slots:
             slots.free -= _MORE_THAN_ANY
 
     def open(self) -> None:
         """Have room again: what was there, and what became free meanwhile."""
+        self._is_shut = False
         for slots in self._slots:
             slots.free += _MORE_THAN_ANY
 

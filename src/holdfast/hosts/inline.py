@@ -59,6 +59,10 @@ class InlineHost:
             future = self.threads.submit(lambda: self._block(function, invocation, port))
             asyncio.wrap_future(future).add_done_callback(lambda ended: _report(ended, invocation, done))
 
+    def hosts(self, function: str, version: str) -> bool:
+        """Whether this function runs here."""
+        return (function, version) in self._functions
+
     def park(self, coroutine: Coroutine) -> bool:
         """Keep a resting coroutine; the one that has rested longest makes room."""
         if not self._room:

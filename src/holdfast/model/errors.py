@@ -16,10 +16,19 @@ HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller mu
                │             ├─ CodecNotLoadable
                │             ├─ ExtraMissing
                │             ├─ ExportInvalid
+               │             ├─ CredentialsNeeded
+               │             ├─ AccessRefused
+               │             ├─ PatternInvalid
+               │             ├─ TemplateInvalid
+               │             ├─ CodeInvalid
+               │             ├─ ResourceConflict
+               │             ├─ RevisionMismatch
                │             ├─ BlockingCallRefused
                │             └─ EngineClosed
                ├─ Retryable ─┬─ LeaseLost            tried again, by whoever holds it now
                │             ├─ StoreBusy
+               │             ├─ TooManyRequests
+               │             ├─ DeliveryFailed
                │             └─ DiskFailed ─ DiskFull
                ├─ Fatal ─────┬─ StoreBroken          a person must look
                │             ├─ StoreUnsuitable
@@ -149,6 +158,48 @@ class ExportInvalid(Rejected):
     code = "export_invalid"
 
 
+class CredentialsNeeded(Rejected):
+    """A server that others can reach needs credentials."""
+
+    code = "credentials_needed"
+
+
+class AccessRefused(Rejected):
+    """The server does not serve this to whoever asks."""
+
+    code = "access_refused"
+
+
+class PatternInvalid(Rejected):
+    """This is not an event pattern."""
+
+    code = "pattern_invalid"
+
+
+class TemplateInvalid(Rejected):
+    """The template cannot be served."""
+
+    code = "template_invalid"
+
+
+class CodeInvalid(Rejected):
+    """The code of a function cannot be taken as it is."""
+
+    code = "code_invalid"
+
+
+class ResourceConflict(Rejected):
+    """It is there already, or something needs it."""
+
+    code = "resource_conflict"
+
+
+class RevisionMismatch(Rejected):
+    """Somebody else changed it meanwhile."""
+
+    code = "revision_mismatch"
+
+
 class BlockingCallRefused(Rejected):
     """A blocking call from a thread of the engine would wait for itself."""
 
@@ -177,6 +228,18 @@ class StoreBusy(Retryable):
     """The store is locked by somebody else."""
 
     code = "store_busy"
+
+
+class TooManyRequests(Retryable):
+    """Too much waits here already."""
+
+    code = "too_many_requests"
+
+
+class DeliveryFailed(Retryable):
+    """Whoever is told of signals did not take one."""
+
+    code = "delivery_failed"
 
 
 class DiskFailed(Retryable):

@@ -141,7 +141,9 @@ class Birth(msgspec.Struct, frozen=True, gc=False):
     input: str
 
 
-def new_execution(identity: str, name: str | None, function: str, version: str, *, payload: str, now: int, terms: Terms) -> Execution:
+def new_execution(
+    identity: str, name: str | None, function: str, version: str, *, payload: str, now: int, terms: Terms, tenant: str | None = None
+) -> Execution:
     """The header that a start asks for; without a name the execution is called like its id."""
     return Execution(
         id=identity,
@@ -152,6 +154,7 @@ def new_execution(identity: str, name: str | None, function: str, version: str, 
         terms=terms,
         started_at=now,
         deadline=0,
+        tenant=tenant,
     )
 
 

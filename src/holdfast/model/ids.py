@@ -148,6 +148,10 @@ class Seal:
     def __init__(self, key: bytes) -> None:
         self._key = key
 
+    def derived(self, purpose: bytes) -> bytes:
+        """A key of its own, 32 bytes, for another purpose (at most 16 bytes long): it tells nothing about this one."""
+        return blake2b(b"", digest_size=32, key=self._key, person=purpose).digest()
+
     def token(self, position: Position) -> str:
         """The checkpoint token for a position."""
         execution, epoch, sequence, revision = position

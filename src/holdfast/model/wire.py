@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
@@ -163,7 +163,7 @@ class _CallbackOptions(Struct, rename="pascal"):
 
 class _ChainedInvokeOptions(Struct, rename="pascal"):
     function_name: Annotated[str, Meta(min_length=1, max_length=256)]
-    tenant_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    tenant_id: Annotated[str, Meta(min_length=1, max_length=256, pattern=r"\A[a-zA-Z0-9._:/=+@ -]*\Z")] | None = None
     x_amzn_trace_id: Annotated[str, Meta(max_length=8192)] | None = None
 
 
@@ -196,6 +196,10 @@ def update_from_wire(wire: object) -> Update:
         sent = msgspec.convert(wire, _Update)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not an operation update: {error}") from None
+    return _update(sent)
+
+
+def _update(sent: _Update) -> Update:
     context = sent.context_options or _ContextOptions()
     step = sent.step_options or _StepOptions()
     wait = sent.wait_options or _WaitOptions()
@@ -219,6 +223,32 @@ def update_from_wire(wire: object) -> Update:
         tenant_id=invoke.tenant_id if invoke else None,
         trace_id=invoke.x_amzn_trace_id if invoke else None,
     )
+
+
+class _Checkpoint(Struct, rename="pascal"):
+    checkpoint_token: Annotated[str, Meta(min_length=1, max_length=2048)]
+    updates: tuple[_Update, ...] | None = None
+    client_token: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[\x21-\x7E]*\Z")] | None = None
+
+
+class CheckpointAsked(NamedTuple):
+    """What a CheckpointDurableExecution request says."""
+
+    token: str
+    updates: tuple[Update, ...]
+    client_token: str | None
+
+
+_checkpoint_decoder = msgspec.json.Decoder(_Checkpoint)
+
+
+def checkpoint_from_json(body: bytes) -> CheckpointAsked:
+    """Read the body of a checkpoint in one pass. What is no JSON at all is a msgspec.DecodeError, for the caller to name."""
+    try:
+        sent = _checkpoint_decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise InvalidParameter(f"Not a checkpoint: {error}") from None
+    return CheckpointAsked(sent.checkpoint_token, tuple(map(_update, sent.updates or ())), sent.client_token)
 
 
 def failure_from_wire(wire: object) -> Failure:

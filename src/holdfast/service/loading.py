@@ -45,6 +45,18 @@ def load(address: str) -> Loaded:
     return Loaded(function, tuple(dict.fromkeys(found.values())))
 
 
+def load_all(address: str) -> dict[str, DurableFunction]:
+    """Import a file or module and answer the durable functions that it defines, by the names they have there; `FILE:function` is one."""
+    _, colon, wanted = address.rpartition(":")
+    if colon and wanted.isidentifier():
+        return {wanted: load(address).function}
+    module = _from_file(Path(address)) if _is_path(address) else _from_name(address)
+    found_by_name = {name: value for name, value in vars(module).items() if isinstance(value, DurableFunction)}
+    own = {name: function for name, function in found_by_name.items() if function.__module__ == module.__name__} or found_by_name
+    names = {function: name for name, function in reversed(own.items())}
+    return {name: function for function, name in reversed(names.items())}
+
+
 def load_codec(address: str) -> PayloadCodec:
     """Import the payload codec that an address names. What goes wrong is told without a line of the file: keys may stand there."""
     place, _, name = address.rpartition(":")

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from holdfast.model.clock import Clock
+from holdfast.model.credentials import Credential
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus, Terms
 from holdfast.model.history import Event
@@ -71,6 +72,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     parent: str | None = None
     """The id of the execution that invoked them."""
+    tenant: str | None = None
     statuses: tuple[ExecutionStatus, ...] = ()
     started_after: int | None = None
     started_before: int | None = None
@@ -188,6 +190,24 @@ class Store(Protocol):
 
     def delivered(self, subscriber: str, runner: str, number: int) -> bool:
         """The subscriber has had every signal up to this one; False, and nothing changed, when the delivery is not this runner's."""
+        ...
+
+    def kept_signals(self, after: int, limit: int) -> Sequence[StatusSignal]:
+        """Signals that are still kept, in order, whoever has had them: for those who only look, and may come too late for some."""
+        ...
+
+    # Credentials. A change may take until the next question to be seen by other processes.
+
+    def put_credential(self, credential: Credential) -> None:
+        """Keep a credential, in place of one of the same id."""
+        ...
+
+    def credentials(self) -> Sequence[Credential]:
+        """All of them, in the order of their ids."""
+        ...
+
+    def remove_credential(self, credential: str) -> bool:
+        """Forget a credential; False when there is none of this id."""
         ...
 
     def join(self, runner: str, lease_until: int) -> None:

@@ -23,6 +23,7 @@ def question(sql: Mapping[str, str], wanted: Filter) -> tuple[str, dict[str, obj
         "version": wanted.version,
         "name": wanted.name,
         "parent": wanted.parent,
+        "tenant": wanted.tenant,
         "started_after": wanted.started_after,
         "started_before": wanted.started_before,
         "newer" if wanted.oldest_first else "older": wanted.beyond,

@@ -43,6 +43,10 @@ class Outbox(Reading):
             return None
         return [_signal_from(row) for row in self._read("signals", (after, limit))]
 
+    def kept_signals(self, after: int, limit: int) -> Sequence[StatusSignal]:
+        """Signals that are still in the table, whoever has had them."""
+        return [_signal_from(row) for row in self._read("signals", (after, limit))]
+
     def delivered(self, subscriber: str, runner: str, number: int) -> bool:
         """Move the cursor, if it is still ours to move."""
         return self._side.change(self._sql["delivered"], (number, subscriber, runner)) == 1

@@ -166,6 +166,7 @@ SELECT * FROM executions WHERE TRUE
   AND version = %(version)s
   AND name = %(name)s
   AND parent = %(parent)s
+  AND tenant = %(tenant)s
   AND status = ANY(%(statuses)s)
   AND status <> 'SUCCEEDED' AND status = %(unsuccessful)s
   AND started_at > %(started_after)s
@@ -274,6 +275,18 @@ SELECT 1 FROM subscribers WHERE name = %s AND holder = %s
 -- name: signals
 SELECT number, execution, function, version, name, status, started_at, ended_at FROM signals
 WHERE number > %s ORDER BY number LIMIT %s
+
+-- name: put_credential
+INSERT INTO credentials VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (id) DO UPDATE SET
+    kind = excluded.kind, secret = excluded.secret, roles = excluded.roles, tenant = excluded.tenant, note = excluded.note,
+    created_at = excluded.created_at, expires_at = excluded.expires_at
+
+-- name: credentials
+SELECT id, kind, secret, roles, tenant, note, created_at, expires_at FROM credentials ORDER BY id
+
+-- name: remove_credential
+DELETE FROM credentials WHERE id = %s
 
 -- A batch is written by one statement, put together from the parts below that it needs. `agreed` says whether everything it was decided
 -- on is still as it was; if not, no part writes anything.

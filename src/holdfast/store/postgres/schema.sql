@@ -63,6 +63,7 @@ CREATE UNIQUE INDEX executions_by_name ON executions (name, function);
 CREATE INDEX executions_by_function ON executions (function, id);
 CREATE INDEX executions_by_status ON executions (status, id) WHERE status <> 'SUCCEEDED';
 CREATE INDEX executions_by_parent ON executions (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX executions_by_tenant ON executions (tenant, id) WHERE tenant IS NOT NULL;
 -- The questions a runner asks all day; each index holds only the rows that can answer.
 CREATE INDEX executions_ready ON executions (ready_at) WHERE state = 'ready' AND deaths < 2;
 CREATE INDEX executions_suspect ON executions (ready_at) WHERE state = 'ready' AND deaths >= 2;
@@ -149,6 +150,18 @@ CREATE TABLE subscribers (
     name   TEXT COLLATE "C" PRIMARY KEY,
     cursor BIGINT NOT NULL,
     holder TEXT COLLATE "C"
+);
+
+-- Who may ask the server: the hash of a token, or the sealed secret of an access key.
+CREATE TABLE credentials (
+    id         TEXT COLLATE "C" PRIMARY KEY,
+    kind       TEXT COLLATE "C" NOT NULL,
+    secret     TEXT COLLATE "C" NOT NULL,
+    roles      TEXT COLLATE "C" NOT NULL,
+    tenant     TEXT COLLATE "C",
+    note       TEXT COLLATE "C" NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT
 );
 
 -- One row, one heartbeat per runner.

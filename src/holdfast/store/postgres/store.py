@@ -21,6 +21,7 @@ from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.model.verbs import Answer, Write
 from holdfast.store.postgres.address import parsed
 from holdfast.store.postgres.clock import DatabaseClock
+from holdfast.store.postgres.credentials import Credentials
 from holdfast.store.postgres.deciding import Batch, Deciding, last_headers
 from holdfast.store.postgres.opening import load_queries, prepare
 from holdfast.store.postgres.outbox import Outbox, signals_of
@@ -47,7 +48,7 @@ class _Doubt(NamedTuple):
     backend: tuple[int, str]
 
 
-class PostgresStore(Outbox, Retention, Snapshots, Deciding):
+class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
     """A store in one schema of a Postgres database."""
 
     def __init__(self, where: str, member: str, codec: PayloadCodec | None = None) -> None:

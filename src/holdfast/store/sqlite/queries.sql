@@ -112,6 +112,7 @@ SELECT * FROM executions WHERE TRUE
   AND version = :version
   AND name = :name
   AND parent = :parent
+  AND tenant = :tenant
   AND status IN (SELECT value FROM json_each(:statuses))
   AND status <> 'SUCCEEDED' AND status = :unsuccessful
   AND started_at > :started_after
@@ -212,6 +213,18 @@ SELECT 1 FROM subscribers WHERE name = ? AND holder = ?
 -- name: signals
 SELECT number, execution, function, version, name, status, started_at, ended_at FROM signals
 WHERE number > ? ORDER BY number LIMIT ?
+
+-- name: put_credential
+INSERT INTO credentials VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+    kind = excluded.kind, secret = excluded.secret, roles = excluded.roles, tenant = excluded.tenant, note = excluded.note,
+    created_at = excluded.created_at, expires_at = excluded.expires_at
+
+-- name: credentials
+SELECT id, kind, secret, roles, tenant, note, created_at, expires_at FROM credentials ORDER BY id
+
+-- name: remove_credential
+DELETE FROM credentials WHERE id = ?
 
 -- name: put_signals
 INSERT INTO signals (execution, function, version, name, status, started_at, ended_at) VALUES {rows}

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from holdfast.model.codec import dumps, failure_from, loads
+from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.model.errors import PayloadNotJson, StoreBroken
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.history import Event, EventType, carries_error
@@ -212,3 +213,26 @@ def event_from(row: Row, operations: Mapping[int, Operation], execution: str, co
 def payload_from(payload: str | None, execution: str, number: int, codec: PayloadCodec | None) -> str | None:
     """The payload that a row of `events` holds: whoever selects it reads it with this."""
     return payload if codec is None or payload is None else decoded(codec, payload, execution, number)
+
+
+def credential_row(credential: Credential) -> Row:
+    """The row of a credential."""
+    roles = " ".join(role.value for role in credential.roles)
+    who = (credential.id, credential.kind.value, credential.secret, roles, credential.tenant, credential.note)
+    return (*who, credential.created_at, credential.expires_at)
+
+
+@_undamaged
+def credential_from(row: Row) -> Credential:
+    """A credential from its row."""
+    id, kind, secret, roles, tenant, note, created_at, expires_at = row
+    return Credential(
+        id=id,
+        kind=CredentialKind(kind),
+        secret=secret,
+        roles=tuple(Role(role) for role in roles.split()),
+        tenant=tenant,
+        note=note,
+        created_at=created_at,
+        expires_at=expires_at,
+    )

@@ -58,6 +58,7 @@ CREATE UNIQUE INDEX executions_by_name ON executions (name, function);
 CREATE INDEX executions_by_function ON executions (function, id);
 CREATE INDEX executions_by_status ON executions (status, id) WHERE status <> 'SUCCEEDED';
 CREATE INDEX executions_by_parent ON executions (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX executions_by_tenant ON executions (tenant, id) WHERE tenant IS NOT NULL;
 -- The questions a runner asks all day; each index holds only the rows that can answer.
 CREATE INDEX executions_ready ON executions (ready_at) WHERE state = 'ready';
 CREATE INDEX executions_suspect ON executions (ready_at) WHERE state = 'ready' AND deaths >= 2;
@@ -141,6 +142,18 @@ CREATE TABLE subscribers (
     name   TEXT PRIMARY KEY,
     cursor INTEGER NOT NULL,
     holder TEXT
+) WITHOUT ROWID;
+
+-- Who may ask the server: the hash of a token, or the sealed secret of an access key.
+CREATE TABLE credentials (
+    id         TEXT PRIMARY KEY,
+    kind       TEXT NOT NULL,
+    secret     TEXT NOT NULL,
+    roles      TEXT NOT NULL,
+    tenant     TEXT,
+    note       TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER
 ) WITHOUT ROWID;
 
 -- One row, one heartbeat per runner.

@@ -22,6 +22,7 @@ from holdfast.model.payloads import PayloadCodec, check_text, identified
 from holdfast.model.verbs import Answer, Start, Write
 from holdfast.store.seam import Committed, Hosted
 from holdfast.store.sqlite import rows
+from holdfast.store.sqlite.credentials import Credentials
 from holdfast.store.sqlite.opening import MEMORY, connect, explained, load_queries, prepare, present
 from holdfast.store.sqlite.outbox import Outbox
 from holdfast.store.sqlite.retention import Retention
@@ -68,7 +69,7 @@ class _Batch:
         self.following.clear()
 
 
-class SqliteStore(Outbox, Retention, Snapshots):
+class SqliteStore(Outbox, Retention, Snapshots, Credentials):
     """A store in one SQLite file."""
 
     def __init__(self, where: str, member: str, codec: PayloadCodec | None = None) -> None:

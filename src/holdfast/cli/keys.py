@@ -1,0 +1,118 @@
+"""`holdfast keys`: who may ask a server of this store. A secret is printed once, when it is made, and can never be read again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, Place, StoreOption
+from holdfast.cli.terminal import moment, print_document, print_line, print_table, say, seconds
+from holdfast.model.clock import Clock, SystemClock
+from holdfast.model.credentials import Credential, CredentialKind, Role, checked_roles
+from holdfast.model.errors import InvalidParameter, StoreNotFound
+from holdfast.model.ids import id_at
+from holdfast.server.auth.keys import Issued, Sealing, new_access_key, new_token, operators_secret
+from holdfast.store.opening import open_store, shown
+from holdfast.store.seam import Store
+
+app = typer.Typer(help="Make, list and revoke the credentials of a server.", no_args_is_help=True, rich_markup_mode=None)
+_ROLES = ", ".join(Role)
+
+
+@app.command("create")
+def create(
+    role: Annotated[list[str], typer.Option("--role", metavar="ROLE", help=f"What it may do: {_ROLES}. May be given several times.")],
+    token: Annotated[
+        bool, typer.Option("--token", help="A bearer token, for anything but AWS's clients. Without it: an access key, for those.")
+    ] = False,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="TENANT", help="It sees and starts only executions of this tenant.")
+    ] = None,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Whose it is, for people.")] = "",
+    days: Annotated[int | None, typer.Option("--days", metavar="N", help="It is good for so many days. Without it: until revoked.")] = None,
+    json: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Make a credential and print its secret, this once."""
+    roles = checked_roles(role)
+    with _opened(Place.of(store, codec), create=True) as (opened, clock):
+        if token:
+            issued = new_token(roles=roles, now=clock.now(), chance=os.urandom, tenant=tenant, note=note, days=days)
+        else:
+            sealing = Sealing(opened.seal, operators_secret(os.environ), chance=os.urandom)
+            issued = new_access_key(sealing, roles=roles, now=clock.now(), chance=os.urandom, tenant=tenant, note=note, days=days)
+        opened.put_credential(issued.credential)
+    _print_secret(issued, json)
+
+
+def _print_secret(issued: Issued, json: bool) -> None:
+    made = issued.credential
+    if json:
+        print_document(_described(made) | {"secret": issued.secret})
+        return
+    if made.kind is CredentialKind.TOKEN:
+        print(f"HOLDFAST_TOKEN={issued.secret}")
+    else:
+        print(f"AWS_ACCESS_KEY_ID={made.id}\nAWS_SECRET_ACCESS_KEY={issued.secret}")
+    say(f"made {made.id} ({', '.join(made.roles)}); its secret is shown this once")
+
+
+@app.command("list")
+def list_(json_lines: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
+    """List credentials, without their secrets."""
+    with _opened(Place.of(store, codec)) as (opened, clock):
+        found, now = opened.credentials(), clock.now()
+    if json_lines:
+        for credential in found:
+            print_line(_described(credential))
+        return
+    rows = [(x.id, x.kind.value, ", ".join(x.roles), x.tenant or "-", seconds(x.created_at), _end(x, now), x.note or "-") for x in found]
+    print_table(["ID", "KIND", "ROLES", "TENANT", "CREATED", "EXPIRES", "NOTE"], rows, folds="NOTE")
+
+
+@app.command("revoke")
+def revoke(
+    credential: Annotated[str, typer.Argument(metavar="ID", help="Its id, as `holdfast keys list` prints it.")],
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Revoke a credential. Running servers refuse it within about a second."""
+    place = Place.of(store, codec)
+    with _opened(place) as (opened, _):
+        if not opened.remove_credential(credential):
+            raise InvalidParameter(f"There is no credential {credential!r} in {shown(place.where)}.")
+    say(f"revoked {credential}")
+
+
+@contextlib.contextmanager
+def _opened(place: Place, *, create: bool = False) -> Iterator[tuple[Store, Clock]]:
+    """The store, and the time that counts there."""
+    if not create and "://" not in place.where and not Path(place.where).exists():
+        raise StoreNotFound(f"There is no store at {place.where}. `holdfast keys create` or the first execution makes it.")
+    clock = SystemClock()
+    with contextlib.closing(open_store(place.where, id_at(clock.now()), place.codec())) as opened:
+        yield opened, opened.clock(clock)
+
+
+def _end(credential: Credential, now: int) -> str:
+    if credential.expires_at is None:
+        return "never"
+    return "expired" if credential.is_expired(now) else seconds(credential.expires_at)
+
+
+def _described(credential: Credential) -> dict[str, Any]:
+    return {
+        "id": credential.id,
+        "kind": credential.kind.value,
+        "roles": [role.value for role in credential.roles],
+        "tenant": credential.tenant,
+        "note": credential.note,
+        "created_at": moment(credential.created_at),
+        "expires_at": moment(credential.expires_at),
+    }

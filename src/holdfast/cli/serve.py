@@ -1,0 +1,269 @@
+"""`holdfast serve`: Lambda's API on this machine, for the functions of templates, Python files and folders.
+
+find → open → deploy → listen → (reload) → drain
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import typer
+
+from holdfast.cli.arguments import CodecOption, Place
+from holdfast.cli.terminal import print_table, printable, say
+from holdfast.model.errors import ExtraMissing, HoldfastError, InvalidParameter
+from holdfast.service.settings import Settings
+from holdfast.store.opening import shown
+
+if TYPE_CHECKING:
+    from holdfast.hosts.runtime.output import Line
+    from holdfast.server.auth import Gate
+    from holdfast.server.auth.protecting import App
+    from holdfast.service.serving import Serving
+    from holdfast.service.targets.descriptions import Found
+
+_DRAIN_SECONDS: Final = 5.0
+_ANSWER_SECONDS: Final = 2
+_EXTRA: Final = "`holdfast serve` needs packages that are installed on request: pip install 'holdfast[server]'."
+
+
+HostsOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="NAME", help="Another name the server is called by. May be given several times."),
+]
+OriginsOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-origin", metavar="ORIGIN", help="Web pages that may ask, like https://a.example. May be given several times."),
+]
+SignalsOption = Annotated[
+    str | None, typer.Option("--signals", metavar="FILE", help="Whom to tell when executions begin and end: a TOML file of sinks.")
+]
+
+
+class _Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for."""
+
+    targets: Sequence[str]
+    host: str
+    port: int
+    place: Place
+    reload: bool
+    allow_deploy: bool
+    allowed_hosts: Sequence[str]
+    allowed_origins: Sequence[str]
+    signals: str | None
+    parameters: Mapping[str, str]
+
+
+def serve(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TARGET...",
+            help="A SAM or CloudFormation template, a Python file or module with durable functions, or a folder with either.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen. Other than loopback needs credentials.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", metavar="PORT", help="0 takes any that is free.", min=0, max=65535)] = 9001,
+    reload: Annotated[bool, typer.Option("--reload", help="Publish changed code as a new version, while it is served.")] = False,
+    allow_deploy: Annotated[
+        bool, typer.Option("--allow-deploy", help="Let everybody on this machine deploy functions, where no credentials are needed.")
+    ] = False,
+    allow_host: HostsOption = None,
+    allow_origin: OriginsOption = None,
+    signals: SignalsOption = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", metavar="NAME=VALUE", help="A template's parameter. May be given several times.")
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
+    ] = None,
+    codec: CodecOption = None,
+) -> None:
+    """Serve functions as AWS Lambda does, so that AWS's own clients and SDKs can use them.
+
+    Ends with Ctrl-C or SIGTERM: what runs comes to where it can be left, and goes on when the store is served again.
+    """
+    if not targets and not allow_deploy:
+        raise InvalidParameter("There is nothing to serve: name a template, a Python file or a folder, or use --allow-deploy.")
+    order = _Order(
+        targets=targets or (),
+        host=host,
+        port=port,
+        place=Place.of(store, codec),
+        reload=reload,
+        allow_deploy=allow_deploy,
+        allowed_hosts=allow_host or (),
+        allowed_origins=allow_origin or (),
+        signals=signals,
+        parameters=_parameters(parameter or ()),
+    )
+    try:
+        import uvloop
+
+        import holdfast.server.serving  # noqa: F401 (whether it can be imported is the question)
+    except ImportError as missing:
+        raise ExtraMissing(f"{_EXTRA} ({missing})") from None
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(order))
+
+
+def _parameters(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not name or not equals:
+            raise InvalidParameter(f"--parameter: {one!r} is not NAME=VALUE.")
+        found[name] = value
+    return found
+
+
+async def _serve(order: _Order) -> None:
+    from holdfast.server.app import make_app
+    from holdfast.server.deploying import Deploying
+    from holdfast.server.serving import serving
+    from holdfast.server.signalling import Signalling
+    from holdfast.service.serving import open_serving
+
+    leaving = _told_to_leave()
+    found = _find(order)
+    settings = Settings(store=order.place.where, codec=order.place.codec())
+    signalling = Signalling.read(order.signals, os.environ, settings.clock)
+    opening = open_serving(found.inline, settings=settings, private_app=make_app, subscribers=signalling.subscribers, log=_print_lines)
+    with contextlib.closing(_listener(order)) as listener:
+        async with signalling, opening as service:
+            app = make_app(service.api, more=Deploying(service).routes())
+            gate = _gate(order, service, signalling.around(app, service.engine.store))
+            for described in found.deployed:
+                await service.deploy(described)
+            async with serving(app, listener, around=gate, drain_seconds=_ANSWER_SECONDS):
+                _print_served(order, service, _url(order.host, listener.getsockname()[1]), gate.says)
+                await _until(leaving, order, service, found)
+                signalling.end()
+            say("leaving: what runs comes to where it can be left")
+            if not await service.drain(_DRAIN_SECONDS):
+                say("some of it did not in time; it begins again where it was when the store is served next")
+
+
+def _gate(order: _Order, service: Serving, app: App) -> Gate:
+    from holdfast.server.auth import protect
+
+    return protect(
+        app,
+        service.engine.store,
+        host=order.host,
+        clock=service.engine.clock,
+        allow_deploy=order.allow_deploy,
+        hosts=order.allowed_hosts,
+        origins=order.allowed_origins,
+    )
+
+
+def _listener(order: _Order) -> socket.socket:
+    from holdfast.server.serving import bound
+
+    try:
+        return bound(order.host, order.port)
+    except OSError as error:
+        raise InvalidParameter(f"{order.host}:{order.port} cannot be listened on: {error.strerror}.") from None
+
+
+def _find(order: _Order) -> Found:
+    from holdfast.service.targets.finding import find_all
+
+    with contextlib.redirect_stdout(sys.stderr):
+        found = find_all(order.targets, order.parameters, processes=order.reload)
+    for warning in found.warnings:
+        say(f"warning: {printable(warning)}")
+    if order.reload:  # every change is a version of its own
+        found = msgspec.structs.replace(found, deployed=tuple(msgspec.structs.replace(one, publish=True) for one in found.deployed))
+    return found
+
+
+def _told_to_leave() -> asyncio.Event:
+    """Set by SIGTERM and by Ctrl-C; a second one ends the program at once, which loses nothing that was acknowledged."""
+    leaving = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def leave() -> None:
+        leaving.set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, leave)
+    return leaving
+
+
+async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found: Found) -> None:
+    if not order.reload:
+        await leaving.wait()
+        return
+    from holdfast.service.targets.watching import changes
+
+    async def reload() -> None:
+        watched = [*found.watched]
+        async for _ in changes(watched, service.leave_out):
+            try:
+                current = await asyncio.to_thread(_find, order)
+                watched[:] = current.watched
+                for described in current.deployed:
+                    before = service.catalogue.entry(described.name)
+                    after = await service.deploy(described)
+                    if before is None or before.last != after.last:
+                        say(f"{described.name} is version {after.last} now")
+            except HoldfastError as error:
+                say(f"not reloaded: error[{error.code}]: {error}")
+
+    reloading = asyncio.create_task(reload())
+    ending = asyncio.create_task(leaving.wait())
+    try:
+        await asyncio.wait({reloading, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if reloading.done():
+            reloading.result()
+    finally:
+        reloading.cancel()
+        ending.cancel()
+
+
+# --- what people see
+
+
+def _url(host: str, port: int) -> str:
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
+
+
+def _print_served(order: _Order, service: Serving, url: str, says: str) -> None:
+    print(f"serving on {url} from {shown(order.place.where)}")
+    rows = []
+    for name in dict.fromkeys(found.name for found in service.catalog.all()):
+        entry = service.catalogue.entry(name)
+        versions = [found for found in service.catalog.all() if found.name == name]
+        aliases = {} if entry is None else {alias.version: alias.name for alias in entry.aliases.values()}
+        told = [f"{found.version} ({aliases[found.version]})" if found.version in aliases else found.version for found in versions]
+        newest = versions[-1]
+        how = f"{newest.about['Runtime']} {newest.about['Handler']}" if newest.about else "in this process"
+        rows.append((name, ", ".join(told[:1] + told[1:][-3:]), "durable" if newest.terms is not None else "plain", how))
+    print_table(["FUNCTION", "VERSIONS", "KIND", "RUNS"], rows, folds="RUNS")
+    print(says)
+    print("Paste this where your AWS clients run:")
+    print(f"  export AWS_ENDPOINT_URL_LAMBDA={url}")
+    sys.stdout.flush()
+
+
+def _print_lines(lines: list[Line]) -> None:
+    """What functions print is not asked for, so it goes to stderr."""
+    for line in lines:
+        say(f"{line.function}: {printable(line.text.expandtabs(4).rstrip())}")

@@ -1,0 +1,175 @@
+// A Lambda runtime client in plain JavaScript: asks for invocations, calls the handler, answers. For where aws-lambda-ric is not installed.
+//
+// Run as `node node_client.mjs path/module.function` in the function's folder. It needs nothing but Node's own library.
+
+import fs from "node:fs";
+import http from "node:http";
+import path from "node:path";
+import util from "node:util";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+
+const API = "/2018-06-01/runtime/";
+const [host, port] = process.env.AWS_LAMBDA_RUNTIME_API.split(":");
+const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+const JSON_LOGS = process.env.AWS_LAMBDA_LOG_FORMAT === "JSON";
+let current = null;
+
+// --- speaking with the Runtime API
+
+function ask(method, where, body, headers = {}) {
+  return new Promise((resolve, reject) => {
+    const sent = body === undefined ? headers : { ...headers, "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) };
+    const request = http.request({ host, port, agent, method, path: API + where, headers: sent }, (answer) => {
+      const parts = [];
+      answer.on("data", (part) => parts.push(part));
+      answer.on("end", () => resolve({ status: answer.statusCode, headers: answer.headers, body: Buffer.concat(parts) }));
+      answer.on("error", reject);
+    });
+    request.on("error", reject);
+    request.end(body);
+  });
+}
+
+function described(error) {
+  if (error instanceof Error) {
+    return { errorType: error.name || "Error", errorMessage: error.message, trace: (error.stack || "").split("\n") };
+  }
+  return { errorType: typeof error, errorMessage: String(error), trace: [] };
+}
+
+async function tellError(where, error, label) {
+  const told = described(error);
+  const text = JSON_LOGS
+    ? JSON.stringify({ timestamp: new Date().toISOString(), level: "ERROR", requestId: current ?? undefined, ...told })
+    : [new Date().toISOString(), current ?? "undefined", "ERROR", label, JSON.stringify(told)].join("\t");
+  fs.writeSync(1, text + "\n");
+  const kind = told.errorType.replace(/[^\x20-\x7e]/g, "?");
+  return ask("POST", where, JSON.stringify(told), { "Lambda-Runtime-Function-Error-Type": kind });
+}
+
+// --- what the handler sees
+
+const LEVELS = { log: "INFO", info: "INFO", warn: "WARN", error: "ERROR", debug: "DEBUG", trace: "TRACE" };
+
+function patchConsole() {
+  for (const [method, level] of Object.entries(LEVELS)) {
+    console[method] = (...said) => {
+      const text = util.format(...said);
+      const at = new Date().toISOString();
+      const only = said.length === 1 && typeof said[0] === "object" && said[0] !== null && !(said[0] instanceof Error);
+      const line = JSON_LOGS
+        ? JSON.stringify({ timestamp: at, level, requestId: current ?? undefined, message: only ? said[0] : text })
+        : [at, current ?? "undefined", level, text].join("\t").replace(/\n/g, "\r");
+      process.stdout.write(line + "\n");
+    };
+  }
+}
+
+function makeContext(headers) {
+  const deadline = Number(headers["lambda-runtime-deadline-ms"]);
+  const client = headers["lambda-runtime-client-context"];
+  return {
+    callbackWaitsForEmptyEventLoop: true,
+    functionName: process.env.AWS_LAMBDA_FUNCTION_NAME,
+    functionVersion: process.env.AWS_LAMBDA_FUNCTION_VERSION,
+    memoryLimitInMB: process.env.AWS_LAMBDA_FUNCTION_MEMORY_SIZE,
+    logGroupName: process.env.AWS_LAMBDA_LOG_GROUP_NAME,
+    logStreamName: process.env.AWS_LAMBDA_LOG_STREAM_NAME,
+    awsRequestId: headers["lambda-runtime-aws-request-id"],
+    invokedFunctionArn: headers["lambda-runtime-invoked-function-arn"],
+    tenantId: headers["lambda-runtime-aws-tenant-id"],
+    clientContext: client ? JSON.parse(client) : undefined,
+    identity: undefined,
+    getRemainingTimeInMillis: () => Math.max(deadline - Date.now(), 0),
+  };
+}
+
+function fault(name, message, cause) {
+  const error = new Error(message, { cause });
+  error.name = name;
+  return error;
+}
+
+async function load(name) {
+  const folder = process.env.LAMBDA_TASK_ROOT || process.cwd();
+  const base = path.basename(name);
+  const dot = base.indexOf(".");
+  if (dot < 1) throw fault("Runtime.MalformedHandlerName", `Bad handler '${name}': it must be module.function`);
+  const file = path.resolve(folder, path.dirname(name), base.slice(0, dot));
+  const found = [".js", ".mjs", ".cjs"].map((ending) => file + ending).find((candidate) => fs.existsSync(candidate));
+  if (found === undefined) throw fault("Runtime.ImportModuleError", `Error: Cannot find module '${base.slice(0, dot)}'`);
+  let loaded;
+  try {
+    loaded = found.endsWith(".cjs") ? createRequire(import.meta.url)(found) : await import(pathToFileURL(found).href);
+  } catch (error) {
+    if (error instanceof SyntaxError) throw fault("Runtime.UserCodeSyntaxError", `SyntaxError: ${error.message}`, error);
+    if (error?.code === "MODULE_NOT_FOUND" || error?.code === "ERR_MODULE_NOT_FOUND") {
+      throw fault("Runtime.ImportModuleError", `Error: ${error.message}`, error);
+    }
+    throw error;
+  }
+  const parts = base.slice(dot + 1).split(".");
+  const reach = (from) => parts.reduce((inside, part) => inside?.[part], from);
+  const handler = reach(loaded) ?? reach(loaded.default);
+  if (typeof handler !== "function") throw fault("Runtime.HandlerNotFound", `${name} is undefined or not exported`);
+  return handler;
+}
+
+function call(handler, event, context) {
+  return new Promise((resolve, reject) => {
+    const settle = (how) => (value) => {
+      process.removeListener("beforeExit", idle);
+      how(value);
+    };
+    const idle = () => settle(resolve)(null); // nothing is left that could answer
+    const done = (error, value) => (error === null || error === undefined ? settle(resolve)(value) : settle(reject)(error));
+    Object.assign(context, { done, succeed: settle(resolve), fail: settle(reject) });
+    process.once("beforeExit", idle);
+    const returned = handler(event, context, done);
+    if (typeof returned?.then === "function") returned.then(settle(resolve), settle(reject)); // any other value counts for nothing
+  });
+}
+
+// --- the loop
+
+async function serve(handler) {
+  for (;;) {
+    const asked = await ask("GET", "invocation/next");
+    if (asked.status !== 200) process.exit(1);
+    const { headers } = asked;
+    current = headers["lambda-runtime-aws-request-id"];
+    process.env._X_AMZN_TRACE_ID = headers["lambda-runtime-trace-id"] ?? "";
+    const where = `invocation/${current}/`;
+    try {
+      const value = await call(handler, JSON.parse(asked.body.toString()), makeContext(headers));
+      await ask("POST", where + "response", JSON.stringify(value === undefined ? null : value));
+    } catch (error) {
+      await tellError(where + "error", error, "Invoke Error");
+    }
+    current = null;
+  }
+}
+
+async function fatal(error, name) {
+  const told = fault(name, error?.message ?? String(error), error);
+  told.stack = error?.stack ?? told.stack;
+  try {
+    await tellError(current === null ? "init/error" : `invocation/${current}/error`, told, "Unhandled");
+  } finally {
+    process.exit(128);
+  }
+}
+
+patchConsole();
+process.on("unhandledRejection", (error) => fatal(error, "Runtime.UnhandledPromiseRejection"));
+process.on("uncaughtException", (error) => fatal(error, error?.name ?? "Error"));
+
+let handler;
+try {
+  handler = await load(process.argv[2]);
+} catch (error) {
+  await tellError("init/error", error, "Uncaught Exception");
+  process.exit(1);
+}
+await serve(handler);

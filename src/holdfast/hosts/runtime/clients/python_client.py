@@ -1,0 +1,201 @@
+"""A Lambda runtime client in plain Python: asks for invocations, calls the handler, answers. For where awslambdaric is not installed.
+
+Run as `python -u python_client.py module.function` in the function's folder. It imports nothing of Holdfast, which may not be there.
+"""
+
+from __future__ import annotations
+
+import http.client
+import importlib
+import json
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+_API = "/2018-06-01/runtime/"
+
+
+class Fault(Exception):
+    """The runtime itself cannot go on, for a reason that Lambda has a name for."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Context:
+    """What a handler gets beside its event."""
+
+    def __init__(self, headers: http.client.HTTPMessage) -> None:
+        environment = os.environ.get
+        self.aws_request_id = headers["Lambda-Runtime-Aws-Request-Id"]
+        self.invoked_function_arn = headers["Lambda-Runtime-Invoked-Function-Arn"]
+        self.tenant_id = headers["Lambda-Runtime-Aws-Tenant-Id"]
+        self.client_context = _client_context(headers["Lambda-Runtime-Client-Context"])
+        self.identity = None
+        self.function_name = environment("AWS_LAMBDA_FUNCTION_NAME")
+        self.function_version = environment("AWS_LAMBDA_FUNCTION_VERSION")
+        self.memory_limit_in_mb = environment("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
+        self.log_group_name = environment("AWS_LAMBDA_LOG_GROUP_NAME")
+        self.log_stream_name = environment("AWS_LAMBDA_LOG_STREAM_NAME")
+        self._deadline_ms = int(headers["Lambda-Runtime-Deadline-Ms"])
+
+    def get_remaining_time_in_millis(self) -> int:
+        """How long the invocation may still take."""
+        # This runs in the function's process, where the machine's clock is the only one.
+        return max(self._deadline_ms - round(time.clock_gettime(time.CLOCK_REALTIME) * 1000), 0)
+
+    def log(self, message: object) -> None:
+        """Write to the log."""
+        os.write(1, str(message).encode())
+
+
+class ClientContext:
+    """What a mobile client told about itself."""
+
+    def __init__(self, sent: dict[str, Any]) -> None:
+        self.client = sent.get("client")
+        self.custom = sent.get("custom")
+        self.env = sent.get("env")
+
+
+def _client_context(text: str | None) -> ClientContext | None:
+    return ClientContext(json.loads(text)) if text else None
+
+
+class _Requests(logging.Filter):
+    """Every record knows which request it belongs to."""
+
+    request = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.aws_request_id = self.request
+        return True
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "timestamp": self.formatTime(record, "%Y-%m-%dT%H:%M:%SZ"),
+            "level": record.levelname,
+            "message": record.getMessage(),
+            "logger": record.name,
+            "requestId": getattr(record, "aws_request_id", ""),
+        }
+        known = logging.LogRecord("", 0, "", 0, "", (), None).__dict__
+        told.update({key: value for key, value in record.__dict__.items() if key not in known and key != "aws_request_id"})
+        if record.exc_info:
+            told["stackTrace"] = traceback.format_exception(*record.exc_info)
+        return json.dumps(told, default=str)
+
+
+def _set_up_logging() -> _Requests:
+    handler = logging.StreamHandler(os.fdopen(os.dup(1), "w", buffering=1))
+    if os.environ.get("AWS_LAMBDA_LOG_FORMAT") == "JSON":
+        handler.setFormatter(_Json())
+        logging.getLogger().setLevel(os.environ.get("AWS_LAMBDA_LOG_LEVEL", "INFO"))
+    else:
+        form = "[%(levelname)s]\t%(asctime)s.%(msecs)03dZ\t%(aws_request_id)s\t%(message)s"
+        handler.setFormatter(logging.Formatter(form, "%Y-%m-%dT%H:%M:%S"))
+    requests = _Requests()
+    handler.addFilter(requests)
+    logging.getLogger().addHandler(handler)
+    return requests
+
+
+def _load(name: str) -> Callable[[Any, Any], Any]:
+    module_name, dot, function = name.rpartition(".")
+    if not dot:
+        raise Fault("Runtime.MalformedHandlerName", f"Bad handler '{name}': it must be module.function")
+    try:
+        module = importlib.import_module(module_name.replace("/", "."))
+    except ImportError as error:
+        raise Fault("Runtime.ImportModuleError", f"Unable to import module '{module_name}': {error}") from error
+    except SyntaxError as error:
+        raise Fault("Runtime.UserCodeSyntaxError", f"Syntax error in module '{module_name}': {error}") from error
+    try:
+        found: Callable[[Any, Any], Any] = getattr(module, function)
+    except AttributeError:
+        raise Fault("Runtime.HandlerNotFound", f"Handler '{function}' missing on module '{module_name}'") from None
+    return found
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    kind = error.kind if isinstance(error, Fault) else type(error).__name__
+    frames = [] if isinstance(error, Fault) else traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename != __file__ and not frame.filename.startswith("<frozen")]
+    return {"errorMessage": str(error), "errorType": kind, "stackTrace": traceback.format_list(own)}
+
+
+class Client:
+    """Speaks with the Runtime API."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._connection = http.client.HTTPConnection(address)
+
+    def next(self) -> tuple[http.client.HTTPMessage, bytes]:
+        """The next invocation, whenever it comes."""
+        self._connection.request("GET", f"{_API}invocation/next")
+        answer = self._connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise SystemExit(f"The runtime API refused the next invocation: {answer.status}")
+        return answer.headers, body
+
+    def post(self, path: str, body: bytes, kind: str | None = None) -> None:
+        """Tell what came of it."""
+        headers = {"Content-Type": "application/json"}
+        if kind:
+            headers["Lambda-Runtime-Function-Error-Type"] = kind.encode("ascii", "replace").decode()
+        self._connection.request("POST", _API + path, body, headers)
+        self._connection.getresponse().read()
+
+    def post_error(self, path: str, error: BaseException) -> None:
+        """Tell that it failed; the log has it too."""
+        told = _described(error)
+        os.write(
+            1, f"[ERROR] {told['errorType']}: {told['errorMessage']}\r{''.join(told['stackTrace'])}".replace("\n", "\r").encode() + b"\n"
+        )
+        self.post(path, json.dumps(told).encode(), told["errorType"])
+
+
+def _handle(client: Client, handler: Callable[[Any, Any], Any], headers: http.client.HTTPMessage, body: bytes) -> None:
+    request = headers["Lambda-Runtime-Aws-Request-Id"]
+    os.environ.pop("_X_AMZN_TRACE_ID", None)
+    if headers["Lambda-Runtime-Trace-Id"]:
+        os.environ["_X_AMZN_TRACE_ID"] = headers["Lambda-Runtime-Trace-Id"]
+    try:
+        result = handler(json.loads(body), Context(headers))
+        try:
+            answer = json.dumps(result).encode()
+        except (TypeError, ValueError) as error:
+            raise Fault("Runtime.MarshalError", f"Unable to marshal response: {error}") from error
+    except Exception as error:
+        client.post_error(f"invocation/{request}/error", error)
+    else:
+        client.post(f"invocation/{request}/response", answer)
+
+
+def main() -> None:
+    """Serve one function until nobody asks any more."""
+    sys.path[0] = os.environ.get("LAMBDA_TASK_ROOT", os.getcwd())
+    client = Client(os.environ["AWS_LAMBDA_RUNTIME_API"])
+    requests = _set_up_logging()
+    try:
+        handler = _load(sys.argv[1])
+    except Exception as error:
+        client.post_error("init/error", error)
+        raise SystemExit(1) from None
+    while True:
+        headers, body = client.next()
+        requests.request = headers["Lambda-Runtime-Aws-Request-Id"]
+        _handle(client, handler, headers, body)
+
+
+if __name__ == "__main__":
+    main()

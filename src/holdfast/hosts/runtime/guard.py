@@ -1,0 +1,151 @@
+"""The guard: starts a runtime process and sees to it that nothing of it is left behind.
+
+Run as `python -I -S guard.py PARENT COMMAND…`, with a socket as standard input. It says `pid N` and later `exit N` there (negative: by a
+signal). When the socket is closed, when our process dies, or when the runtime exits, everything that the runtime started is killed, also
+what made itself a daemon: orphans come to the guard (a subreaper on Linux), so they can be found. Elsewhere the process group is killed.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+
+_PDEATHSIG, _SUBREAPER = 1, 36
+_CONTROL = 0
+_LINUX = sys.platform == "linux"
+
+
+def main() -> None:
+    """Guard one command until it is over."""
+    if _LINUX:
+        _prctl(_SUBREAPER, 1)
+        _prctl(_PDEATHSIG, signal.SIGTERM)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(wake)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    if os.getppid() != int(sys.argv[1]):  # it died before we could ask to be told
+        return
+    child = _started(sys.argv[2:])
+    _say(f"pid {child}")
+    code = _watched(child, woken)
+    if code is None:
+        _kill_all(child)
+    else:
+        _say(f"exit {code}")
+        _kill_all(child)
+
+
+def _started(command: list[str]) -> int:
+    guard = os.getpid()
+    child = os.fork()
+    if child:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 1)  # so that what it prints ends with it
+        os.dup2(nothing, 2)
+        os.close(nothing)
+        return child
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        if _LINUX:
+            _prctl(_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != guard:
+                os._exit(1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, _CONTROL)
+        os.close(nothing)
+        os.execvpe(command[0], command, os.environ)
+    except OSError as error:
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _watched(child: int, woken: int) -> int | None:
+    """How the runtime ended; None when we are to end it."""
+    poll = select.poll()
+    poll.register(_CONTROL, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            if fd == _CONTROL:
+                return None
+        told = os.read(woken, 4096)
+        if signal.SIGTERM in told:
+            return None
+        code = _reaped(child)
+        if code is not None:
+            return code
+
+
+def _reaped(child: int) -> int | None:
+    """Take leave of all that ended, also of orphans; tell how the runtime did."""
+    found = None
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            if pid == child:
+                found = os.waitstatus_to_exitcode(status)
+    return found
+
+
+def _kill_all(child: int) -> None:
+    """Until nothing is left. What forks while it is killed comes to us as an orphan, and is met in the next round."""
+    while True:
+        _signal(-child)
+        below = _descendants()
+        for pid in below:
+            _signal(pid)
+        try:
+            while True:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    select.select([], [], [], 0.001)
+                    break
+        except ChildProcessError:
+            return
+
+
+def _signal(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _descendants() -> list[int]:
+    """Everything below us, from the process table."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if _LINUX else ():
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
+                parent = int(stat.read().rpartition(b")")[2].split()[1])  # a name may hold anything, so count from its end
+                children.setdefault(parent, []).append(int(name))
+    found: list[int] = []
+    todo = [os.getpid()]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(_CONTROL, f"{line}\n".encode())
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""What processes print, line by line: told with the request it belongs to, and its last 4 KB kept for whoever asked for them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from holdfast.hosts.runtime.description import Runtime
+
+log = logging.getLogger("holdfast.hosts")
+
+MAX_LINE: Final = 256 * 1024
+"""A longer line is told in pieces."""
+TAIL: Final = 4096
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """One line that a function printed, or that tells what happened to it."""
+
+    at: int
+    function: str
+    version: str
+    stream: str
+    text: str
+    request: str | None = None
+    execution: str | None = None
+    """The ARN of the durable execution that was invoked."""
+
+
+Log = Callable[[list[Line]], None]
+
+
+class Output:
+    """Takes what one process prints, and gives it on at once: nothing but an unfinished line and the tail is kept."""
+
+    def __init__(self, runtime: Runtime, stream: str, now: Callable[[], int], tell: Log | None) -> None:
+        self._runtime = runtime
+        self._stream = stream
+        self._now = now
+        self._tell = tell
+        self._part = b""
+        self._tail = bytearray()
+        self._request: str | None = None
+        self._execution: str | None = None
+
+    def begin(self, request: str, execution: str | None) -> None:
+        """From now on it is this request that prints. What was printed before belongs to nobody's tail."""
+        self._request, self._execution = request, execution
+        self._tail.clear()
+
+    def tail(self) -> bytes:
+        """The last of what the request printed."""
+        return bytes(self._tail[-TAIL:])
+
+    def take(self, printed: bytes) -> None:
+        """Some bytes from the process."""
+        *whole, self._part = (self._part + printed).split(b"\n")
+        while len(self._part) > MAX_LINE:
+            whole.append(self._part[:MAX_LINE])
+            self._part = self._part[MAX_LINE:]
+        if whole:
+            self._give(whole)
+
+    def flush(self) -> None:
+        """The last line need not end."""
+        if self._part:
+            part, self._part = self._part, b""
+            self._give([part])
+
+    def say(self, text: str) -> None:
+        """A line of ours."""
+        self.flush()
+        self._give([text.encode()])
+
+    def _give(self, lines: list[bytes]) -> None:
+        for line in lines[-TAIL:]:  # each has a byte at least
+            self._tail += line[-TAIL:] + b"\n"
+            if len(self._tail) > 4 * TAIL:
+                del self._tail[:-TAIL]
+        if self._tell is None:
+            return
+        at, made = self._now(), []
+        for line in lines:
+            for start in range(0, max(len(line), 1), MAX_LINE):
+                text = line[start : start + MAX_LINE].decode(errors="replace").rstrip("\r")
+                made.append(Line(at, self._runtime.function, self._runtime.version, self._stream, text, self._request, self._execution))
+        try:
+            self._tell(made)
+        except Exception:
+            log.exception("what %s printed could not be kept", self._runtime.function)

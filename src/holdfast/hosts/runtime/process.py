@@ -1,0 +1,281 @@
+"""One warm process: it is started, asks for work, answers, and ends; its private listener is how it speaks.
+
+    starting → idle ⇄ busy → returning → idle → … → dying → gone
+
+Whatever ends it, a job that it had fails when nothing of the process is left, so nobody sees it write after it was told to be dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, Protocol
+
+from holdfast.hosts.runtime import jobs
+from holdfast.hosts.runtime.description import Limits, Runtime
+from holdfast.hosts.runtime.environment import command_of, environment_of
+from holdfast.hosts.runtime.jobs import Job
+from holdfast.hosts.runtime.listener import App, Listener
+from holdfast.hosts.runtime.output import Log, Output
+from holdfast.hosts.runtime.spawning import Spawned
+from holdfast.model.clock import Clock, monotonic
+from holdfast.model.operations import Failure
+
+_RETURN_SECONDS: Final = 5.0
+"""How long a runtime may take from its answer to its next question."""
+
+
+class Stage(Enum):
+    """Where a process stands."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    RETURNING = "returning"
+    DYING = "dying"
+    GONE = "gone"
+
+
+class Surroundings(Protocol):
+    """What all processes of a host share."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def log(self) -> Log | None: ...
+    def app(self, process: RuntimeProcess) -> App:
+        """What its listener serves."""
+        ...
+
+
+Ready = Callable[["RuntimeProcess"], None]
+"""Told when a process waits for a job."""
+Gone = Callable[["RuntimeProcess", Failure | None], None]
+"""Told when nothing of a process is left. A failure means that it never came to ask: whoever waits for it hears why."""
+
+
+class RuntimeProcess:
+    """A process of one function version."""
+
+    def __init__(self, runtime: Runtime, name: str, around: Surroundings, ready: Ready, gone: Gone) -> None:
+        self.runtime = runtime
+        self.stage = Stage.STARTING
+        self.served = 0
+        self.idle_since = 0.0
+        self._ready = ready
+        self._gone = gone
+        self._around = around
+        self._loop = asyncio.get_running_loop()
+        self._job: Job | None = None
+        self._asked: asyncio.Future[tuple[Job, bytes]] | None = None
+        self._verdict: Failure | None = None
+        self._exit_code: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._began = monotonic()
+        self._init_ms: float | None = None
+        self._deadline = 0
+        stream = f"[{runtime.version}]{name.replace('-', '')}"
+        self._output = Output(runtime, stream, around.clock.now, around.log)
+        self._spawned: Spawned | None = None
+        self._listener: Listener | None = None
+        self._opening = self._loop.create_task(self._start(stream))
+
+    @property
+    def job(self) -> Job | None:
+        """What it works on."""
+        return self._job
+
+    @property
+    def tail(self) -> bytes:
+        """The last of what it printed."""
+        return self._output.tail()
+
+    @property
+    def deadline(self) -> int:
+        """When its job must be over, in milliseconds of the wall clock."""
+        return self._deadline
+
+    # --- its life
+
+    async def _start(self, stream: str) -> None:
+        limits = self._around.limits
+        try:
+            listener = self._listener = Listener(self._around.app(self))
+            await listener.open()
+            command = command_of(self.runtime)
+            environment = environment_of(self.runtime, command, listener.address, stream)
+            self._output.say(f"INIT_START Runtime Version: {self.runtime.runtime}")
+            self._spawned = Spawned(command, environment, self.runtime.folder, self, limits.kill_seconds)
+        except Exception as error:
+            self._verdict = Failure(message=f"{self.runtime.function} could not be started: {error}", type=jobs.NOT_STARTED)
+            self.gone()
+            return
+        if self.stage is Stage.DYING:
+            self._spawned.kill()
+        else:
+            self._timer = self._loop.call_later(limits.init_seconds, self._out_of_time, limits.init_seconds)
+
+    def printed(self, data: bytes) -> None:
+        """It wrote something."""
+        self._output.take(data)
+
+    def exited(self, code: int) -> None:
+        """It ended by itself."""
+        self._exit_code = code
+        self._leave(Stage.DYING)
+
+    def kill(self) -> None:
+        """End it, and whatever it started."""
+        if self.stage in (Stage.DYING, Stage.GONE):
+            return
+        self._leave(Stage.DYING)
+        if self._spawned is not None:
+            self._spawned.kill()
+
+    def abandon(self) -> None:
+        """End it; its job shall not hear of it."""
+        self._job = None
+        self.kill()
+
+    def close_now(self) -> None:
+        """The loop is about to end."""
+        self._leave(Stage.GONE)
+        self._opening.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        if self._spawned is not None:
+            self._spawned.close_now()
+
+    def _leave(self, stage: Stage) -> None:
+        self.stage = stage
+        self._stop_timer()
+        if self._asked is not None and not self._asked.done():
+            self._asked.cancel()
+
+    def gone(self) -> None:
+        """Nothing of it is left."""
+        never_asked = self._init_ms is None
+        if self.stage is not Stage.DYING:
+            self._leave(Stage.DYING)
+        self.stage = Stage.GONE
+        if self._listener is not None:
+            self._listener.close()
+        self._output.flush()
+        failure = self._verdict
+        job, self._job = self._job, None
+        if failure is None and (job is not None or (never_asked and self._exit_code is not None)):
+            code = -signal.SIGKILL if self._exit_code is None else self._exit_code
+            failure = Failure(message=jobs.exit_reason(code), type=jobs.EXITED)
+        if job is not None:
+            assert failure is not None
+            self._finish(job, failure, None)
+        if failure is not None and never_asked:
+            took = (monotonic() - self._began) * 1000
+            self._output.say(f"INIT_REPORT Init Duration: {took:.2f} ms\tPhase: init\tStatus: error\tError Type: {failure.type}")
+        self._gone(self, failure if never_asked else None)
+
+    def _out_of_time(self, seconds: float) -> None:
+        self._verdict = Failure(message=f"Task timed out after {seconds:.2f} seconds", type=jobs.TIMED_OUT)
+        self.kill()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- its work
+
+    def ask(self) -> asyncio.Future[tuple[Job, bytes]] | None:
+        """It asks for a job: the next one, when there is one. None when it has one already, or is to end."""
+        if self.stage not in (Stage.STARTING, Stage.RETURNING):
+            return None
+        if self._init_ms is None:
+            self._init_ms = (monotonic() - self._began) * 1000
+        self._stop_timer()
+        self._asked = self._loop.create_future()
+        self.stage = Stage.IDLE
+        self.idle_since = monotonic()
+        self._ready(self)
+        return self._asked
+
+    def take(self, job: Job, payload: bytes) -> None:
+        """Work on this."""
+        assert self.stage is Stage.IDLE
+        assert self._asked is not None
+        seconds = self.runtime.timeout_seconds
+        self.stage = Stage.BUSY
+        self._job = job
+        self.served += 1
+        self._began = monotonic()
+        self._deadline = self._around.clock.now() + round(seconds * 1000)
+        self._timer = self._loop.call_later(seconds, self._out_of_time, seconds)
+        if self._spawned is not None:
+            self._spawned.drain()  # what was printed between two jobs is not this one's
+        self._output.begin(job.request.id, job.request.execution)
+        self._output.say(f"START RequestId: {job.request.id} Version: {self.runtime.version}")
+        self._asked.set_result((job, payload))
+
+    def answer(self, request: str, payload: bytes) -> bool:
+        """It returned; False when this is not what it was asked."""
+        job = self._answered(request)
+        if job is not None:
+            self._finish(job, None, payload)
+        return job is not None
+
+    def fail(self, request: str, failure: Failure, payload: bytes | None = None) -> bool:
+        """It raised, or its answer cannot be taken."""
+        job = self._answered(request)
+        if job is not None:
+            self._finish(job, failure, payload)
+        return job is not None
+
+    def fail_init(self, failure: Failure) -> None:
+        """It cannot begin at all."""
+        if self.stage is Stage.STARTING:
+            self._verdict = failure
+            self.kill()
+
+    def _answered(self, request: str) -> Job | None:
+        job = self._job
+        if job is None or job.request.id != request or self.stage is not Stage.BUSY:
+            return None
+        self._job = None
+        self._stop_timer()
+        self.stage = Stage.RETURNING
+        self._timer = self._loop.call_later(_RETURN_SECONDS, self.kill)
+        if self._spawned is not None:
+            self._spawned.drain()  # it printed before it answered
+        return job
+
+    def _finish(self, job: Job, failure: Failure | None, payload: bytes | None) -> None:
+        output = self._output
+        if failure is not None and jobs.is_platforms(failure):
+            output.say(f"{jobs.addressed(failure, job.request.id).message}\r{failure.type}")
+        output.say(f"END RequestId: {job.request.id}")
+        output.say(self._report(job, failure))
+        if failure is None:
+            assert payload is not None
+            job.returned(payload, output.tail())
+        else:
+            job.failed(failure, output.tail(), payload)
+
+    def _report(self, job: Job, failure: Failure | None) -> str:
+        took = (monotonic() - self._began) * 1000
+        parts = [
+            f"REPORT RequestId: {job.request.id}",
+            f"Duration: {took:.2f} ms",
+            f"Billed Duration: {math.ceil(took)} ms",
+            f"Memory Size: {self.runtime.memory_mb} MB",
+            f"Max Memory Used: {self._spawned.memory_mb() if self._spawned is not None else 0} MB",
+        ]
+        if self.served == 1 and self._init_ms is not None:
+            parts.append(f"Init Duration: {self._init_ms:.2f} ms")
+        if failure is not None and jobs.is_platforms(failure):
+            status = "timeout" if failure.type == jobs.TIMED_OUT else f"error\tError Type: {failure.type}"
+            parts.append(f"Status: {status}")
+        return "\t".join(parts) + "\t"

@@ -1,0 +1,149 @@
+"""One operating-system process with its guard: started, listened to, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from holdfast.model.clock import monotonic
+
+_GUARD: Final = str(Path(__file__).with_name("guard.py"))
+_CHUNK: Final = 64 * 1024
+_REAP_SECONDS: Final = 0.005
+_LAST_READS: Final = 4
+
+
+class Watcher(Protocol):
+    """Who hears of a process."""
+
+    def printed(self, data: bytes) -> None: ...
+    def exited(self, code: int) -> None:
+        """The runtime ended by itself; what it left is being cleared away."""
+        ...
+
+    def gone(self) -> None:
+        """Nothing of it is left."""
+        ...
+
+
+class Spawned:
+    """A running command. Everything happens on the loop that made it."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: str, watcher: Watcher, kill_seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._watcher = watcher
+        self._kill_seconds = kill_seconds
+        self._said = b""
+        self._killer: asyncio.TimerHandle | None = None
+        self._gone = False
+        self.pid: int | None = None
+        self.started_at = monotonic()
+        self._control, theirs = socket.socketpair()
+        self._output, printing = os.pipe()
+        try:
+            guard = [sys.executable, "-I", "-S", _GUARD, str(os.getpid()), *command]
+            self._guard = subprocess.Popen(
+                guard, stdin=theirs.fileno(), stdout=printing, stderr=printing, env=dict(environment), cwd=folder, start_new_session=True
+            )
+        except BaseException:
+            self._control.close()
+            os.close(self._output)
+            raise
+        finally:
+            theirs.close()
+            os.close(printing)
+        self._control.setblocking(False)
+        os.set_blocking(self._output, False)
+        self._loop.add_reader(self._control.fileno(), self._hear)
+        self._loop.add_reader(self._output, self.drain)
+
+    def drain(self) -> None:
+        """Take what was printed until now: no more than a pipe holds, so a busy printer cannot keep us."""
+        if self._gone:
+            return
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._output, _CHUNK)
+            if data:
+                self._watcher.printed(data)
+            else:
+                self._loop.remove_reader(self._output)
+
+    def _hear(self) -> None:
+        try:
+            data = self._control.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        *lines, self._said = (self._said + data).split(b"\n")
+        for line in lines:
+            word, _, number = line.partition(b" ")
+            if word == b"pid":
+                self.pid = int(number)
+            elif word == b"exit":
+                self._watcher.exited(int(number))
+        if not data:
+            self._loop.remove_reader(self._control.fileno())
+            self._reap()
+
+    def kill(self) -> None:
+        """End it with all it started; `gone` tells when."""
+        if self._killer is None and not self._gone:
+            with contextlib.suppress(OSError):
+                self._control.shutdown(socket.SHUT_WR)
+            self._killer = self._loop.call_later(self._kill_seconds, self._guard.kill)
+
+    def _reap(self) -> None:
+        if self._guard.poll() is None:  # its socket is closed, so it is about to be over
+            self._loop.call_later(_REAP_SECONDS, self._reap)
+            return
+        if self._killer is not None:
+            self._killer.cancel()
+        if self._guard.returncode < 0 and self.pid is not None:  # somebody killed the guard
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        for _ in range(_LAST_READS):
+            if not self._drained():
+                break
+        self._gone = True
+        self._loop.remove_reader(self._output)
+        os.close(self._output)
+        self._control.close()
+        self._watcher.gone()
+
+    def _drained(self) -> bool:
+        """What is left in the pipe of a dead process."""
+        try:
+            data = os.read(self._output, _CHUNK)
+        except BlockingIOError:
+            return False
+        if data:
+            self._watcher.printed(data)
+        return bool(data)
+
+    def close_now(self) -> None:
+        """The loop ends: let everything go. The guard notices and ends the process."""
+        if not self._gone:
+            self._gone = True
+            self._loop.remove_reader(self._control.fileno())
+            self._loop.remove_reader(self._output)
+            self._control.close()
+            os.close(self._output)
+            self._guard.wait(self._kill_seconds)
+
+    def memory_mb(self) -> int:
+        """The most it ever had in memory; 0 where nobody can tell."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return 0
+        _, _, high = status.partition("VmHWM:")
+        return -(-int(high.split()[0]) // 1024) if high else 0

@@ -1,0 +1,102 @@
+"""Pages of an execution's state: how far a page goes, and the marker that says where the next one begins.
+
+A handler gets its state in pages: the first with its event, the others by GetDurableExecutionState. The EXECUTION operation comes first,
+then all others in the order they began. The answer to a checkpoint may be cut as well; then only what is newer than a revision follows.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.operations import Operation
+
+PAGE_ITEMS: Final = 1000
+PAGE_BYTES: Final = 5 * 1024 * 1024
+"""Of payloads in one page: an event or an answer must stay below 6 MB with everything around them."""
+_OVERHEAD: Final = 512
+_INVALID: Final = "Invalid Marker"
+
+
+class Mark(NamedTuple):
+    """Where a page begins."""
+
+    newer_than: int = 0
+    """Only what changed after this revision; 0 is everything."""
+    after: int = -1
+    """The place of the last operation already given; -1 before the EXECUTION operation, 0 behind it."""
+
+
+BEGINNING: Final = Mark()
+FIRST_OPERATION: Final = Mark(0, 0)
+
+
+def marker(kind: str, *numbers: int | str) -> str:
+    """An opaque text that leads back to where a page ended; `kind` keeps the markers of one list from being used for another."""
+    return base64.urlsafe_b64encode("|".join([kind, *map(str, numbers)]).encode()).decode()
+
+
+def read_marker(kind: str, text: str) -> list[str]:
+    """What `marker` was made of."""
+    try:
+        found, *parts = base64.b64decode(text, altchars=b"-_", validate=True).decode().split("|")
+    except (binascii.Error, ValueError):
+        raise InvalidParameter(_INVALID) from None
+    if found != kind:
+        raise InvalidParameter(_INVALID)
+    return parts
+
+
+def state_marker(mark: Mark) -> str:
+    """The marker of a page of the state."""
+    return marker("state", *mark)
+
+
+def state_mark(text: str) -> Mark:
+    """Where the page of this marker begins."""
+    parts = read_marker("state", text)
+    if len(parts) != len(Mark._fields):
+        raise InvalidParameter(_INVALID)
+    newer_than, after = map(number, parts)
+    if newer_than < 0:
+        raise InvalidParameter(_INVALID)
+    return Mark(newer_than, after)
+
+
+def number(text: str, most: int = 2**62) -> int:
+    """A number of a marker, which somebody else may have written."""
+    if len(text) > 19 or not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or not -1 <= int(text) <= most:
+        raise InvalidParameter(_INVALID)
+    return int(text)
+
+
+def weight(operation: Operation) -> int:
+    """About how many bytes an operation adds to a page."""
+    size = _OVERHEAD
+    if operation.result is not None:
+        size += len(operation.result)
+    if operation.error is not None:
+        error = operation.error
+        size += sum(len(text or "") for text in (error.message, error.type, error.data, *(error.stack_trace or ())))
+    return size
+
+
+def cut(
+    operations: Iterable[Operation], mark: Mark, *, most: int = PAGE_ITEMS, room: int = PAGE_BYTES, begun: bool = False
+) -> tuple[Sequence[Operation], Mark | None]:
+    """The operations of one page, given in the order they began, and where the next one begins if there is one.
+
+    A page has at least one operation, however large it is; one that is `begun` has it already.
+    """
+    page: list[Operation] = []
+    for operation in operations:
+        if operation.place <= mark.after:
+            continue
+        room -= weight(operation)
+        if len(page) >= most or ((page or begun) and room < 0):
+            return page, Mark(mark.newer_than, page[-1].place if page else mark.after)
+        page.append(operation)
+    return page, None

@@ -1,0 +1,286 @@
+"""The gate: one ASGI app around another. Host and origin, then who asks, then whether they may, then whether it is theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
+from typing import Any, Final
+
+from holdfast.model.clock import Clock
+from holdfast.model.errors import CredentialsNeeded, HoldfastError
+from holdfast.model.ids import Arn, IdSource, id_at
+from holdfast.server.auth import sigv4
+from holdfast.server.auth.browsers import check_host, check_origin, is_loopback
+from holdfast.server.auth.identity import ANYBODY, Identity, identified
+from holdfast.server.auth.keys import Chance, Keys, Sealing, operators_secret
+from holdfast.server.auth.operations import Asked, Needs, Reach, asked, enough, may
+from holdfast.server.auth.refusing import NO_SUCH_TOKEN, Refusal, Refused, answer
+from holdfast.store.seam import Store
+
+log = logging.getLogger("holdfast.server")
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_BODY: Final = 16 * 1024 * 1024
+MAX_CODE: Final = 80 * 1024 * 1024
+"""The largest bodies whose signatures are verified: of anything, and of a function's code, which comes in base64."""
+_DIGITS: Final = 18
+_TENANT_HEADER: Final = b"x-amz-tenant-id"
+
+
+def protect(
+    app: App,
+    store: Store,
+    *,
+    host: str,
+    clock: Clock,
+    allow_deploy: bool = False,
+    hosts: Collection[str] = (),
+    origins: Collection[str] = (),
+    operator_secret: str | None = None,
+    max_body: int = MAX_BODY,
+    max_code: int = MAX_CODE,
+    body_seconds: float = 30.0,
+    ids: IdSource = id_at,
+    chance: Chance = os.urandom,
+) -> Gate:
+    """The app behind a gate. `host` is where the server listens.
+
+    If the store has credentials, every request needs one. If it has none, only this machine may ask, and a server that would listen
+    elsewhere is refused here, before it begins. `hosts` are further names the server is called by, `origins` web pages that may ask it,
+    like `https://console.example`. `operator_secret` opens the secrets of access keys; without it, HOLDFAST_KEYS_SECRET does if it is set.
+    """
+    known = len(store.credentials())
+    loopback = is_loopback(host)
+    if not known and not loopback:
+        raise CredentialsNeeded(
+            f"{host} can be reached from other machines, and the store has no credentials. "
+            "Make one with `holdfast keys create --role admin`, or listen on 127.0.0.1."
+        )
+    sealing = Sealing(store.seal, operator_secret or operators_secret(os.environ), chance=chance)
+    keys = Keys(store, sealing, clock) if known else None
+    # Elsewhere the names by which a server is known are its operator's business; credentials do not travel with a browser.
+    names = frozenset(name.lower() for name in hosts)
+    return Gate(
+        app,
+        store,
+        keys,
+        clock=clock,
+        ids=ids,
+        allow_deploy=allow_deploy,
+        hosts=names | {host.lower()} if loopback or names else None,
+        origins=frozenset(origins),
+        max_body=max_body,
+        max_code=max_code,
+        body_seconds=body_seconds,
+        says=_said(known, allow_deploy),
+    )
+
+
+def _said(known: int, allow_deploy: bool) -> str:
+    if known:
+        return f"credentials: required ({known} known; `holdfast keys list` shows them)"
+    deploy = "functions can be deployed over HTTP too" if allow_deploy else "deploying functions over HTTP is off (--allow-deploy)"
+    return f"credentials: none, so everybody on this machine may ask, and no web page; {deploy}"
+
+
+class Gate:
+    """An ASGI app that lets through what is allowed."""
+
+    def __init__(
+        self,
+        app: App,
+        store: Store,
+        keys: Keys | None,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        allow_deploy: bool,
+        hosts: Collection[str] | None,
+        origins: Collection[str],
+        max_body: int,
+        max_code: int,
+        body_seconds: float,
+        says: str,
+    ) -> None:
+        self._app = app
+        self._store = store
+        self._keys = keys
+        self._clock = clock
+        self._ids = ids
+        self._allow_deploy = allow_deploy
+        self._hosts = hosts
+        self._origins = origins
+        self._max_body = max_body
+        self._max_code = max_code
+        self._body_seconds = body_seconds
+        self.says = says
+        """What a server prints when it begins: who may ask."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        else:  # nothing here speaks anything else, and a web page may open a WebSocket to anybody
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = _request_of(scope)
+        targets = request.values("x-amz-target")
+        wanted = asked(request.method, request.path, targets[0] if len(targets) == 1 else (",".join(targets) or None))
+        try:
+            scope, receive = await self._admitted(scope, receive, request, wanted)
+        except Refused as why:
+            log.info("refused %s: %s, %s", wanted.operation.name, why.why.error, why)
+            refused = why
+        except HoldfastError as trouble:
+            log.error("%s could not be checked: %s", wanted.operation.name, trouble)
+            refused = Refused(Refusal.TROUBLE, "The server could not check the credentials of this request.")
+        else:
+            await self._app(scope, receive, send)
+            return
+        status, headers, body = answer(refused, aws=wanted.aws, request_id=self._ids(self._clock.now()))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body if request.method != "HEAD" else b""})
+
+    async def _admitted(self, scope: Scope, receive: Receive, request: sigv4.Request, wanted: Asked) -> tuple[Scope, Receive]:
+        """The request as the app may have it."""
+        host = request.values("host")
+        check_host(host, self._hosts)
+        fetch = request.values("sec-fetch-site"), request.values("sec-fetch-mode")
+        check_origin(request.values("origin"), host, *fetch, scheme=scope.get("scheme", "http"), allowed=self._origins)
+        needs = wanted.operation.needs
+        if needs is Needs.NOTHING:
+            return identified(scope, Identity("anybody", ())), receive
+        if self._keys is None:
+            if needs is Needs.DEPLOY and not self._allow_deploy:
+                raise Refused(
+                    Refusal.DENIED,
+                    f"{wanted.operation.name} brings code that then runs here. Start the server with --allow-deploy, or with credentials.",
+                )
+            return identified(scope, ANYBODY), receive
+        identity, receive = await self._identify(self._keys, request, wanted, receive)
+        if not may(identity.roles, needs):
+            raise Refused(Refusal.DENIED, f"{identity.name} may not use {wanted.operation.name}: that needs the role {enough(needs)}.")
+        if identity.tenant is not None:
+            scope = await self._confined(scope, request, wanted, identity, identity.tenant)
+        return identified(scope, identity), receive
+
+    async def _identify(self, keys: Keys, request: sigv4.Request, wanted: Asked, receive: Receive) -> tuple[Identity, Receive]:
+        """Who asks. The body of a signed request is read to be compared, and handed on."""
+        if keys.is_stale():
+            await asyncio.to_thread(keys.refresh)
+        if sigv4.is_signed(request):
+            return await self._verify(keys, request, wanted, receive)
+        given = request.values("authorization")
+        if not given:
+            raise Refused(Refusal.MISSING, "Missing Authentication Token: sign the request, or send a token as a bearer.")
+        scheme, _, token = given[0].partition(" ")
+        if len(given) > 1 or scheme.lower() != "bearer":
+            raise Refused(Refusal.UNKNOWN, "Authorization must be one AWS4-HMAC-SHA256 signature, or one bearer token.")
+        return Identity.of(keys.token(token.strip())), receive
+
+    async def _verify(self, keys: Keys, request: sigv4.Request, wanted: Asked, receive: Receive) -> tuple[Identity, Receive]:
+        claim = sigv4.claim_of(request)
+        if request.values("x-amz-security-token") or "X-Amz-Security-Token=" in request.query:
+            raise Refused(Refusal.UNKNOWN, NO_SUCH_TOKEN)  # a temporary credential of AWS, which means nothing here
+        credential, secret = keys.access_key(claim.scope.key)
+        if claim.scope.service != wanted.operation.service:
+            raise Refused(Refusal.SIGNATURE, f"Credential should be scoped to correct service: '{wanted.operation.service}'.")
+        sigv4.check_time(claim, self._clock.now())
+        signed = sigv4.body_hash(request)
+        if signed is not None:
+            sigv4.check_signature(request, claim, secret, signed)  # before a stranger's body is read
+        limit = self._max_code if wanted.operation.needs is Needs.DEPLOY else self._max_body
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                body = await _read(request, receive, limit)
+        except TimeoutError:
+            raise Refused(Refusal.SLOW, f"The body took longer than {self._body_seconds:g} seconds.") from None
+        if signed is None:
+            sigv4.check_signature(request, claim, secret, sigv4.hash_of(body))
+        else:
+            sigv4.check_body(signed, body)
+        return Identity.of(credential), _again(body, receive)
+
+    async def _confined(self, scope: Scope, request: sigv4.Request, wanted: Asked, identity: Identity, tenant: str) -> Scope:
+        """The request kept to a tenant; what is another's looks as if it were not there."""
+        reach = wanted.operation.reach
+        if reach is Reach.NONE:
+            raise Refused(Refusal.DENIED, f"{identity.name} is of the tenant {tenant!r}, and {wanted.operation.name} is for all tenants.")
+        if reach is Reach.EXECUTION and not await asyncio.to_thread(self._is_of, tenant, wanted):
+            what = "callback" if wanted.callback is not None else "durable execution"
+            raise Refused(Refusal.ABSENT, f"The {what} does not exist.")
+        if reach is Reach.START:
+            given = request.values("x-amz-tenant-id")
+            if given and list(given) != [tenant]:
+                raise Refused(Refusal.DENIED, f"{identity.name} may only start executions of the tenant {tenant!r}.")
+            if not given:
+                return {**scope, "headers": [*scope["headers"], (_TENANT_HEADER, tenant.encode())]}
+        return scope
+
+    def _is_of(self, tenant: str, wanted: Asked) -> bool:
+        try:
+            if wanted.callback is not None:
+                execution, _ = self._store.seal.callback_target(wanted.callback)
+            else:
+                execution = Arn.parse(wanted.arn or "").id
+        except HoldfastError:
+            return False
+        found = self._store.find(execution)
+        return found is not None and found.tenant == tenant
+
+
+def _request_of(scope: Scope) -> sigv4.Request:
+    path = scope.get("raw_path") or scope["path"].encode()
+    client = scope.get("client")
+    return sigv4.Request(
+        method=scope["method"].upper(),
+        path=_text(path.partition(b"?")[0]),
+        query=_text(scope.get("query_string", b"")),
+        headers=sigv4.gathered((_text(name).lower(), _text(value)) for name, value in scope["headers"]),
+        private=scope.get("scheme") == "https" or (client is not None and is_loopback(client[0])),
+    )
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Hand on a body that was read, then whatever comes after it."""
+    pending: Sequence[Message] = ({"type": "http.request", "body": body, "more_body": False},)
+
+    async def handed() -> Message:
+        nonlocal pending
+        if pending:
+            first, pending = pending[0], ()
+            return first
+        return await receive()
+
+    return handed
+
+
+async def _read(request: sigv4.Request, receive: Receive, limit: int) -> bytes:
+    too_large = Refused(Refusal.TOO_LARGE, f"The body is larger than {limit} bytes.")
+    length = request.values("content-length")
+    if length and length[0].isdecimal() and (len(length[0]) > _DIGITS or int(length[0]) > limit):
+        raise too_large
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Refused(Refusal.SIGNATURE, "The request ended before its body did.")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise too_large
+        if not message.get("more_body", False):
+            return b"".join(parts)

@@ -1,0 +1,314 @@
+"""Function management: CreateFunction and its neighbours. What only reads is functions.py's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Terms
+from holdfast.model.pages import marker, number, read_marker
+from holdfast.server.replies import Reply, json_reply
+from holdfast.server.requests import Request
+from holdfast.server.routing import Route
+from holdfast.service.catalogue.records import Alias, Code, Config, Version, about
+from holdfast.service.lambda_api import checks
+from holdfast.service.lambda_api.catalog import Found, configuration
+from holdfast.service.serving import Serving
+from holdfast.service.targets.descriptions import FolderCode
+
+LOCAL_BUCKET: Final = "holdfast-local"
+"""The bucket of code that is in a folder of the server's machine; its key is the folder's path."""
+MOST_BYTES: Final = 64 * 1024 * 1024
+_FUNCTIONS: Final = "/2015-03-31/functions"
+_MAX_ITEMS: Final = 10_000
+_DEFAULT_ITEMS: Final = 50
+T = TypeVar("T")
+
+
+class _Environment(msgspec.Struct, rename="pascal"):
+    variables: dict[str, str] = {}
+
+
+class _Durable(msgspec.Struct, rename="pascal"):
+    execution_timeout: int | None = None
+    retention_period_in_days: int | None = None
+
+
+class _Logging(msgspec.Struct, rename="pascal"):
+    log_format: Literal["Text", "JSON"] = "Text"
+
+
+class _Code(msgspec.Struct, rename={"zip_file": "ZipFile", "bucket": "S3Bucket", "key": "S3Key", "image": "ImageUri"}):
+    zip_file: bytes | None = None
+    bucket: str | None = None
+    key: str | None = None
+    image: str | None = None
+
+
+class _Configured(msgspec.Struct, rename="pascal"):
+    """What CreateFunction and UpdateFunctionConfiguration have in common."""
+
+    runtime: str | None = None
+    role: str | None = None
+    handler: str | None = None
+    description: str | None = None
+    timeout: int | None = None
+    memory_size: int | None = None
+    environment: _Environment | None = None
+    durable_config: _Durable | None = None
+    logging_config: _Logging | None = None
+    revision_id: str | None = None
+
+    def changed(self) -> dict[str, Any]:
+        """What it says of a Config."""
+        said = {
+            "runtime": self.runtime,
+            "role": self.role,
+            "handler": self.handler,
+            "description": self.description,
+            "timeout": self.timeout,
+            "memory": self.memory_size,
+            "environment": None if self.environment is None else self.environment.variables,
+            "log_format": None if self.logging_config is None else self.logging_config.log_format,
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+
+class _Create(_Configured, rename="pascal"):
+    function_name: str = ""
+    code: _Code = msgspec.field(default_factory=_Code)
+    publish: bool = False
+    package_type: str = "Zip"
+    tags: dict[str, str] = {}
+    architectures: tuple[str, ...] = ("x86_64",)
+
+
+class _UpdateCode(_Code, rename={"zip_file": "ZipFile", "bucket": "S3Bucket", "key": "S3Key", "image": "ImageUri"}):
+    publish: bool = msgspec.field(default=False, name="Publish")
+    dry_run: bool = msgspec.field(default=False, name="DryRun")
+    revision_id: str | None = msgspec.field(default=None, name="RevisionId")
+
+
+class _Publish(msgspec.Struct, rename={"sha256": "CodeSha256", "description": "Description", "revision_id": "RevisionId"}):
+    sha256: str | None = None
+    description: str | None = None
+    revision_id: str | None = None
+
+
+class _Routing(msgspec.Struct, rename="pascal"):
+    additional_version_weights: dict[str, float] = {}
+
+
+class _Alias(msgspec.Struct, rename="pascal"):
+    name: str = ""
+    function_version: str | None = None
+    description: str | None = None
+    routing_config: _Routing | None = None
+    revision_id: str | None = None
+
+    @property
+    def weights(self) -> Mapping[str, float] | None:
+        return None if self.routing_config is None else self.routing_config.additional_version_weights
+
+
+class Deploying:
+    """Their handlers."""
+
+    def __init__(self, service: Serving) -> None:
+        self._service = service
+        self._catalogue = service.catalogue
+
+    def routes(self) -> list[Route]:
+        """Where they are."""
+        one = f"{_FUNCTIONS}/([^/]+)"
+        return [
+            Route("POST", f"{_FUNCTIONS}/?", self.create, most=MOST_BYTES),
+            Route("PUT", f"{one}/code", self.update_code, most=MOST_BYTES),
+            Route("PUT", f"{one}/configuration", self.update_configuration),
+            Route("POST", f"{one}/versions", self.publish),
+            Route("GET", f"{one}/versions", self.versions),
+            Route("POST", f"{one}/aliases", self.create_alias),
+            Route("GET", f"{one}/aliases", self.aliases),
+            Route("GET", f"{one}/aliases/([^/]+)", self.alias),
+            Route("PUT", f"{one}/aliases/([^/]+)", self.update_alias),
+            Route("DELETE", f"{one}/aliases/([^/]+)", self.delete_alias),
+            Route("DELETE", one, self.delete),
+        ]
+
+    # --- functions
+
+    async def create(self, request: Request) -> Reply:
+        """CreateFunction."""
+        asked = request.json(_Create)
+        name = self._deployable(asked.function_name, None)
+        if asked.package_type != "Zip" or asked.code.image is not None:
+            raise InvalidParameter("PackageType: container images are not run here, only zip files.")
+        if not asked.handler or not asked.runtime:
+            raise InvalidParameter("Runtime and Handler are mandatory parameters for functions created with deployment packages.")
+        config = Config(**asked.changed(), terms=_terms(asked.durable_config, None), other={"Architectures": asked.architectures})
+
+        def verb() -> Version:
+            if self._catalogue.entry(name) is None:  # else the code need not be taken
+                return self._catalogue.create(name, config, self._code(asked.code), tags=asked.tags, publish=asked.publish)
+            return self._catalogue.create(name, config, Code("", "", 0))
+
+        return self._configuration(name, await self._service.change(name, verb), 201)
+
+    async def update_code(self, request: Request) -> Reply:
+        """UpdateFunctionCode."""
+        asked = request.json(_UpdateCode)
+        name = self._deployable(request.label, request.text("Qualifier"))
+
+        def verb() -> Version:
+            self._catalogue.needed(name)
+            code = self._code(asked)
+            return self._catalogue.update_code(name, code, revision=asked.revision_id, publish=asked.publish, dry_run=asked.dry_run)
+
+        return self._configuration(name, await self._service.change(name, verb))
+
+    async def update_configuration(self, request: Request) -> Reply:
+        """UpdateFunctionConfiguration."""
+        asked = request.json(_Configured)
+        name = self._deployable(request.label, request.text("Qualifier"))
+
+        def verb() -> Version:
+            latest = self._catalogue.version(checks.FunctionAsked(name, None))
+            changed = asked.changed()
+            if asked.durable_config is not None:
+                changed["terms"] = _terms(asked.durable_config, latest.config.terms)
+            return self._catalogue.update_config(name, changed, revision=asked.revision_id)
+
+        return self._configuration(name, await self._service.change(name, verb))
+
+    async def delete(self, request: Request) -> Reply:
+        """DeleteFunction."""
+        asked = checks.function_asked(request.label, request.text("Qualifier"))
+        name = self._deployable(asked.name, None)
+        await self._service.change(name, lambda: self._catalogue.delete(name, asked.qualifier))
+        return Reply(204)
+
+    # --- versions
+
+    async def publish(self, request: Request) -> Reply:
+        """PublishVersion."""
+        asked = request.json(_Publish)
+        name = self._deployable(request.label, request.text("Qualifier"))
+        made = await self._service.change(
+            name,
+            lambda: self._catalogue.publish(name, sha256=asked.sha256, description=asked.description, revision=asked.revision_id),
+        )
+        return self._configuration(name, made, 201)
+
+    async def versions(self, request: Request) -> Reply:
+        """ListVersionsByFunction."""
+        name = checks.function_asked(request.label, None).name
+        self._service.catalog.find(checks.FunctionAsked(name, None))
+        shown = [
+            configuration(found, checks.function_arn(name, found.version)) for found in self._service.catalog.all() if found.name == name
+        ]
+        return json_reply(_page("Versions", shown, request))
+
+    # --- aliases
+
+    async def create_alias(self, request: Request) -> Reply:
+        """CreateAlias."""
+        asked = request.json(_Alias)
+        name = self._deployable(request.label, None)
+        if asked.function_version is None:
+            raise InvalidParameter("FunctionVersion: a version is wanted.")
+        version = asked.function_version
+        made = await self._service.change(
+            name,
+            lambda: self._catalogue.create_alias(name, asked.name, version, description=asked.description or "", weights=asked.weights),
+        )
+        return json_reply(made.to_wire(name), 201)
+
+    async def update_alias(self, request: Request) -> Reply:
+        """UpdateAlias."""
+        asked = request.json(_Alias)
+        name, alias = self._deployable(request.labels[0], None), request.labels[1]
+
+        def verb() -> Alias:
+            return self._catalogue.update_alias(
+                name,
+                alias,
+                version=asked.function_version,
+                description=asked.description,
+                weights=asked.weights,
+                revision=asked.revision_id,
+            )
+
+        return json_reply((await self._service.change(name, verb)).to_wire(name))
+
+    async def delete_alias(self, request: Request) -> Reply:
+        """DeleteAlias."""
+        name, alias = self._deployable(request.labels[0], None), request.labels[1]
+        await self._service.change(name, lambda: self._catalogue.delete_alias(name, alias))
+        return Reply(204)
+
+    async def alias(self, request: Request) -> Reply:
+        """GetAlias."""
+        name = checks.function_asked(request.labels[0], None).name
+        return json_reply(self._catalogue.alias(name, request.labels[1]).to_wire(name))
+
+    async def aliases(self, request: Request) -> Reply:
+        """ListAliases, of all versions or of one."""
+        name = checks.function_asked(request.label, None).name
+        wanted = request.text("FunctionVersion")
+        found = sorted(self._catalogue.needed(name).aliases.values(), key=lambda alias: alias.name)
+        return json_reply(_page("Aliases", [one.to_wire(name) for one in found if wanted in (None, one.version, *one.weights)], request))
+
+    # --- shared
+
+    def _deployable(self, name: str, qualifier: str | None) -> str:
+        asked = checks.function_asked(name, qualifier)
+        if asked.qualifier not in (None, "$LATEST"):
+            raise InvalidParameter(f"FunctionName: only $LATEST can be changed, not {asked.qualifier}.")
+        self._service.catalog.check_deployed(asked.name)
+        return asked.name
+
+    def _code(self, asked: _Code) -> Code:
+        if asked.zip_file is not None:
+            return self._catalogue.keeper.add_zip(asked.zip_file)
+        if asked.bucket == LOCAL_BUCKET and asked.key:
+            folder = Path(asked.key)
+            if not folder.is_absolute():
+                raise InvalidParameter(f"S3Key: the path of a folder in the bucket {LOCAL_BUCKET!r} must be absolute.")
+            return self._service.code_of(FolderCode(folder))
+        raise InvalidParameter(
+            f"Code: send a ZipFile, or S3Bucket={LOCAL_BUCKET!r} with the path of a folder of this machine as S3Key. S3 is not read here."
+        )
+
+    def _configuration(self, name: str, version: Version, status: int = 200) -> Reply:
+        found = Found(name=name, version=version.version, terms=version.config.terms, about=about(version))
+        qualifier = None if version.version == "$LATEST" else version.version
+        return json_reply(configuration(found, checks.function_arn(name, qualifier)), status)
+
+
+def _terms(asked: _Durable | None, before: Terms | None) -> Terms | None:
+    if asked is None:
+        return before
+    known = before or Terms()
+    if asked.execution_timeout is None and before is None:
+        raise InvalidParameter("You cannot create a function with a durable configuration without an executionTimeout")
+    timeout = asked.execution_timeout if asked.execution_timeout is not None else known.timeout_seconds
+    retention = asked.retention_period_in_days if asked.retention_period_in_days is not None else known.retention_days
+    return Terms(timeout, retention, known.max_operations, known.max_bytes).checked()
+
+
+def _page(member: str, shown: list[dict[str, Any]], request: Request) -> dict[str, Any]:
+    size = checks.page_size(request.number("MaxItems"), _DEFAULT_ITEMS, _MAX_ITEMS)
+    first, start = 0, request.text("Marker")
+    if start:
+        (*numbers,) = read_marker(member, start)
+        first = number(numbers[0], len(shown)) if len(numbers) == 1 else -1
+        if first < 0:
+            raise InvalidParameter("Invalid Marker")
+    page: dict[str, Any] = {member: shown[first : first + size]}
+    if first + size < len(shown):
+        page["NextMarker"] = marker(member, first + size)
+    return page

@@ -1,0 +1,28 @@
+"""Limits: how much one client, and all of them together, may ask of a server."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is refused, and after how long."""
+
+    body_bytes: int = 16 * 1024 * 1024
+    """413 above it. A payload of 6 MB may double when JSON escapes it."""
+    head_bytes: int = 64 * 1024
+    """431 above it: the request line and all headers."""
+    requests: int = 1024
+    """429 above it: requests being answered at once."""
+    waits: int = 1024
+    """429 above it: synchronous invocations at once. They are counted apart, because what they wait for sends requests too."""
+    head_seconds: float = 20.0
+    """The connection is closed when a request's headers take longer."""
+    body_seconds: float = 30.0
+    """408 when its body takes longer."""
+    request_seconds: float = 40.0
+    """503 when its answer takes longer: the disk does not work, for instance. The official SDK gives up after 50."""
+    wait_seconds: float = 930.0
+    """408 when a synchronous invocation takes longer; its execution may end after 900."""
+    keep_alive_seconds: int = 75
+    """An idle connection is closed after it."""

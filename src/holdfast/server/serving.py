@@ -1,0 +1,162 @@
+"""Serving: uvicorn's listener on the engine's own loop, with limits on what a request's head may be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from asyncio import TimerHandle
+from collections.abc import AsyncIterator, Generator
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from holdfast.server.app import App
+from holdfast.server.errors import shaped
+from holdfast.server.limits import Limits
+from holdfast.server.replies import Reply
+
+BACKLOG = 2048
+_TICK_SECONDS = 1.0
+_REASONS = {400: "Bad Request", 431: "Request Header Fields Too Large"}
+
+
+def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
+    """uvicorn's protocol, which bounds neither the size of a head nor how long it takes to come."""
+
+    class BoundedProtocol(HttpToolsProtocol):
+        """One connection."""
+
+        head = 0
+        in_head = True
+        slow: TimerHandle | None = None
+
+        def data_received(self, data: bytes) -> None:
+            """Count what comes before a body."""
+            if self.in_head:
+                self.head += len(data)
+                if self.slow is None:
+                    self.slow = self.loop.call_later(limits.head_seconds, self._too_slow)
+            super().data_received(data)
+            if self.in_head and self.head > limits.head_bytes and not self.transport.is_closing():
+                self._refuse(shaped(431, "RequestTooLargeException", f"The headers have more than {limits.head_bytes} bytes."))
+
+        def on_headers_complete(self) -> None:
+            """The head is here."""
+            self.in_head = False
+            self._in_time()
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > limits.head_bytes:
+                self._refuse(shaped(431, "RequestTooLargeException", f"The headers have more than {limits.head_bytes} bytes."))
+                return
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            """A body comes."""
+            if not self.transport.is_closing():
+                super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            """The next head may begin."""
+            self.head, self.in_head = 0, True
+            if not self.transport.is_closing():
+                super().on_message_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """Forget it."""
+            self._in_time()
+            super().connection_lost(exc)
+
+        def send_400_response(self, msg: str) -> None:
+            """What is no HTTP gets an answer of the same shape as everything else."""
+            self._refuse(shaped(400, "SerializationException", msg))
+
+        def _refuse(self, reply: Reply) -> None:
+            if self.transport.is_closing():
+                return
+            head = f"HTTP/1.1 {reply.status} {_REASONS[reply.status]}\r\ncontent-length: {len(reply.body)}\r\nconnection: close\r\n"
+            lines = b"".join(name + b": " + value + b"\r\n" for name, value in reply.headers)
+            self.transport.write(head.encode() + lines + b"\r\n" + reply.body)
+            self.transport.close()
+
+        def _too_slow(self) -> None:
+            self.transport.close()
+
+        def _in_time(self) -> None:
+            if self.slow is not None:
+                self.slow.cancel()
+                self.slow = None
+
+    return BoundedProtocol
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to its program, and wakes once a second for its Date header instead of ten times."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+        self.leaving = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.leaving.wait(), _TICK_SECONDS)
+
+    def leave(self) -> None:
+        """Stop soon."""
+        self.should_exit = True
+        self.leaving.set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A listening place; port 0 is any that is free."""
+    (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener
+
+
+@contextlib.asynccontextmanager
+async def serving(app: App, listener: socket.socket, *, around: ASGIApp | None = None, drain_seconds: int = 5) -> AsyncIterator[None]:
+    """Serve until the block ends; `around` is the app with its middleware. What is under way then gets its answer first."""
+    options: dict[str, Any] = {"http": protocol_with(app.limits), "ws": "none", "lifespan": "off", "loop": "none", "log_config": None}
+    config = uvicorn.Config(
+        around or app,
+        **options,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=app.limits.keep_alive_seconds,
+        timeout_graceful_shutdown=drain_seconds,
+    )
+    server = _Server(config)
+    running = asyncio.create_task(server.serve([listener]))
+    listening = asyncio.create_task(server.listening.wait())
+    try:
+        await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+        yield
+    finally:
+        listening.cancel()
+        app.close()
+        server.leave()
+        await running

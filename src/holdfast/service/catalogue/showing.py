@@ -1,0 +1,74 @@
+"""Deployed functions and those of the program itself, as the API finds and shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from holdfast.engine.registry import Registry
+from holdfast.model.errors import FunctionNotFound, ResourceConflict
+from holdfast.service.catalogue.catalogue import Catalogue
+from holdfast.service.catalogue.records import Version, about
+from holdfast.service.lambda_api.catalog import Found, RegistryCatalog
+from holdfast.service.lambda_api.checks import FunctionAsked
+
+
+class ServedCatalog:
+    """Both as one catalog; a function of the program comes first."""
+
+    def __init__(self, catalogue: Catalogue, own: Registry, chance: Callable[[], float]) -> None:
+        self._catalogue = catalogue
+        self._own = RegistryCatalog(own)
+        self._names = {hosted.function for hosted in own.hosted()}
+        self._chance = chance
+
+    def find(self, asked: FunctionAsked) -> Found:
+        """The function that is meant."""
+        if asked.name in self._names:
+            try:
+                return self._own.find(asked)
+            except FunctionNotFound:
+                if self._catalogue.entry(asked.name) is None:
+                    raise
+        return self._shown(asked.name, self._catalogue.version(self._drawn(asked)))
+
+    def all(self) -> Sequence[Found]:
+        """Every version of every function."""
+        own = self._own.all()
+        taken = {(found.name, found.version) for found in own}
+        deployed = [
+            self._shown(entry.name, version)
+            for entry in self._catalogue.entries()
+            for version in entry.everything()
+            if (entry.name, version.version) not in taken
+        ]
+        return sorted([*own, *deployed], key=lambda found: (found.name, int(found.version) if found.version.isdigit() else 0))
+
+    def check_deployed(self, name: str) -> None:
+        """Refuse to change what is not deployed but a part of the program."""
+        if name in self._names:
+            raise ResourceConflict(f"Function {name} is part of the program that serves it: change its file there.")
+
+    def is_own(self, name: str, version: str) -> bool:
+        """Whether the program itself has this version."""
+        return any((found.name, found.version) == (name, version) for found in self._own.all())
+
+    def _drawn(self, asked: FunctionAsked) -> FunctionAsked:
+        """An alias that shares its invocations means another version now and then."""
+        entry = self._catalogue.entry(asked.name)
+        alias = None if entry is None or asked.qualifier is None else entry.aliases.get(asked.qualifier)
+        if alias is not None:
+            for version, weight in alias.weights.items():
+                if self._chance() < weight:
+                    return asked._replace(qualifier=version)
+        return asked
+
+    def _shown(self, name: str, version: Version) -> Found:
+        location = self._catalogue.folder(version).as_uri()
+        return Found(
+            name=name,
+            version=version.version,
+            terms=version.config.terms,
+            about=about(version),
+            code={"RepositoryType": "Local", "Location": location},
+            tags=self._catalogue.needed(name).tags,
+        )

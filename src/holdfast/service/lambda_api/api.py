@@ -1,0 +1,216 @@
+"""LambdaApi: every operation of the durable API as a call, for whoever speaks the protocol.
+
+    parse → LambdaApi → shape
+
+All of it runs on the engine's loop. Errors are Holdfast's own; the words AWS has for them are the server's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.engine.engine import Engine
+from holdfast.model import wire
+from holdfast.model.codec import text_of
+from holdfast.model.errors import HoldfastError, InvalidParameter, PayloadTooLarge
+from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, Terms
+from holdfast.model.ids import IdSource, id_at
+from holdfast.model.operations import Failure
+from holdfast.model.pages import PAGE_BYTES, Mark, cut, marker, number, read_marker, state_marker, weight
+from holdfast.model.verbs import Checkpointed
+from holdfast.service.describing import arn_of
+from holdfast.service.lambda_api import checks
+from holdfast.service.lambda_api.catalog import Catalog, Plain, RegistryCatalog, Wire, configuration
+from holdfast.service.lambda_api.invoking import SYNC_BYTES, Invoke, Invoked, Invoking, Tail, payload_text
+from holdfast.service.lambda_api.showing import ListAsked, Showing, found, position
+
+MAX_CALLBACK_BYTES = 1024 * 1024
+MAX_FUNCTIONS = 10_000
+DEFAULT_FUNCTIONS = 50
+_ACCEPTED: Wire = {}
+
+
+class LambdaApi:
+    """The operations, on an open engine."""
+
+    def __init__(
+        self, engine: Engine, *, catalog: Catalog | None = None, plain: Plain | None = None, tail: Tail | None = None, ids: IdSource = id_at
+    ) -> None:
+        self.engine = engine
+        self.catalog = catalog or RegistryCatalog(engine.registry)
+        self._seal = engine.store.seal
+        self._ids = ids
+        self._invoking = Invoking(engine, self.catalog, plain, tail)
+        self._showing = Showing(engine, self.catalog)
+
+    def request_id(self) -> str:
+        """A new id for a request."""
+        return self._ids(self.engine.clock.now())
+
+    # --- executions
+
+    async def invoke(self, asked: Invoke) -> Invoked:
+        """Invoke."""
+        return await self._invoking.invoke(asked)
+
+    async def checkpoint(self, arn: str, asked: wire.CheckpointAsked) -> Wire:
+        """CheckpointDurableExecution: written when this returns. Requests that come together share one commit."""
+        at = position(self.engine.store, checks.execution_arn(arn), asked.token)
+        future: asyncio.Future[Checkpointed] = asyncio.get_running_loop().create_future()
+
+        def landed(answer: Checkpointed | HoldfastError) -> None:
+            if future.done():  # the caller is gone; what it wrote stays written
+                return
+            if isinstance(answer, HoldfastError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+        # Every checkpoint has a client token, so that the store knows what this invocation has been told (EnginePort.seen).
+        client_token = asked.client_token or self.request_id()
+        self.engine.port.checkpoint_soon(at, asked.updates, landed, client_token=client_token)
+        try:
+            answer = await future
+        except PayloadTooLarge as error:
+            raise InvalidParameter(str(error)) from None
+        return self._changed(answer, at.revision)
+
+    def _changed(self, answer: Checkpointed, seen: int) -> Wire:
+        operations, more = answer.operations, None
+        if len(operations) > 1 and sum(map(weight, operations)) > PAGE_BYTES:
+            page, more = cut(sorted(operations, key=lambda operation: operation.place), Mark(seen, 0))
+            operations = tuple(page)
+        state: Wire = {"Operations": [wire.operation_to_wire(operation, wire.seconds) for operation in operations]}
+        if more is not None:
+            state["NextMarker"] = state_marker(more)
+        shown: Wire = {"NewExecutionState": state}
+        if answer.token is not None:
+            shown["CheckpointToken"] = self._seal.token(answer.token)
+        return shown
+
+    def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
+        """GetDurableExecutionState."""
+        return self._showing.state(arn, token, start, most)
+
+    def get(self, arn: str, *, include_data: bool = True) -> Wire:
+        """GetDurableExecution."""
+        return self._showing.execution(arn, include_data=include_data)
+
+    def history(self, arn: str, **asked: Any) -> Wire:
+        """GetDurableExecutionHistory."""
+        return self._showing.history(arn, **asked)
+
+    def list(self, asked: ListAsked) -> Wire:
+        """ListDurableExecutionsByFunction."""
+        return self._showing.list(asked)
+
+    async def stop(self, arn: str, error: Failure) -> Wire:
+        """StopDurableExecution; one that is closed keeps its end."""
+        header = await self.engine.stop(found(self.engine.store, arn).id, error)
+        return {"StopTimestamp": wire.seconds(header.ended_at or self.engine.clock.now())}
+
+    # --- callbacks
+
+    async def succeed_callback(self, callback: str, result: bytes) -> Wire:
+        """SendDurableExecutionCallbackSuccess: the bytes are the text that the handler gets."""
+        self._check_callback(callback)
+        if len(result) > MAX_CALLBACK_BYTES:
+            raise InvalidParameter(f"Result: must have at most {MAX_CALLBACK_BYTES} bytes, and has {len(result)}.")
+        await self.engine.answer(callback, text_of(result, "Result") if result else None)
+        return _ACCEPTED
+
+    async def fail_callback(self, callback: str, error: Failure) -> Wire:
+        """SendDurableExecutionCallbackFailure."""
+        self._check_callback(callback)
+        await self.engine.answer(callback, error=error)
+        return _ACCEPTED
+
+    async def heartbeat_callback(self, callback: str) -> Wire:
+        """SendDurableExecutionCallbackHeartbeat."""
+        self._check_callback(callback)
+        await self.engine.heartbeat(callback)
+        return _ACCEPTED
+
+    def _check_callback(self, callback: str) -> None:
+        try:
+            self._seal.callback_target(checks.callback_id(callback))
+        except HoldfastError:
+            raise InvalidParameter("Invalid callback id") from None
+
+    # --- functions
+
+    def get_function(self, name: str, qualifier: str | None) -> Wire:
+        """GetFunction."""
+        asked = checks.function_asked(name, qualifier)
+        one = self.catalog.find(asked)
+        shown: Wire = {"Configuration": configuration(one, asked.arn), "Code": dict(one.code)}
+        if one.tags:
+            shown["Tags"] = dict(one.tags)
+        return shown
+
+    def get_function_configuration(self, name: str, qualifier: str | None) -> Wire:
+        """GetFunctionConfiguration."""
+        asked = checks.function_asked(name, qualifier)
+        return configuration(self.catalog.find(asked), asked.arn)
+
+    def list_functions(self, versions: str | None, start: str | None, most: int | None) -> Wire:
+        """ListFunctions: each function once, or in every version."""
+        if versions is not None:
+            checks.one_of("FunctionVersion", versions, ("ALL",))
+        size = checks.page_size(most, DEFAULT_FUNCTIONS, MAX_FUNCTIONS)
+        everything = self.catalog.all()
+        if versions is None:
+            shown = [
+                configuration(self.catalog.find(at), at.arn) for at in dict.fromkeys(checks.FunctionAsked(f.name, None) for f in everything)
+            ]
+        else:
+            shown = [configuration(f, checks.function_arn(f.name, f.version)) for f in everything]
+        first = 0
+        if start:
+            (*numbers,) = read_marker("functions", start)
+            first = number(numbers[0], len(shown)) if len(numbers) == 1 else -1
+            if first < 0:
+                raise InvalidParameter("Invalid Marker")
+        page: Wire = {"Functions": shown[first : first + size]}
+        if first + size < len(shown):
+            page["NextMarker"] = marker("functions", first + size)
+        return page
+
+    # --- beside AWS's own
+
+    async def start(
+        self,
+        function: str,
+        qualifier: str | None,
+        payload: bytes,
+        *,
+        name: str | None = None,
+        tenant: str | None = None,
+        timeout_seconds: int | None = None,
+        retention_days: int | None = None,
+    ) -> str:
+        """What SAM's emulator is asked for: start an execution on terms of its own; answers its ARN."""
+        one = self.catalog.find(checks.function_asked(function, qualifier))
+        if one.terms is None:
+            raise InvalidParameter(f"Function {one.name} is not durable.")
+        terms = Terms(
+            min(timeout_seconds, MAX_TIMEOUT_SECONDS) if timeout_seconds is not None else one.terms.timeout_seconds,
+            retention_days if retention_days is not None else one.terms.retention_days,
+            one.terms.max_operations,
+            one.terms.max_bytes,
+        ).checked()
+        checked_name = None if name is None else checks.execution_name(name)
+        checked_tenant = None if tenant is None else checks.tenant_id(tenant)
+        text = payload_text(payload, SYNC_BYTES)
+        header = await self._invoking.start(one, text, name=checked_name, tenant=checked_tenant, terms=terms)
+        return arn_of(header)
+
+    def trouble(self) -> str | None:
+        """Why nothing can be written now, if so."""
+        trouble = self.engine.health.trouble
+        return None if trouble is None else str(trouble)
+
+    def execution(self, arn: str) -> Execution:
+        """The execution of an ARN."""
+        return found(self.engine.store, arn)

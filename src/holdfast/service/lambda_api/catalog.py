@@ -1,0 +1,124 @@
+"""The functions that can be invoked here, as the API finds and shows them.
+
+`Catalog` is the seam: whoever lets functions be created, published and named by aliases brings a catalog of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from holdfast.engine.registry import Registry, latest
+from holdfast.model.errors import FunctionNotFound
+from holdfast.model.execution import Terms
+from holdfast.service.lambda_api.checks import FunctionAsked
+
+Wire = dict[str, Any]
+_EPOCH: Final = "1970-01-01T00:00:00.000+0000"
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A function in one version."""
+
+    name: str
+    version: str
+    terms: Terms | None
+    """What its executions are granted; a function without terms is not durable."""
+    about: Mapping[str, Any] = {}
+    """Members of its FunctionConfiguration that differ from what an inline function shows."""
+    code: Mapping[str, Any] = {}
+    """Where its code is, as GetFunction shows it."""
+    tags: Mapping[str, str] = {}
+
+
+class Catalog(Protocol):
+    """Finds functions."""
+
+    def find(self, asked: FunctionAsked) -> Found:
+        """The function that is meant; an alias is resolved, and without a qualifier it is the newest. FunctionNotFound if there is none."""
+        ...
+
+    def all(self) -> Sequence[Found]:
+        """Every version of every function, by name and version."""
+        ...
+
+
+class PlainCall(msgspec.Struct, frozen=True, kw_only=True):
+    """An invocation of a function that is not durable."""
+
+    function: Found
+    payload: bytes
+    waits: bool
+    """The caller waits for the answer; else it is only promised that the function will be called."""
+    client_context: str | None = None
+    tenant: str | None = None
+    trace: str | None = None
+
+
+class PlainAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function that is not durable answered."""
+
+    payload: bytes
+    error: str | None = None
+    """`Unhandled` or `Handled`, when it failed; the payload is then an error object."""
+    log: bytes = b""
+
+
+Plain = Callable[[PlainCall], Awaitable[PlainAnswer]]
+"""Calls functions that are not durable."""
+
+
+class RegistryCatalog:
+    """The functions that an engine was opened with."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def find(self, asked: FunctionAsked) -> Found:
+        """A function by name and version."""
+        versions = {hosted.version: hosted for hosted in self._registry.hosted() if hosted.function == asked.name}
+        found = versions.get(asked.qualifier or latest(versions)) if versions else None
+        if found is None:
+            raise FunctionNotFound(f"Function not found: {asked.arn}")
+        return Found(name=found.function, version=found.version, terms=found.terms)
+
+    def all(self) -> Sequence[Found]:
+        """Everything hosted here."""
+        hosted = sorted(self._registry.hosted(), key=lambda hosted: (hosted.function, _order(hosted.version)))
+        return [Found(name=one.function, version=one.version, terms=one.terms) for one in hosted]
+
+
+def _order(version: str) -> int:
+    return int(version) if version.isdigit() else 0
+
+
+def configuration(found: Found, arn: str) -> Wire:
+    """A FunctionConfiguration."""
+    shown: Wire = {
+        "FunctionName": found.name,
+        "FunctionArn": arn,
+        "Version": found.version,
+        "Handler": found.name,
+        "Role": "",
+        "CodeSize": 0,
+        "CodeSha256": "",
+        "Description": "",
+        "Timeout": 900,
+        "MemorySize": 128,
+        "LastModified": _EPOCH,
+        "RevisionId": f"{found.name}-{found.version}",
+        "State": "Active",
+        "LastUpdateStatus": "Successful",
+        "PackageType": "Zip",
+        **found.about,
+    }
+    if found.terms is not None:
+        shown["DurableConfig"] = durable_config(found.terms)
+    return shown
+
+
+def durable_config(terms: Terms) -> Wire:
+    """The DurableConfig that these terms are."""
+    return {"ExecutionTimeout": terms.timeout_seconds, "RetentionPeriodInDays": terms.retention_days}

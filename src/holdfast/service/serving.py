@@ -1,0 +1,243 @@
+"""Serving: one engine over functions of the program and deployed ones, with everything around it but HTTP itself.
+
+    open → deploy → (changes come) → drain → close
+
+Functions of the program run inline; deployed ones run in processes, and come and go while the engine runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.engine.engine import Engine
+from holdfast.engine.outbox import NO_SUBSCRIBERS
+from holdfast.engine.registry import Function, Registry, Slots
+from holdfast.hosts.choosing import ChoosingHost
+from holdfast.hosts.inline import InlineHost
+from holdfast.hosts.runtime.description import Limits
+from holdfast.hosts.runtime.host import RuntimeHost
+from holdfast.hosts.runtime.output import Line, Log
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.ids import LATEST
+from holdfast.model.signals import Subscriber
+from holdfast.service.catalogue.catalogue import Catalogue
+from holdfast.service.catalogue.keeping import Keeper, folder_of
+from holdfast.service.catalogue.records import NOT_DURABLE, Code, Entry, Version, runtime_of
+from holdfast.service.catalogue.showing import ServedCatalog
+from holdfast.service.lambda_api import LambdaApi
+from holdfast.service.lambda_api.catalog import PlainAnswer, PlainCall
+from holdfast.service.settings import Settings
+from holdfast.service.targets.descriptions import CodeSource, Described, FolderCode, TextCode, ZipCode
+from holdfast.service.tuning import tune
+from holdfast.store.opening import open_store
+from holdfast.store.seam import Hosted
+
+T = TypeVar("T")
+App = Callable[[Any, Any, Any], Awaitable[None]]
+"""An ASGI app."""
+_LOOK_SECONDS: Final = 0.05
+_BESIDE: Final = ("", "-wal", "-shm", "-journal", "-holdfast", ".functions")
+"""What a store's file has beside it, which is no code of anybody."""
+
+
+class Serving:
+    """A service that runs."""
+
+    def __init__(self, engine: Engine, catalogue: Catalogue, processes: RuntimeHost, own: Registry, settings: Settings) -> None:
+        self.engine = engine
+        self.catalogue = catalogue
+        self.catalog = ServedCatalog(catalogue, own, settings.chance().random)
+        self.api = LambdaApi(
+            engine, catalog=self.catalog, plain=self._call, tail=lambda header: processes.tail(header.id), ids=settings.ids
+        )
+        self._processes = processes
+        self.leave_out = _files_of(settings.store)
+        """Files that are beside somebody's code, and none of it."""
+        self._slots: dict[str, Slots] = {}
+        self._hosted: dict[str, dict[str, Version]] = {}
+        self._changing = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    # --- functions that come and go
+
+    async def change(self, name: str, verb: Callable[[], T]) -> T:
+        """Change a function in the catalogue, then here. Changes come one after the other, off the loop; one that has begun is
+        finished, also if whoever wanted it is gone."""
+
+        async def changed() -> T:
+            async with self._changing:
+                answer = await asyncio.to_thread(verb)
+                await self._host(name)
+                return answer
+
+        task = asyncio.create_task(changed())
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def deploy(self, wanted: Described) -> Entry:
+        """Have a function as a target describes it."""
+
+        def verb() -> Entry:
+            code = self.code_of(wanted.code)
+            return self.catalogue.deploy(wanted.name, wanted.config, code, aliases=wanted.aliases, publish=wanted.publish, tags=wanted.tags)
+
+        return await self.change(wanted.name, verb)
+
+    def code_of(self, source: CodeSource) -> Code:
+        """Take code into the catalogue; blocks."""
+        keeper = self.catalogue.keeper
+        match source:
+            case FolderCode(folder):
+                return keeper.add_folder(folder.resolve(), self.leave_out)
+            case ZipCode(file):
+                return keeper.add_zip(file.read_bytes())
+            case TextCode(name, text):
+                return keeper.add_text(name, text)
+
+    async def host_all(self) -> None:
+        """Run everything that is in the catalogue, and know what was deleted from it."""
+        for entry in self.catalogue.everything():
+            there = {one.version for one in entry.everything()}
+            for version in {LATEST, *map(str, range(1, entry.last + 1))} - there:
+                self.engine.registry.gone.add((entry.name, version))
+            await self._host(entry.name)
+
+    async def _host(self, name: str) -> None:
+        entry = self.catalogue.entry(name)
+        versions = entry.everything() if entry is not None else []
+        wanted = {one.version: one for one in versions if not self.catalog.is_own(name, one.version)}
+        before = self._hosted.get(name, {})
+        registry = self.engine.registry
+        for version in before.keys() - wanted.keys():
+            registry.remove(name, version)
+            self._processes.drop(name, version)
+        fresh = [one for version, one in wanted.items() if before.get(version) != one]
+        for one in fresh:
+            self._processes.put(runtime_of(name, one, str(self.catalogue.folder(one))))
+            registry.put(self._function(name, one))
+        self._hosted[name] = wanted
+        for key in [key for key in registry.aliases if key[0] == name]:
+            del registry.aliases[key]
+        if entry is not None:
+            registry.aliases.update({(name, alias.name): alias.version for alias in entry.aliases.values()})
+        if fresh:
+            terms = [Hosted(name, one.version, one.config.terms or NOT_DURABLE) for one in fresh]
+            await asyncio.to_thread(self.engine.store.publish, terms)
+            self.engine.backlog = True
+            self.engine.look()
+
+    def _function(self, name: str, one: Version) -> Function:
+        slots = self._slots.setdefault(name, Slots(self._processes.limits.per_function))
+        return Function(name=name, version=one.version, terms=one.config.terms or NOT_DURABLE, slots=slots)
+
+    # --- functions that are not durable
+
+    async def _call(self, call: PlainCall) -> PlainAnswer:
+        found = call.function
+        if not call.waits:  # the promise that it will be called is kept on disk, as an execution of one call
+            await self.engine.start(found.name, call.payload.decode(), version=found.version, tenant=call.tenant)
+            return PlainAnswer(payload=b"")
+        called = await self._processes.call(
+            found.name,
+            found.version,
+            call.payload,
+            client_context=_client_context(call.client_context),
+            tenant=call.tenant,
+            trace=call.trace,
+        )
+        return PlainAnswer(payload=called.payload, error=None if called.error is None else "Unhandled", log=called.tail)
+
+    # --- the end
+
+    async def drain(self, seconds: float) -> bool:
+        """Begin nothing new, and let what runs come to where it can be left; whether it all did."""
+        self.engine.registry.shut()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    if self.engine.idle:
+                        return True
+                    await asyncio.sleep(_LOOK_SECONDS)
+        return False
+
+
+@contextlib.asynccontextmanager
+async def open_serving(
+    functions: Sequence[DurableFunction],
+    *,
+    settings: Settings,
+    private_app: Callable[[LambdaApi], App],
+    subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
+    log: Log | None = None,
+    limits: Limits | None = None,
+) -> AsyncIterator[Serving]:
+    """A service over a store. `private_app` makes what processes of functions may ask; `log` gets what they print."""
+    if settings.tune:
+        tune()
+    runner = settings.ids(settings.clock.now())
+    async with contextlib.AsyncExitStack() as stack:
+        store = open_store(settings.store, runner, settings.codec)
+        stack.callback(store.close)
+        clock = store.clock(settings.clock)
+        folder = folder_of(settings.store) or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))
+        keeper = Keeper(folder)
+        stack.callback(keeper.close)
+        catalogue = Catalogue(keeper, clock=clock, ids=settings.ids)
+        inline = InlineHost(functions, clock=clock, threads=settings.threads, park=settings.park)
+        stack.callback(inline.close)
+        leaving = asyncio.Event()
+
+        def told(lines: list[Line]) -> None:
+            if log is not None and not leaving.is_set():  # else each process that is ended would complain that it was
+                log(lines)
+
+        processes = RuntimeHost((), token=store.seal.token, log=told, limits=limits)
+        stack.push_async_callback(processes.close)
+        known = _functions(functions, settings)
+        engine = Engine(
+            store,
+            known,
+            ChoosingHost((inline, processes)),
+            clock=clock,
+            ids=settings.ids,
+            chance=settings.chance(),
+            runner=runner,
+            subscribers=subscribers,
+        )
+        await engine.open()
+        stack.push_async_callback(engine.close)
+        serving = Serving(engine, catalogue, processes, Registry(known), settings)
+        processes.api = private_app(serving.api)
+        await serving.host_all()
+        stack.callback(leaving.set)
+        yield serving
+
+
+def _functions(functions: Sequence[DurableFunction], settings: Settings) -> list[Function]:
+    coroutines, threads = Slots(settings.live), Slots(settings.threads)
+    return [Function(name=f.name, version=f.version, terms=f.terms, slots=coroutines if f.is_async else threads) for f in functions]
+
+
+def _files_of(store: str) -> tuple[Path, ...]:
+    return () if "://" in store or store == ":memory:" else tuple(Path(f"{store}{end}").resolve() for end in _BESIDE)
+
+
+def _client_context(given: str | None) -> str | None:
+    """The client context as functions get it: JSON on one line."""
+    if given is None:
+        return None
+    try:
+        return msgspec.json.encode(msgspec.json.decode(base64.b64decode(given, validate=True))).decode()
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        raise InvalidParameter("Client context must be a valid Base64-encoded JSON object.") from None

@@ -1,0 +1,323 @@
+"""Intrinsic functions, as far as a local run can resolve them. What cannot be known here is `UNKNOWN`, with a warning that says where."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from holdfast.model.errors import TemplateInvalid
+from holdfast.model.ids import ACCOUNT, REGION
+from holdfast.service.lambda_api.checks import function_arn
+from holdfast.service.targets.yaml_text import Path, Text
+
+MAX_TEXT: Final = 256 * 1024
+"""The longest text that functions may make."""
+_VARIABLE: Final = re.compile(r"\$\{(!?)([^}]*)\}")
+_NAMES: Final = ("TableName", "QueueName", "TopicName", "BucketName", "FunctionName", "Name", "StateMachineName", "LogGroupName")
+
+
+class _Unknown:
+    """What only a deployment knows."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+class _NoValue:
+    """`AWS::NoValue`: as if it were not there."""
+
+
+UNKNOWN: Final = _Unknown()
+NO_VALUE: Final = _NoValue()
+
+
+class Resolver:
+    """Resolves values of one template."""
+
+    def __init__(self, text: Text, parameters: Mapping[str, str], *, stack: str) -> None:
+        self._text = text
+        self._document: dict[str, Any] = text.value
+        self._conditions: dict[str, bool | None] = {}
+        self._warnings: dict[str, None] = {}
+        self.names: dict[str, str] = {}
+        """Names of the functions, by logical id."""
+        self._pseudo: dict[str, Any] = {
+            "AWS::AccountId": ACCOUNT,
+            "AWS::Region": REGION,
+            "AWS::Partition": "aws",
+            "AWS::URLSuffix": "amazonaws.com",
+            "AWS::StackName": stack,
+            "AWS::StackId": f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/{stack}/local",
+            "AWS::NotificationARNs": [],
+            "AWS::NoValue": NO_VALUE,
+        }
+        self._parameters = self._given(parameters)
+        self._functions: dict[str, Callable[[Any, Path], Any]] = {
+            "Ref": self._ref,
+            "Condition": lambda value, path: self._condition(value, path),
+            "Fn::And": lambda value, path: self._all(value, path, all),
+            "Fn::Base64": self._base64,
+            "Fn::Equals": self._equals,
+            "Fn::FindInMap": self._find_in_map,
+            "Fn::GetAtt": self._get_att,
+            "Fn::If": self._if,
+            "Fn::ImportValue": lambda value, path: self._unknown(path, "Fn::ImportValue: what other stacks export is not known here"),
+            "Fn::Join": self._join,
+            "Fn::Not": lambda value, path: _not(self.condition_value(self._list(value, path, 1)[0], path)),
+            "Fn::Or": lambda value, path: self._all(value, path, any),
+            "Fn::Select": self._select,
+            "Fn::Split": self._split,
+            "Fn::Sub": self._sub,
+        }
+
+    # --- the verbs
+
+    def warn(self, path: Path, message: str) -> None:
+        """Say what is not done, and where."""
+        self._warnings.setdefault(f"{self._text.place(path)}: {message}")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was said, each once."""
+        return tuple(self._warnings)
+
+    def wrong(self, path: Path, message: str) -> TemplateInvalid:
+        """An error, and where it is."""
+        return TemplateInvalid(f"{self._text.place(path)}: {message}")
+
+    def value(self, value: Any, path: Path) -> Any:
+        """A value with everything in it resolved; parts that are not known are left out."""
+        if isinstance(value, list):
+            parts = [self.value(part, (*path, number)) for number, part in enumerate(value)]
+            return [part for part in parts if part is not NO_VALUE]
+        if not isinstance(value, dict):
+            return value
+        if len(value) == 1:
+            ((name, given),) = value.items()
+            if name in self._functions:
+                return self._functions[name](given, (*path, name))
+            if name.startswith("Fn::"):
+                return self._unknown((*path, name), f"{name} is not resolved here")
+        parts_by_key = {key: self.value(part, (*path, key)) for key, part in value.items()}
+        return {key: part for key, part in parts_by_key.items() if part is not NO_VALUE}
+
+    def includes(self, resource: Mapping[str, Any], path: Path) -> bool:
+        """Whether a resource's own condition lets it be."""
+        name = resource.get("Condition")
+        if name is None:
+            return True
+        if not isinstance(name, str):
+            raise self.wrong((*path, "Condition"), "a condition's name is wanted")
+        return self._condition(name, (*path, "Condition")) is not False
+
+    # --- parameters and conditions
+
+    def _given(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        declared = self._section("Parameters")
+        unknown = sorted(set(parameters) - set(declared))
+        if unknown:
+            known = ", ".join(sorted(declared)) or "none"
+            raise TemplateInvalid(f"The template has no parameter {', '.join(unknown)}. Its parameters: {known}.")
+        found: dict[str, Any] = {}
+        for name, about in declared.items():
+            path: Path = ("Parameters", name)
+            if not isinstance(about, dict):
+                raise self.wrong(path, "a parameter is a mapping with a Type")
+            kind = str(about.get("Type", "String"))
+            given = parameters.get(name, about.get("Default"))
+            allowed = about.get("AllowedValues")
+            if name in parameters and isinstance(allowed, list) and given not in [str(value) for value in allowed]:
+                raise self.wrong(path, f"{given!r} is not allowed; allowed are {', '.join(map(str, allowed))}")
+            if given is None or kind.startswith("AWS::SSM::"):
+                found[name] = UNKNOWN
+            elif kind in ("CommaDelimitedList", "List<Number>") or kind.startswith("List<"):
+                found[name] = [part.strip() for part in text_of(given).split(",")]
+            else:
+                found[name] = text_of(given)
+        return found
+
+    def _section(self, name: str) -> dict[str, Any]:
+        found = self._document.get(name) or {}
+        if not isinstance(found, dict):
+            raise self.wrong((name,), "a mapping is wanted")
+        return found
+
+    def _condition(self, name: Any, path: Path) -> bool | None:
+        """A condition by its name; None if it cannot be known."""
+        conditions = self._section("Conditions")
+        if not isinstance(name, str) or name not in conditions:
+            raise self.wrong(path, f"there is no condition {name!r:.100}")
+        if name not in self._conditions:
+            self._conditions[name] = None  # whoever asks for itself does not learn it
+            self._conditions[name] = self.condition_value(conditions[name], ("Conditions", name))
+        return self._conditions[name]
+
+    def condition_value(self, value: Any, path: Path) -> bool | None:
+        """What a condition comes to."""
+        found = self.value(value, path)
+        if found is UNKNOWN or found is None:
+            return None
+        if isinstance(found, bool):
+            return found
+        if isinstance(found, str) and found.lower() in ("true", "false"):
+            return found.lower() == "true"
+        raise self.wrong(path, "a condition is wanted")
+
+    def _all(self, value: Any, path: Path, join: Callable[[list[bool]], bool]) -> Any:
+        if not isinstance(value, list) or not value:
+            raise self.wrong(path, "a list of conditions is wanted")
+        found = [self.condition_value(part, (*path, number)) for number, part in enumerate(value)]
+        decisive = join is any
+        if decisive in found:
+            return decisive
+        return UNKNOWN if None in found else join([bool(one) for one in found])
+
+    def _equals(self, value: Any, path: Path) -> Any:
+        left, right = (self.value(part, (*path, number)) for number, part in enumerate(self._list(value, path, 2)))
+        if UNKNOWN in (left, right):
+            return UNKNOWN
+        return text_of(left) == text_of(right) if not isinstance(left, list | dict) else left == right
+
+    def _if(self, value: Any, path: Path) -> Any:
+        name, yes, no = self._list(value, path, 3)
+        holds = self._condition(name, path)
+        if holds is None:
+            return self._unknown(path, f"the condition {name} cannot be decided here")
+        return self.value(yes if holds else no, (*path, 1 if holds else 2))
+
+    # --- references
+
+    def _ref(self, name: Any, path: Path) -> Any:
+        if not isinstance(name, str):
+            raise self.wrong(path, "a name is wanted")
+        if name in self._pseudo:
+            return self._pseudo[name]
+        if name in self._parameters:
+            found = self._parameters[name]
+            return self._unknown(path, f"the parameter {name} has no value; give one with --parameter") if found is UNKNOWN else found
+        if name in self.names:
+            return self.names[name]
+        resource = self._section("Resources").get(name)
+        if isinstance(resource, dict):
+            return self._physical(name, resource, path)
+        raise self.wrong(path, f"there is no parameter and no resource {name!r:.100}")
+
+    def _physical(self, name: str, resource: Mapping[str, Any], path: Path) -> str:
+        """The name of something that is not made here: its own, if the template gives it one, else its logical id."""
+        properties = resource.get("Properties")
+        for member in _NAMES if isinstance(properties, dict) else ():
+            given = properties.get(member) if isinstance(properties, dict) else None
+            if isinstance(given, str):
+                return given
+        self.warn(path, f"{resource.get('Type')} is not made here; {name!r} stands for it")
+        return name
+
+    def _get_att(self, value: Any, path: Path) -> Any:
+        parts = value.split(".", 1) if isinstance(value, str) else value
+        if not isinstance(parts, list) or len(parts) != 2 or not isinstance(parts[0], str):
+            raise self.wrong(path, "a resource and an attribute are wanted")
+        resource, attribute = parts
+        if resource in self.names and attribute == "Arn":
+            return function_arn(self.names[resource])
+        if resource not in self._section("Resources"):
+            raise self.wrong(path, f"there is no resource {resource!r:.100}")
+        return self._unknown(path, f"{resource}.{attribute} is known only where it is deployed")
+
+    def _find_in_map(self, value: Any, path: Path) -> Any:
+        if not isinstance(value, list) or len(value) not in (3, 4):
+            raise self.wrong(path, "a map and two keys are wanted")
+        keys = [self.value(part, (*path, number)) for number, part in enumerate(value[:3])]
+        if UNKNOWN in keys:
+            return UNKNOWN
+        found: Any = self._section("Mappings")
+        for key in keys:
+            if not isinstance(found, dict) or text_of(key) not in found:
+                if len(value) == 4 and isinstance(value[3], dict) and "DefaultValue" in value[3]:
+                    return self.value(value[3]["DefaultValue"], (*path, 3, "DefaultValue"))
+                raise self.wrong(path, f"Mappings has no {'.'.join(map(text_of, keys))}")
+            found = found[text_of(key)]
+        return found
+
+    # --- texts
+
+    def _sub(self, value: Any, path: Path) -> Any:
+        own: dict[str, Any] = {}
+        if isinstance(value, list):
+            text, given = self._list(value, path, 2)
+            if not isinstance(given, dict):
+                raise self.wrong(path, "a mapping of names is wanted")
+            own = {name: self.value(part, (*path, 1, name)) for name, part in given.items()}
+        else:
+            text = value
+        if not isinstance(text, str):
+            raise self.wrong(path, "a text is wanted")
+        unknown = False
+
+        def put(found: re.Match[str]) -> str:
+            nonlocal unknown
+            name = found[2].strip()
+            if found[1]:
+                return f"${{{found[2]}}}"
+            put_in = own[name] if name in own else self._get_att(name, path) if "." in name else self._ref(name, path)
+            unknown |= put_in is UNKNOWN
+            return "" if put_in in (UNKNOWN, NO_VALUE) else text_of(put_in)
+
+        made = self._bounded(_VARIABLE.sub(put, text), path)
+        return UNKNOWN if unknown else made
+
+    def _join(self, value: Any, path: Path) -> Any:
+        delimiter, parts = self._list(value, path, 2)
+        found = self.value(parts, (*path, 1))
+        if found is UNKNOWN or (isinstance(found, list) and UNKNOWN in found):
+            return UNKNOWN
+        if not isinstance(found, list) or not isinstance(delimiter, str):
+            raise self.wrong(path, "a delimiter and a list are wanted")
+        return self._bounded(delimiter.join(map(text_of, found)), path)
+
+    def _split(self, value: Any, path: Path) -> Any:
+        delimiter, given = self._list(value, path, 2)
+        found = self.value(given, (*path, 1))
+        if found is UNKNOWN:
+            return UNKNOWN
+        if not isinstance(delimiter, str) or not delimiter:
+            raise self.wrong(path, "a delimiter is wanted")
+        return text_of(found).split(delimiter)
+
+    def _select(self, value: Any, path: Path) -> Any:
+        number, given = (self.value(part, (*path, at)) for at, part in enumerate(self._list(value, path, 2)))
+        if UNKNOWN in (number, given):
+            return UNKNOWN
+        if not isinstance(given, list) or not text_of(number).isdigit() or int(text_of(number)) >= len(given):
+            raise self.wrong(path, f"there is no item {text_of(number)!r:.20} to select")
+        return given[int(text_of(number))]
+
+    def _base64(self, value: Any, path: Path) -> Any:
+        found = self.value(value, path)
+        return UNKNOWN if found is UNKNOWN else base64.b64encode(text_of(found).encode()).decode()
+
+    def _bounded(self, made: str, path: Path) -> str:
+        if len(made) > MAX_TEXT:
+            raise self.wrong(path, f"this makes a text of {len(made)} characters")
+        return made
+
+    def _list(self, value: Any, path: Path, length: int) -> list[Any]:
+        if not isinstance(value, list) or len(value) != length:
+            raise self.wrong(path, f"a list of {length} is wanted")
+        return value
+
+    def _unknown(self, path: Path, why: str) -> _Unknown:
+        self.warn(path, f"{why}; what needs it is left out")
+        return UNKNOWN
+
+
+def _not(value: bool | None) -> Any:
+    return UNKNOWN if value is None else not value
+
+
+def text_of(value: Any) -> str:
+    """A scalar as CloudFormation writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)

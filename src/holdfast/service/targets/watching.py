@@ -1,0 +1,50 @@
+"""Watching files for changes, by looking: it works on every file system, also on those that tell nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from holdfast.model.errors import CodeInvalid
+from holdfast.service.catalogue.packing import files_of
+
+_LOOK_SECONDS: Final = 0.5
+
+Look = frozenset[tuple[str, int, int]]
+
+
+def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> Look:
+    """The files at these places, with their times and sizes."""
+    found = set()
+    for path in paths:
+        try:
+            files = [path] if path.is_file() else [file for _, file in files_of(path.resolve(), leave_out)]
+        except CodeInvalid:
+            continue
+        for file in files:
+            try:
+                told = file.stat()
+            except OSError:
+                continue
+            found.add((str(file), told.st_mtime_ns, told.st_size))
+    return frozenset(found)
+
+
+async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, seconds: float = _LOOK_SECONDS) -> AsyncIterator[None]:
+    """Yields when something has changed and then rested for one look: an editor writes more than one file. The list may change."""
+    seen = await asyncio.to_thread(look, paths, leave_out)
+    while True:
+        await asyncio.sleep(seconds)
+        now = await asyncio.to_thread(look, paths, leave_out)
+        if now == seen:
+            continue
+        while True:
+            await asyncio.sleep(seconds)
+            later = await asyncio.to_thread(look, paths, leave_out)
+            if later == now:
+                break
+            now = later
+        seen = now
+        yield

@@ -1,0 +1,166 @@
+"""A template's text, read: plain values in CloudFormation's long form, and the line of each.
+
+YAML from outside can be a bomb (few aliases that mean millions of nodes), a cycle or a tower. So the text is composed into nodes, which is
+as large as the text, and these are walked with a budget: an alias costs what it stands for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from holdfast.model.errors import TemplateInvalid
+
+MAX_BYTES: Final = 1024 * 1024
+"""As large as CloudFormation takes."""
+MAX_NODES: Final = 200_000
+MAX_DEPTH: Final = 100
+
+Path = tuple[str | int, ...]
+_YAML: Final = "tag:yaml.org,2002:"
+_TAGS: Final = frozenset(f"{_YAML}{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map", "timestamp", "value"))
+_SHORT: Final = frozenset({"Ref", "Condition"})
+_FUNCTIONS: Final = frozenset({
+    "And", "Base64", "Cidr", "Equals", "FindInMap", "ForEach", "GetAZs", "GetAtt", "If", "ImportValue", "Join", "Length", "Not", "Or",
+    "Select", "Split", "Sub", "ToJsonString", "Transform",
+})  # fmt: skip
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A document, and where its parts stand."""
+
+    value: Any
+    lines: Mapping[Path, int]
+
+    def place(self, path: Path) -> str:
+        """Where something is, for people: its path, and the line of it or of what is around it."""
+        named = ".".join(map(str, path)) or "the template"
+        for length in range(len(path), -1, -1):
+            line = self.lines.get(path[:length])
+            if line is not None:
+                return f"{named} (line {line})"
+        return named
+
+
+def read_text(raw: bytes) -> Text:
+    """Read YAML or JSON."""
+    if len(raw) > MAX_BYTES:
+        raise TemplateInvalid(f"The template has {len(raw)} bytes; at most {MAX_BYTES} are read.")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TemplateInvalid(f"The template is not UTF-8 (byte {error.start}).") from None
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        return _read_json(text, error)
+    except RecursionError:
+        raise TemplateInvalid("The template is nested too deeply.") from None
+    if node is None:
+        raise TemplateInvalid("The template is empty.")
+    walk = _Walk()
+    value = walk.value(node, (), ())
+    return Text(value, walk.lines)
+
+
+def _read_json(text: str, error: yaml.YAMLError) -> Text:
+    """JSON may be indented with tabs, which YAML refuses."""
+    if text.lstrip().startswith("{"):
+        try:
+            value = json.loads(text)
+            _check_depth(value, 0)
+            return Text(value, {(): 1})
+        except json.JSONDecodeError as wrong:
+            raise TemplateInvalid(f"The template is not JSON: {wrong.msg} (line {wrong.lineno}, column {wrong.colno}).") from None
+        except RecursionError:
+            raise TemplateInvalid("The template is nested too deeply.") from None
+    mark = getattr(error, "problem_mark", None)
+    where = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
+    raise TemplateInvalid(f"The template is not YAML: {getattr(error, 'problem', None) or error}{where}.")
+
+
+def _check_depth(value: Any, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise TemplateInvalid(f"The template is nested more than {MAX_DEPTH} deep.")
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            _check_depth(part, depth + 1)
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.lines: dict[Path, int] = {}
+        self._left = MAX_NODES
+        self._scalars: Any = yaml.SafeLoader("")
+
+    def value(self, node: yaml.Node, path: Path, inside: tuple[int, ...]) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise TemplateInvalid(f"The template means more than {MAX_NODES} values, though its text is short. Are its aliases meant?")
+        line: int = node.start_mark.line + 1
+        if len(inside) > MAX_DEPTH:
+            raise TemplateInvalid(f"The template is nested more than {MAX_DEPTH} deep (line {line}).")
+        if id(node) in inside:
+            raise TemplateInvalid(f"An alias in the template stands inside what it names (line {line}).")
+        self.lines.setdefault(path, line)
+        inside = (*inside, id(node))
+        if not node.tag.startswith("!"):
+            if node.tag not in _TAGS:
+                tag = node.tag.replace(_YAML, "!!")
+                raise TemplateInvalid(f"{'.'.join(map(str, path))} (line {line}): the tag {tag:.100} is not read.")
+            return self._plain(node, path, inside)
+        name = node.tag[1:]
+        if name not in _SHORT and name not in _FUNCTIONS:
+            raise TemplateInvalid(f"{'.'.join(map(str, path))} (line {line}): {node.tag} is no function of CloudFormation.")
+        key = name if name in _SHORT else f"Fn::{name}"
+        if name == "GetAtt" and isinstance(node, yaml.ScalarNode):
+            resource, _, attribute = str(node.value).partition(".")
+            return {key: [resource, attribute]}
+        return {key: self._plain(node, (*path, key), inside)}
+
+    def _plain(self, node: yaml.Node, path: Path, inside: tuple[int, ...]) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, inside)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, number), inside) for number, item in enumerate(node.value)]
+        return self._scalar(node)
+
+    def _mapping(self, node: yaml.MappingNode, path: Path, inside: tuple[int, ...]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key_node, item in node.value:
+            if key_node.tag == f"{_YAML}merge":
+                parts = item.value if isinstance(item, yaml.SequenceNode) else [item]
+                for part in parts:
+                    value = self.value(part, path, inside)
+                    if not isinstance(value, dict):
+                        raise TemplateInvalid(f"What is merged at line {part.start_mark.line + 1} is no mapping.")
+                    merged = {**value, **merged}
+                continue
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise TemplateInvalid(f"A key at line {key_node.start_mark.line + 1} is not a text.")
+            key = str(key_node.value)
+            if key in found:
+                raise TemplateInvalid(f"{'.'.join(map(str, (*path, key)))} (line {key_node.start_mark.line + 1}) is there twice.")
+            self.lines[*path, key] = key_node.start_mark.line + 1
+            found[key] = self.value(item, (*path, key), inside)
+        return {**merged, **found}
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        kind = node.tag.removeprefix(_YAML)
+        make: Callable[[], Any] | None = {
+            "null": lambda: None,
+            "bool": lambda: self._scalars.construct_yaml_bool(node),
+            "int": lambda: self._scalars.construct_yaml_int(node),
+            "float": lambda: self._scalars.construct_yaml_float(node),
+        }.get(kind)
+        if make is None:  # dates stay what was written: CloudFormation has none
+            return str(node.value)
+        try:
+            return make()
+        except (ValueError, KeyError):
+            return str(node.value)

@@ -1,0 +1,50 @@
+"""The event of a signal: what AWS sends to EventBridge for every change of a status."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from holdfast.model.execution import ExecutionStatus
+from holdfast.model.signals import StatusSignal
+
+Event = dict[str, Any]
+
+SOURCE: Final = "aws.lambda"
+DETAIL_TYPE: Final = "Durable Execution Status Change"
+_IDS: Final = uuid.UUID("6f1d3f7e-52d3-5a37-9b57-0e0f6c1d9a10")
+
+
+def event_of(signal: StatusSignal) -> Event:
+    """The event of a signal.
+
+    Delivered again it is the same to the last bit, its id too: a receiver that remembers ids takes each once.
+    """
+    function_arn = signal.arn.partition("/durable-execution/")[0]
+    _, _, _, region, account, *_ = signal.arn.split(":")
+    at = signal.started_at if signal.ended_at is None else signal.ended_at
+    detail = {
+        "durableExecutionArn": signal.arn,
+        "durableExecutionName": signal.name,
+        "functionArn": function_arn,
+        "status": signal.status.value,
+        "startTimestamp": _moment(signal.started_at, "milliseconds"),
+    }
+    if signal.status is not ExecutionStatus.RUNNING and signal.ended_at is not None:
+        detail["endTimestamp"] = _moment(signal.ended_at, "milliseconds")
+    return {
+        "version": "0",
+        "id": str(uuid.uuid5(_IDS, f"{signal.arn} {signal.status.value}")),  # an execution has each status once
+        "detail-type": DETAIL_TYPE,
+        "source": SOURCE,
+        "account": account,
+        "time": _moment(at, "seconds"),
+        "region": region,
+        "resources": [],
+        "detail": detail,
+    }
+
+
+def _moment(at: int, precision: str) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -1,0 +1,74 @@
+"""EventBridge: events put on a bus of AWS."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from holdfast.model import codec
+from holdfast.model.clock import Clock
+from holdfast.model.errors import DeliveryFailed, ExtraMissing, InvalidParameter
+from holdfast.model.signals import StatusSignal
+from holdfast.signals.event import DETAIL_TYPE, Event
+from holdfast.signals.sinks import Sink, Wanted
+
+
+class EventBridge(Sink):
+    """Puts events on a bus. Sources that begin with `aws.` are AWS's own, so that ours is another; the rest is as AWS has it."""
+
+    def __init__(
+        self,
+        bus: str = "default",
+        *,
+        source: str = "holdfast",
+        region: str | None = None,
+        client: Any = None,
+        pattern: Wanted = None,
+        dead_letters: str | os.PathLike[str] | None = None,
+        tries: int = 10,
+        clock: Clock | None = None,
+    ) -> None:
+        """`client` is boto3's, for the service `events`; without it one is made from AWS's usual settings."""
+        if source.startswith("aws."):
+            raise InvalidParameter(f"The source {source!r} begins with 'aws.', which AWS keeps for itself. Choose another.")
+        super().__init__(f"EventBridge {bus}", pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)
+        self._bus = bus
+        self._source = source
+        self._client = client if client is not None else _new_client(region)
+
+    def __call__(self, signal: StatusSignal) -> None:
+        """Take a signal: put its event, or raise why that did not work."""
+        event = self.wanted(signal)
+        if event is None:
+            return
+        try:
+            self._put(event)
+        except DeliveryFailed as error:
+            self.failed(signal, event, error)
+
+    def _put(self, event: Event) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        entry = {
+            "Source": self._source,
+            "DetailType": DETAIL_TYPE,
+            "Detail": codec.dumps(event["detail"]),
+            "EventBusName": self._bus,
+            "Time": event["time"],
+            "Resources": event["resources"],
+        }
+        try:
+            answer = self._client.put_events(Entries=[entry])
+        except (BotoCoreError, ClientError) as error:
+            raise DeliveryFailed(f"{self._name} did not take an event: {error}") from None
+        if answer["FailedEntryCount"]:  # the call worked and the entry did not
+            (failed,) = answer["Entries"]
+            raise DeliveryFailed(f"{self._name} did not take an event: {failed.get('ErrorCode')}: {failed.get('ErrorMessage')}")
+
+
+def _new_client(region: str | None) -> Any:
+    try:
+        import boto3
+    except ImportError:
+        raise ExtraMissing("EventBridge needs the package `boto3`: pip install 'holdfast[aws]'.") from None
+    return boto3.client("events", region_name=region)

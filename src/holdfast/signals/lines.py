@@ -1,0 +1,86 @@
+"""JSON lines in a file: one document a line, on disk before it counts, the file set aside when it is full."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.model import codec
+from holdfast.model.errors import DeliveryFailed, InvalidParameter
+
+_NEWLINE: Final = b"\n"
+
+
+class LineFile:
+    """Appends documents to a file. A line that a crash tore is left as it is, and the next one begins on a line of its own."""
+
+    def __init__(self, path: str | os.PathLike[str], *, max_bytes: int | None = None, keep: int = 5) -> None:
+        """A file that would grow beyond `max_bytes` becomes `path.1`, that one `path.2`, and so on; `keep` of them are kept."""
+        if max_bytes is not None and max_bytes < 1:
+            raise InvalidParameter(f"max_bytes is {max_bytes!r}; use a number from 1, or None for a file that may grow for ever.")
+        if keep < 0:
+            raise InvalidParameter(f"keep is {keep!r}; use a number from 0.")
+        self.path = Path(path)
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._lock = threading.Lock()
+
+    def append(self, document: Mapping[str, Any]) -> None:
+        """Write a line; when this returns it is on disk."""
+        line = codec.dumps(document).encode() + _NEWLINE
+        with self._lock:
+            try:
+                self._rotate(len(line))
+                self._append(line)
+            except OSError as error:
+                raise DeliveryFailed(f"{self.path} could not be written: {error.strerror}.") from None
+
+    def _append(self, line: bytes) -> None:
+        is_new = not self.path.exists()
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(file).st_size
+            if size and os.pread(file, 1, size - 1) != _NEWLINE:
+                line = _NEWLINE + line
+            try:
+                written = 0
+                while written < len(line):
+                    written += os.write(file, line[written:])
+                os.fsync(file)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(file, size)  # half a line helps nobody
+                raise
+        finally:
+            os.close(file)
+        if is_new:
+            self._sync_folder()
+
+    def _rotate(self, more: int) -> None:
+        if self._max_bytes is None or not self.path.exists():
+            return
+        size = self.path.stat().st_size
+        if not size or size + more <= self._max_bytes:
+            return
+        for number in range(self._keep, 0, -1):
+            younger = self._aside(number - 1)
+            if younger.exists():
+                os.replace(younger, self._aside(number))
+        if not self._keep:
+            self.path.unlink()
+        self._sync_folder()
+
+    def _aside(self, number: int) -> Path:
+        return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
+
+    def _sync_folder(self) -> None:
+        """A new name is on disk only when its folder is."""
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,231 @@
+"""Event patterns, as EventBridge has them: JSON of the event's own shape, with lists of what is wanted at its leaves. Pure.
+
+    {"detail": {"status": ["FAILED", "TIMED_OUT"], "durableExecutionName": [{"prefix": "order-"}]}}
+
+All members must match, and of a list one is enough. Members that the pattern does not name may be anything.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from holdfast.model.errors import PatternInvalid
+
+_MAX_TEXT: Final = 4096
+_MAX_DEPTH: Final = 20
+_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_ABSENT: Final = object()
+
+Test = Callable[[Any], bool]
+"""Says whether a value matches; `_ABSENT` stands for one that is not there."""
+
+
+class Pattern:
+    """Which events are wanted."""
+
+    def __init__(self, source: Mapping[str, Any] | str) -> None:
+        """`source` is the pattern as JSON text, or what that means."""
+        if isinstance(source, str):
+            source = _read(source)
+        self._matches = _object(source, "", 1)
+
+    def matches(self, event: Mapping[str, Any]) -> bool:
+        """Whether this event is wanted."""
+        return self._matches(event)
+
+
+def _read(text: str) -> Any:
+    if len(text) > _MAX_TEXT:
+        raise PatternInvalid(f"The pattern has {len(text)} characters; {_MAX_TEXT} is the most.")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PatternInvalid(f"The pattern is not JSON: {error}.") from None
+
+
+def _wrong(path: str, message: str) -> PatternInvalid:
+    return PatternInvalid(f"{path or 'The pattern'}: {message}")
+
+
+def _object(source: Any, path: str, depth: int) -> Test:
+    if not isinstance(source, Mapping) or not source:
+        raise _wrong(path, "must be an object with at least one member.")
+    if depth > _MAX_DEPTH:
+        raise _wrong(path, f"is deeper than {_MAX_DEPTH} levels.")
+    members: list[tuple[str, Test]] = []
+    alternatives: list[Test] = []
+    for name, wanted in source.items():
+        place = f"{path}.{name}" if path else str(name)
+        if name == "$or":
+            alternatives = _alternatives(wanted, place, depth)
+        elif isinstance(wanted, Mapping):
+            members.append((name, _object(wanted, place, depth + 1)))
+        elif isinstance(wanted, list):
+            members.append((name, _leaf(wanted, place)))
+        else:
+            raise _wrong(place, f"must be an object or a list, not {_kind(wanted)}. Write [{json.dumps(wanted)}] for exactly this value.")
+
+    def matches(value: Any) -> bool:
+        if isinstance(value, list):  # of a list, one element must match the whole object
+            return any(matches(element) for element in value if isinstance(element, Mapping))
+        inside: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+        return all(test(inside.get(name, _ABSENT)) for name, test in members) and (
+            not alternatives or any(test(inside) for test in alternatives)
+        )
+
+    return matches
+
+
+def _alternatives(wanted: Any, path: str, depth: int) -> list[Test]:
+    if not isinstance(wanted, list) or len(wanted) < 2:
+        raise _wrong(path, "must be a list of at least two patterns.")
+    return [_object(each, f"{path}[{number}]", depth + 1) for number, each in enumerate(wanted)]
+
+
+def _leaf(wanted: list[Any], path: str) -> Test:
+    if not wanted:
+        raise _wrong(path, "must have at least one value: nothing matches an empty list.")
+    tests = [_value(each, f"{path}[{number}]") for number, each in enumerate(wanted)]
+
+    def matches(value: Any) -> bool:
+        if isinstance(value, list):
+            return any(test(element) for element in value for test in tests) if value else any(test(_ABSENT) for test in tests)
+        return any(test(value) for test in tests)
+
+    return matches
+
+
+def _value(wanted: Any, path: str) -> Test:
+    if isinstance(wanted, Mapping):
+        if len(wanted) != 1:
+            raise _wrong(path, f"must have exactly one of {', '.join(_OPERATORS)}.")
+        ((name, given),) = wanted.items()
+        if name not in _OPERATORS:
+            raise _wrong(path, f"there is no operator {name!r}. There are {', '.join(_OPERATORS)}.")
+        return _OPERATORS[name](given, f"{path}.{name}")
+    if isinstance(wanted, list):
+        raise _wrong(path, "must be a value or an operator, not a list.")
+    return lambda value: _same(value, wanted)
+
+
+def _same(value: Any, wanted: Any) -> bool:
+    """JSON has no number that is true."""
+    return isinstance(value, bool) is isinstance(wanted, bool) and value is not _ABSENT and bool(value == wanted)
+
+
+def _text(given: Any, path: str) -> str:
+    if not isinstance(given, str):
+        raise _wrong(path, f"must be a text, not {_kind(given)}.")
+    return given
+
+
+def _folding(given: Any, path: str, compare: Callable[[str, str], bool]) -> Test:
+    """A comparison of texts, perhaps with `{"equals-ignore-case": …}` around the text."""
+    if isinstance(given, Mapping):
+        if given.keys() != {"equals-ignore-case"}:
+            raise _wrong(path, "must be a text or {'equals-ignore-case': text}.")
+        folded = _text(given["equals-ignore-case"], f"{path}.equals-ignore-case").casefold()
+        return lambda value: isinstance(value, str) and compare(value.casefold(), folded)
+    wanted = _text(given, path)
+    return lambda value: isinstance(value, str) and compare(value, wanted)
+
+
+def _prefix(given: Any, path: str) -> Test:
+    return _folding(given, path, str.startswith)
+
+
+def _suffix(given: Any, path: str) -> Test:
+    return _folding(given, path, str.endswith)
+
+
+def _ignoring_case(given: Any, path: str) -> Test:
+    folded = _text(given, path).casefold()
+    return lambda value: isinstance(value, str) and value.casefold() == folded
+
+
+def _wildcard(given: Any, path: str) -> Test:
+    first, *others = _text(given, path).split("*")
+    if not others:
+        return lambda value: _same(value, first)
+    *middle, last = others
+
+    def matches(value: Any) -> bool:
+        """Each part is found as early as can be: that leaves most room for the next, and needs no second try."""
+        if not isinstance(value, str) or len(value) < len(first) + len(last) or not (value.startswith(first) and value.endswith(last)):
+            return False
+        at, end = len(first), len(value) - len(last)
+        for part in middle:
+            found = value.find(part, at, end)
+            if found < 0:
+                return False
+            at = found + len(part)
+        return True
+
+    return matches
+
+
+def _anything_but(given: Any, path: str) -> Test:
+    if isinstance(given, Mapping):
+        if len(given) != 1 or (name := next(iter(given))) not in _EXCLUDABLE:
+            raise _wrong(path, f"must be a value, a list of values, or one of {', '.join(_EXCLUDABLE)}.")
+        inner = given[name]
+        each = inner if isinstance(inner, list) else [inner]
+        if not each:
+            raise _wrong(f"{path}.{name}", "must have at least one value.")
+        tests = [_EXCLUDABLE[name](one, f"{path}.{name}") for one in each]
+    else:
+        values = given if isinstance(given, list) else [given]
+        if not values or any(isinstance(value, Mapping | list) or value is None or isinstance(value, bool) for value in values):
+            raise _wrong(path, "must be a text, a number, or a list of these with at least one.")
+        tests = [_value(value, path) for value in values]
+    return lambda value: value is not _ABSENT and not isinstance(value, Mapping) and not any(test(value) for test in tests)
+
+
+def _exists(given: Any, path: str) -> Test:
+    if not isinstance(given, bool):
+        raise _wrong(path, f"must be true or false, not {_kind(given)}.")
+    return lambda value: (value is not _ABSENT and not isinstance(value, Mapping)) is given
+
+
+def _numeric(given: Any, path: str) -> Test:
+    if not isinstance(given, list) or len(given) not in (2, 4):
+        raise _wrong(path, 'must be a list such as [">", 0] or [">=", 0, "<", 5].')
+    bounds: list[tuple[Callable[[Any, Any], bool], Any]] = []
+    for number in range(0, len(given), 2):
+        name, bound = given[number], given[number + 1]
+        if not isinstance(name, str) or name not in _COMPARISONS:
+            raise _wrong(f"{path}[{number}]", f"must be one of {', '.join(_COMPARISONS)}.")
+        if not _is_number(bound):
+            raise _wrong(f"{path}[{number + 1}]", f"must be a number, not {_kind(bound)}.")
+        bounds.append((_COMPARISONS[name], bound))
+    return lambda value: _is_number(value) and all(compare(value, bound) for compare, bound in bounds)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+_OPERATORS: Final[Mapping[str, Callable[[Any, str], Test]]] = {
+    "prefix": _prefix,
+    "suffix": _suffix,
+    "anything-but": _anything_but,
+    "exists": _exists,
+    "numeric": _numeric,
+    "equals-ignore-case": _ignoring_case,
+    "wildcard": _wildcard,
+}
+_EXCLUDABLE: Final = {name: _OPERATORS[name] for name in ("prefix", "suffix", "equals-ignore-case", "wildcard")}

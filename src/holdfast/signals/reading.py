@@ -1,0 +1,128 @@
+"""Sinks from a file, so that a server can be told of them without code.
+
+[failures]                                   # the subscriber's name, under which the store remembers where it is
+sink = "webhook"
+url = "https://hooks.example/orders"
+secrets = ["ORDERS_HOOK_SECRET"]             # names of environment variables: secrets do not stand in files
+pattern = { detail = { status = ["FAILED", "TIMED_OUT"] } }
+dead_letters = "dead.jsonl"
+
+[all]
+sink = "file"
+path = "events.jsonl"
+
+[aws]
+sink = "eventbridge"
+bus = "orders"
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.model.clock import Clock
+from holdfast.model.errors import InvalidParameter, PatternInvalid
+from holdfast.model.signals import Subscriber, check_subscriber
+from holdfast.signals.eventbridge import EventBridge
+from holdfast.signals.sinks import JsonLines
+from holdfast.signals.webhook import Webhook
+
+_KINDS: Final[Mapping[type, str]] = {str: "a text", int: "a whole number", list: "a list of texts", dict: "a table"}
+
+
+def read_sinks(path: str | os.PathLike[str], environment: Mapping[str, str], clock: Clock) -> dict[str, Subscriber]:
+    """The sinks that a TOML file describes, by the names of their subscribers. Paths in it are as seen from its folder."""
+    where = Path(path)
+    try:
+        found = tomllib.loads(where.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidParameter(f"{where} could not be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidParameter(f"{where} is not TOML: {error}.") from None
+    sinks: dict[str, Subscriber] = {}
+    for name, table in found.items():
+        if not isinstance(table, dict):
+            raise InvalidParameter(f"{where}: {name} must be a table that describes a sink.")
+        try:
+            sinks[name] = _sink(_Table(table, where.parent, environment), clock)
+            check_subscriber(name, sinks[name])
+        except (InvalidParameter, PatternInvalid) as error:
+            raise type(error)(f"{where}, [{name}]: {error}") from None
+    return sinks
+
+
+class _Table:
+    """One sink's description; what is taken out of it is checked, and what is left over is a mistake."""
+
+    def __init__(self, table: dict[str, Any], folder: Path, environment: Mapping[str, str]) -> None:
+        self._left = dict(table)
+        self._folder = folder
+        self._environment = environment
+
+    def take(self, name: str, kind: type, *, needed: bool = False) -> Any:
+        if needed and name not in self._left:
+            raise InvalidParameter(f"{name} is missing.")
+        value = self._left.pop(name, None)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise InvalidParameter(f"{name} must be {_KINDS[kind]}.")
+        return value
+
+    def given(self, *names: tuple[str, type]) -> dict[str, Any]:
+        """Those of these options that are there."""
+        found = {name: self.take(name, kind) for name, kind in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def path(self, name: str, *, needed: bool = False) -> Path | None:
+        value = self.take(name, str, needed=needed)
+        return None if value is None else self._folder / value
+
+    def secrets(self) -> list[str]:
+        names = self.take("secrets", list, needed=True)
+        for name in names:
+            if not isinstance(name, str) or not self._environment.get(name):
+                raise InvalidParameter(f"secrets must name environment variables that are set; {name!r} is none.")
+        return [self._environment[name] for name in names]
+
+    def end(self) -> None:
+        if self._left:
+            raise InvalidParameter(f"there is no option {sorted(self._left)[0]!r} for this sink.")
+
+
+def _webhook(table: _Table, clock: Clock) -> Callable[[], Subscriber]:
+    url, secrets = table.take("url", str, needed=True), table.secrets()
+    options = table.given(("pattern", dict), ("tries", int), ("timeout_seconds", int))
+    letters = table.path("dead_letters")
+    return lambda: Webhook(url, secrets, dead_letters=letters, clock=clock, **options)
+
+
+def _file(table: _Table, clock: Clock) -> Callable[[], Subscriber]:
+    path = table.path("path", needed=True)
+    assert path is not None
+    options = table.given(("pattern", dict), ("max_bytes", int), ("keep", int))
+    return lambda: JsonLines(path, **options)
+
+
+def _eventbridge(table: _Table, clock: Clock) -> Callable[[], Subscriber]:
+    options = table.given(("bus", str), ("source", str), ("region", str), ("pattern", dict), ("tries", int))
+    letters = table.path("dead_letters")
+    return lambda: EventBridge(**options, dead_letters=letters, clock=clock)
+
+
+_SINKS: Final[Mapping[str, Callable[[_Table, Clock], Callable[[], Subscriber]]]] = {
+    "webhook": _webhook,
+    "file": _file,
+    "eventbridge": _eventbridge,
+}
+
+
+def _sink(table: _Table, clock: Clock) -> Subscriber:
+    kind = table.take("sink", str, needed=True)
+    if kind not in _SINKS:
+        raise InvalidParameter(f"there is no sink {kind!r}. There are {', '.join(_SINKS)}.")
+    made = _SINKS[kind](table, clock)
+    table.end()
+    return made()

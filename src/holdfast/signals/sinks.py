@@ -1,0 +1,87 @@
+"""Sinks: subscribers that hand events on. Each takes what its pattern wants; what it cannot deliver it raises, and the engine's outbox
+tries again, later and in order. With a file for dead letters it gives up after some tries, so that one event cannot hold up all others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.model.clock import Clock, SystemClock
+from holdfast.model.errors import DeliveryFailed, InvalidParameter
+from holdfast.model.signals import StatusSignal
+from holdfast.signals.event import Event, event_of
+from holdfast.signals.lines import LineFile
+from holdfast.signals.patterns import Pattern
+
+Wanted = Pattern | Mapping[str, Any] | str | None
+"""An event pattern, as it is, as JSON text or as what that means; None wants everything."""
+
+_TRIES: Final = 10
+"""With the outbox's delays, about six minutes."""
+
+
+def pattern_of(wanted: Wanted) -> Pattern | None:
+    """The pattern that is meant."""
+    return wanted if wanted is None or isinstance(wanted, Pattern) else Pattern(wanted)
+
+
+class Sink:
+    """What all sinks have: a filter, and a count of how often the signal at hand was tried."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        pattern: Wanted = None,
+        dead_letters: str | os.PathLike[str] | None = None,
+        tries: int = _TRIES,
+        clock: Clock | None = None,
+    ) -> None:
+        """Without `dead_letters` a signal is tried until it is taken, however long that takes."""
+        if tries < 1:
+            raise InvalidParameter(f"tries is {tries!r}; use a number from 1.")
+        self._name = name
+        self._pattern = pattern_of(pattern)
+        self._letters = None if dead_letters is None else LineFile(dead_letters)
+        self._tries = tries
+        self._clock = clock or SystemClock()
+        self._failing = self._failures = 0
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name})"
+
+    def wanted(self, signal: StatusSignal) -> Event | None:
+        """The event of a signal, if the pattern wants it."""
+        event = event_of(signal)
+        return event if self._pattern is None or self._pattern.matches(event) else None
+
+    def failed(self, signal: StatusSignal, event: Event, error: DeliveryFailed) -> None:
+        """Raise the error, so that the signal comes again; after the last try write a dead letter instead. Blocks."""
+        self._failures = self._failures + 1 if signal.number == self._failing else 1
+        self._failing = signal.number
+        if self._letters is None or self._failures < self._tries:
+            raise error
+        letter = {"sink": self._name, "number": signal.number, "tries": self._failures, "error": str(error)}
+        self._letters.append(letter | {"at": self._clock.now(), "event": event})
+
+
+class JsonLines:
+    """A file of events, one line each."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, pattern: Wanted = None, max_bytes: int | None = 64 * 1024 * 1024, keep: int = 5
+    ) -> None:
+        """See `LineFile` for what happens to a full file."""
+        self._file = LineFile(path, max_bytes=max_bytes, keep=keep)
+        self._pattern = pattern_of(pattern)
+
+    def __repr__(self) -> str:
+        return f"JsonLines({self._file.path})"
+
+    def __call__(self, signal: StatusSignal) -> None:
+        """Take a signal: when this returns its line is on disk."""
+        event = event_of(signal)
+        if self._pattern is None or self._pattern.matches(event):
+            self._file.append(event)

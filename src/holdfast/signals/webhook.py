@@ -1,0 +1,128 @@
+"""Webhooks: events sent by POST, signed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from holdfast.model import codec
+from holdfast.model.clock import Clock
+from holdfast.model.errors import DeliveryFailed, ExtraMissing, InvalidParameter
+from holdfast.model.signals import StatusSignal
+from holdfast.signals.event import Event
+from holdfast.signals.signing import key_of, signature
+from holdfast.signals.sinks import Sink, Wanted
+
+if TYPE_CHECKING:
+    import httpx
+
+_ANSWER_BYTES: Final = 64 * 1024
+"""What is read of an answer, so that its connection can be used again; nobody looks at it."""
+
+
+class Webhook(Sink):
+    """Sends events to an address. Any answer of 200 to 299 means that it was taken.
+
+    Redirects are not followed, wherever they lead: give the final address. Addresses may have secrets in them, so that only the host is
+    ever shown.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        secret: str | Sequence[str],
+        *,
+        pattern: Wanted = None,
+        dead_letters: str | os.PathLike[str] | None = None,
+        tries: int = 10,
+        timeout_seconds: float = 10.0,
+        clock: Clock | None = None,
+        client: httpx.AsyncClient | None = None,
+    ) -> None:
+        """Several secrets sign side by side, so that receivers can change from one to the next.
+
+        `client` brings proxies or certificates of your own, and stays yours to close.
+        """
+        self._host = _host_of(url)
+        super().__init__(self._host, pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)
+        self._url = url
+        self._keys = [key_of(each) for each in ([secret] if isinstance(secret, str) else secret)]
+        if not self._keys:
+            raise InvalidParameter("A webhook needs a secret to sign with.")
+        self._timeout_seconds = timeout_seconds
+        self._own = client is None
+        self._client = client or _new_client()
+
+    async def __call__(self, signal: StatusSignal) -> None:
+        """Take a signal: send its event, or raise why that did not work."""
+        event = self.wanted(signal)
+        if event is None:
+            return
+        try:
+            await self._send(event)
+        except DeliveryFailed as error:
+            await asyncio.to_thread(self.failed, signal, event, error)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._own:
+            await self._client.aclose()
+
+    async def _send(self, event: Event) -> None:
+        body = codec.dumps(event).encode()
+        now = self._clock.now() // 1000
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "holdfast",
+            "webhook-id": event["id"],
+            "webhook-timestamp": str(now),
+            "webhook-signature": signature(self._keys, event["id"], now, body),
+        }
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                request = self._client.stream("POST", self._url, content=body, headers=headers, follow_redirects=False)
+                async with request as answer:
+                    status = answer.status_code
+                    await _skim(answer)
+        except TimeoutError:
+            raise DeliveryFailed(f"{self._host} did not answer within {self._timeout_seconds:g} seconds.") from None
+        except Exception as error:  # whatever it is, its text may have the address in it
+            raise DeliveryFailed(f"{self._host} could not be reached: {type(error).__name__}.") from None
+        if 300 <= status < 400:
+            raise DeliveryFailed(f"{self._host} answered {status}, a redirect, which is not followed. Give the final address.")
+        if not 200 <= status < 300:
+            raise DeliveryFailed(f"{self._host} answered {status}.")
+
+
+async def _skim(answer: httpx.Response) -> None:
+    if answer.is_stream_consumed:
+        return
+    read = 0
+    async for chunk in answer.aiter_raw():
+        read += len(chunk)
+        if read > _ANSWER_BYTES:
+            return
+
+
+def _host_of(url: str) -> str:
+    """The part of an address that may be shown."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise InvalidParameter("The webhook's address is no URL.") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise InvalidParameter("A webhook's address must begin with https:// or http:// and name a host.")
+    return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+
+
+def _new_client() -> httpx.AsyncClient:
+    """A client that takes nothing from the environment: neither proxies nor passwords of other programs."""
+    try:
+        import httpx
+    except ImportError:
+        raise ExtraMissing("Webhooks need the package `httpx`: pip install 'holdfast[server]'.") from None
+    return httpx.AsyncClient(trust_env=False)

@@ -1,0 +1,2 @@
+// A CommonJS module.
+exports.nested = { echo: async (event) => event };

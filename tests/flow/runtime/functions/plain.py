@@ -1,0 +1,106 @@
+"""Ordinary Lambda handlers, as tests of the runtime host deploy them. They run in processes of their own."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+STARTED = os.getpid()
+
+
+def echo(event: Any, context: Any) -> Any:
+    return event
+
+
+def about(event: Any, context: Any) -> Any:
+    return {
+        "pid": os.getpid(),
+        "request": context.aws_request_id,
+        "arn": context.invoked_function_arn,
+        "name": context.function_name,
+        "version": context.function_version,
+        "memory": context.memory_limit_in_mb,
+        "group": context.log_group_name,
+        "left": context.get_remaining_time_in_millis(),
+        "tenant": getattr(context, "tenant_id", None),
+        "client": context.client_context and context.client_context.custom,
+        "trace": os.environ.get("_X_AMZN_TRACE_ID"),
+        "cwd": os.getcwd(),
+        "env": dict(os.environ),
+    }
+
+
+def fails(event: Any, context: Any) -> Any:
+    raise ValueError(f"no good: {event}")
+
+
+def exits(event: Any, context: Any) -> Any:
+    os._exit(event)
+
+
+def waits(event: Any, context: Any) -> Any:
+    """Touch a file, then work until it is killed."""
+    with open(event, "w") as file:
+        file.write(str(os.getpid()))
+    threading.Event().wait()
+
+
+def breeds(event: Any, context: Any) -> Any:
+    """Leave a child, a grandchild and a daemon behind, tell who they are, and then work until it is killed, or return."""
+    sleeper = [sys.executable, "-c", "import threading; threading.Event().wait()"]
+    breeder = f"import subprocess, threading; print(subprocess.Popen({sleeper!r}).pid, flush=True); threading.Event().wait()"
+    child = subprocess.Popen([sys.executable, "-c", breeder], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    grandchild = int(child.stdout.readline())
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(write, f"{os.getpid()}\n".encode())
+            threading.Event().wait()
+        os._exit(0)
+    os.wait()
+    daemon = int(os.read(read, 100))
+    told = {"pids": [os.getpid(), child.pid, grandchild, daemon]}
+    with open(event["tell"] + ".part", "w") as file:
+        json.dump(told, file)
+    os.rename(event["tell"] + ".part", event["tell"])
+    if event["stays"]:
+        threading.Event().wait()
+    return told
+
+
+def large(event: Any, context: Any) -> Any:
+    return "x" * event
+
+
+def prints(event: Any, context: Any) -> Any:
+    """Print so many lines of 1000 bytes, and one that never ends."""
+    line = "y" * 999 + "\n"
+    for _ in range(event):
+        sys.stdout.write(line)
+    sys.stdout.write("the end")
+    return event
+
+
+def logs(event: Any, context: Any) -> Any:
+    sys.stdout.write("printed\n")
+    sys.stderr.write("to the other stream\n")
+    logging.getLogger().setLevel("INFO")
+    logging.getLogger("mine").info("logged %s", event, extra={"answer": 42})
+    return None
+
+
+def not_json(event: Any, context: Any) -> Any:
+    return {1, 2}
+
+
+def spins(event: Any, context: Any) -> Any:
+    end = time.monotonic() + event
+    while time.monotonic() < end:
+        pass
+    return STARTED

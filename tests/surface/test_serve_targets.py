@@ -1,0 +1,128 @@
+"""What `holdfast serve` takes and refuses: Python files and modules, folders, templates, places to listen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.surface.serve_program import Programs, programs, until
+
+GREETING = """
+from holdfast.durable import durable_execution
+
+
+@durable_execution(execution_timeout=60)
+def greet(event, context):
+    return context.step(lambda _: f"hello {event['who']}", name="greet")
+
+
+@durable_execution(execution_timeout=60)
+async def greet_all(event, context):
+    return [await context.invoke("greet", {"who": who}) for who in event]
+"""
+TEMPLATE = """
+Resources:
+  Caller:
+    Type: AWS::Serverless::Function
+    Properties:
+      InlineCode: |
+        from aws_durable_execution_sdk_python import durable_execution
+
+        @durable_execution
+        def handler(event, context):
+            return [context.invoke("greet:$LATEST", {"who": "official"}), context.invoke("Plain", {"n": 1})]
+      Handler: index.handler
+      Runtime: python3
+      DurableConfig: {ExecutionTimeout: 60}
+      AutoPublishAlias: live
+  Plain:
+    Type: AWS::Lambda::Function
+    Properties:
+      Code: {ZipFile: "def handler(event, context): return event['n'] + 1"}
+      Handler: index.handler
+      Runtime: python3
+"""
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Programs]:
+    (tmp_path / "greeting.py").write_text(GREETING)
+    with programs(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize("target", ["greeting.py", "greeting", "."])
+def test_functions_of_a_python_file_run_in_the_server_itself(serve: Programs, target: str) -> None:
+    server = serve(target)
+    assert [line.split() for line in server.said[2:4]] == [
+        ["greet", "$LATEST", "durable", "in", "this", "process"],
+        ["greet_all", "$LATEST", "durable", "in", "this", "process"],
+    ]
+    assert server.invoke("greet_all:$LATEST", ["a", "b"])["Payload"] == ["hello a", "hello b"]
+    assert not (serve.folder / "orders.db.functions").exists()
+
+
+def test_official_and_own_functions_invoke_each_other(serve: Programs, tmp_path: Path) -> None:
+    (tmp_path / "caller.yaml").write_text(TEMPLATE)
+    server = serve("caller.yaml", "greeting.py")
+    assert server.invoke("Caller:live", {})["Payload"] == ["hello official", 2]
+
+
+def test_under_reload_a_python_file_runs_in_processes_and_its_changes_are_versions(serve: Programs, tmp_path: Path) -> None:
+    server = serve("greeting.py", "--reload")
+    assert server.invoke("greet:1", {"who": "you"})["Payload"] == "hello you"
+    (tmp_path / "greeting.py").write_text(GREETING.replace("hello", "goodbye"))
+    until(lambda: "greet is version 2 now" in server.warned, "the second version")
+    assert server.invoke("greet:2", {"who": "you"})["Payload"] == "goodbye you"
+    assert server.invoke("greet:1", {"who": "you"})["Payload"] == "hello you"
+    assert server.invoke("greet:$LATEST", {"who": "you"})["Payload"] == "goodbye you"
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "holdfast.cli", "serve", "--port", "0", "--store", "orders.db", *arguments]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (2, ""), ran.stderr
+    assert "Traceback" not in ran.stderr
+    return ran.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ((), "error[invalid_parameter]: There is nothing to serve"),
+        (("nothing.py",), "error[function_not_loadable]: There is no file nothing.py"),
+        (("nowhere/template.yaml",), "error[template_invalid]: nowhere/template.yaml could not be read"),
+        (("empty.py",), "error[function_not_loadable]: empty.py defines no durable function"),
+        (("empty",), "error[template_invalid]: empty has no template.yaml"),
+        (("broken.yaml",), "error[template_invalid]: broken.yaml: The template is not YAML"),
+        (("greeting.py", "greeting.py"), "error[duplicate_function]: Several targets have a function greet"),
+        (("greeting.py", "--parameter", "A=1"), "error[template_invalid]: greeting.py is no template"),
+        (("greeting.py", "--parameter", "A"), "error[invalid_parameter]: --parameter: 'A' is not NAME=VALUE"),
+        (("greeting.py", "--host", "0.0.0.0"), "error[credentials_needed]: 0.0.0.0 can be reached from other machines"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_one_line(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    (tmp_path / "greeting.py").write_text(GREETING)
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.yaml").write_text("Resources: [")
+    assert says in refused(tmp_path, *arguments)
+
+
+def test_a_port_that_is_taken_is_refused(serve: Programs) -> None:
+    server = serve("greeting.py")
+    port = server.url.rpartition(":")[2]
+    says = refused(serve.folder, "greeting.py", "--port", port)
+    assert f"127.0.0.1:{port} cannot be listened on" in says
+
+
+def test_a_second_server_does_not_touch_the_deployed_functions_of_the_first(serve: Programs, tmp_path: Path) -> None:
+    (tmp_path / "caller.yaml").write_text(TEMPLATE)
+    serve("caller.yaml")
+    second = serve.begun("caller.yaml")
+    assert second.process.wait(60) == 3
+    until(lambda: any("error[store_busy]" in line for line in second.warned), "why it refused")

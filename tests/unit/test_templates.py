@@ -1,0 +1,422 @@
+"""Templates: what a local run can resolve is resolved, the rest is said with path and line, and a bad template is an error."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.model.errors import DuplicateFunction, TemplateInvalid
+from holdfast.model.execution import Terms
+from holdfast.service.targets import yaml_text
+from holdfast.service.targets.descriptions import Described, FolderCode, Found, TextCode, ZipCode
+from holdfast.service.targets.finding import find_all
+from holdfast.service.targets.template import read_template
+
+Read = Callable[..., Found]
+
+FUNCTION = """
+Resources:
+  F:
+    Type: AWS::Serverless::Function
+    Properties:
+      Handler: app.handler
+      Runtime: python3.13
+"""
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def read(text: str | bytes, name: str = "template.yaml", **parameters: str) -> Found:
+        file = tmp_path / name
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read_template(file, parameters)
+
+    return read
+
+
+def only(found: Found) -> Described:
+    (one,) = found.deployed
+    return one
+
+
+def with_variables(*lines: str, more: str = "") -> str:
+    """A template whose function has these variables."""
+    return FUNCTION + "      Environment:\n        Variables:\n" + "".join(f"          {line}\n" for line in lines) + more
+
+
+# --- functions
+
+
+def test_a_serverless_function_is_described_with_globals_under_it(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    one = only(
+        read(
+            """
+Transform: AWS::Serverless-2016-10-31
+Globals:
+  Function:
+    Runtime: python3.13
+    Timeout: 10
+    MemorySize: 256
+    Environment: {Variables: {A: common, B: common}}
+    Tags: {team: a}
+Resources:
+  Orders:
+    Type: AWS::Serverless::Function
+    Properties:
+      FunctionName: process-order
+      Description: An order
+      CodeUri: code/
+      Handler: app.handler
+      Timeout: 20
+      Environment: {Variables: {B: own, C: 3, D: true, E: 1.5}}
+      DurableConfig: {ExecutionTimeout: 3600, RetentionPeriodInDays: 7}
+      AutoPublishAlias: live
+      LoggingConfig: {LogFormat: JSON}
+"""
+        )
+    )
+    config = one.config
+    assert (one.name, one.aliases, one.code, one.tags) == ("process-order", ("live",), FolderCode(tmp_path / "code"), {"team": "a"})
+    assert (config.handler, config.runtime, config.timeout, config.memory) == ("app.handler", "python3.13", 20, 256)
+    assert config.environment == {"A": "common", "B": "own", "C": "3", "D": "true", "E": "1.5"}
+    assert (config.terms, config.log_format, config.description) == (Terms(3600, 7), "JSON", "An order")
+
+
+def test_a_function_is_named_by_its_logical_id_unless_it_has_a_name(read: Read) -> None:
+    assert only(read(FUNCTION)).name == "F"
+
+
+def test_a_plain_lambda_function_with_versions_and_aliases(read: Read) -> None:
+    found = read(
+        """
+Resources:
+  F:
+    Type: AWS::Lambda::Function
+    Properties:
+      Code: {ZipFile: "def handler(event, context): return 1"}
+      Handler: index.handler
+      Runtime: python3.13
+      Tags: [{Key: team, Value: a}]
+  V:
+    Type: AWS::Lambda::Version
+    Properties: {FunctionName: !Ref F}
+  A:
+    Type: AWS::Lambda::Alias
+    Properties: {FunctionName: !GetAtt F.Arn, FunctionVersion: !GetAtt V.Version, Name: live}
+"""
+    )
+    one = only(found)
+    assert (one.code, one.aliases, one.publish) == (TextCode("index.py", "def handler(event, context): return 1"), ("live",), True)
+    assert (one.tags, found.warnings) == ({"team": "a"}, ())
+
+
+def test_a_template_may_be_json_also_with_tabs(read: Read) -> None:
+    template = {
+        "Resources": {
+            "F": {"Type": "AWS::Serverless::Function", "Properties": {"Handler": {"Ref": "AWS::StackName"}, "Runtime": "nodejs22.x"}}
+        }
+    }
+    for indent in (None, 2, "\t"):
+        assert only(read(json.dumps(template, indent=indent), "template.json")).config.runtime == "nodejs22.x"
+
+
+def test_code_may_be_a_zip_file(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "code.zip").write_bytes(b"")
+    assert only(read(FUNCTION + "      CodeUri: code.zip\n")).code == ZipCode(tmp_path / "code.zip")
+
+
+def test_what_is_watched_is_the_template_and_its_code(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    assert read(FUNCTION + "      CodeUri: code\n").watched == (tmp_path / "template.yaml", tmp_path / "code")
+
+
+# --- intrinsic functions
+
+MORE = """
+Parameters:
+  Stage: {Type: String, Default: dev, AllowedValues: [dev, prod]}
+  Zones: {Type: CommaDelimitedList, Default: "a, b,c"}
+  Count: {Type: Number, Default: 3}
+Mappings:
+  Sizes: {dev: {small: 1, large: 2}, prod: {small: 3}}
+Conditions:
+  IsProd: !Equals [!Ref Stage, prod]
+  IsDev: !Not [!Condition IsProd]
+  Both: !And [!Condition IsProd, !Condition IsDev]
+  Either: !Or [!Condition IsProd, !Condition IsDev]
+"""
+
+RESOLVED = [
+    ("!Ref Stage", "dev"),
+    ("!Ref Count", "3"),
+    ("!Ref AWS::Region", "local"),
+    ("!Ref AWS::AccountId", "000000000000"),
+    ("{Ref: Stage}", "dev"),
+    ("!Sub '${Stage}-${Count}-${AWS::Partition}'", "dev-3-aws"),
+    ("!Sub '${!Stage} ${F} ${F.Arn}'", "${Stage} F arn:aws:lambda:local:000000000000:function:F"),
+    ("!Sub ['${A}/${Stage}', {A: !Ref Count}]", "3/dev"),
+    ("!Join ['-', [a, !Ref Stage, 1]]", "a-dev-1"),
+    ("!Join ['', !Ref Zones]", "abc"),
+    ("!Select [1, !Ref Zones]", "b"),
+    ("!Select ['0', !Split ['/', 'x/y']]", "x"),
+    ("!If [IsProd, yes-prod, no-prod]", "no-prod"),
+    ("!If [IsDev, !Ref Stage, x]", "dev"),
+    ("!If [Both, 1, 2]", "2"),
+    ("!If [Either, 1, 2]", "1"),
+    ("!FindInMap [Sizes, !Ref Stage, large]", "2"),
+    ("!FindInMap [Sizes, prod, large, {DefaultValue: 9}]", "9"),
+    ("!GetAtt F.Arn", "arn:aws:lambda:local:000000000000:function:F"),
+    ("!Ref F", "F"),
+    ("{'Fn::GetAtt': [F, Arn]}", "arn:aws:lambda:local:000000000000:function:F"),
+    ("!Base64 abc", "YWJj"),
+    ("!Equals [a, a]", "true"),
+]
+
+
+@pytest.mark.parametrize("call, value", RESOLVED)
+def test_what_a_local_run_can_know_is_resolved(read: Read, call: str, value: str) -> None:
+    found = read(with_variables(f"A: {call}", more=MORE))
+    assert (only(found).config.environment, found.warnings) == ({"A": value}, ())
+
+
+def test_parameters_are_given_on_the_command_line(read: Read) -> None:
+    template = with_variables("A: !Ref Stage", "B: !If [IsProd, p, d]", more=MORE)
+    assert only(read(template, Stage="prod")).config.environment == {"A": "prod", "B": "p"}
+    with pytest.raises(TemplateInvalid, match=r"no parameter Stag\. Its parameters: Count, Stage, Zones"):
+        read(template, Stag="prod")
+    with pytest.raises(TemplateInvalid, match=r"Parameters.Stage \(line 14\): 'test' is not allowed; allowed are dev, prod"):
+        read(template, Stage="test")
+
+
+def test_no_value_leaves_a_property_out(read: Read) -> None:
+    found = read(with_variables("A: !Ref AWS::NoValue", "B: !If [IsProd, 1, !Ref 'AWS::NoValue']", "C: 1", more=MORE))
+    assert only(found).config.environment == {"C": "1"}
+
+
+def test_a_resource_whose_condition_does_not_hold_is_not_there(read: Read) -> None:
+    template = with_variables("A: 1", more=MORE).replace("  F:\n", "  G:\n    Condition: IsProd\n    Type: AWS::S3::Bucket\n  F:\n")
+    assert read(template).warnings == ()
+    assert "AWS::S3::Bucket is not made here" in read(template, Stage="prod").warnings[0]
+
+
+# --- warnings
+
+UNKNOWN = [
+    ("!ImportValue other", "Fn::ImportValue (line 10): Fn::ImportValue: what other stacks export is not known here"),
+    ("!GetAtt Table.StreamArn", "Fn::GetAtt (line 10): Table.StreamArn is known only where it is deployed"),
+    ("!GetAZs ''", "Fn::GetAZs (line 10): Fn::GetAZs is not resolved here"),
+    ("!Sub 'x ${Table.Arn}'", "Fn::Sub (line 10): Table.Arn is known only where it is deployed"),
+    ("!Join [',', [!ImportValue a]]", "what other stacks export is not known here"),
+    ("!Ref Secret", "Ref (line 10): the parameter Secret has no value; give one with --parameter"),
+]
+TABLE = "  Table: {Type: AWS::DynamoDB::Table}\nParameters:\n  Secret: {Type: String}\n"
+
+
+@pytest.mark.parametrize("call, says", UNKNOWN)
+def test_what_only_a_deployment_knows_is_left_out_with_a_warning_that_says_where(read: Read, call: str, says: str) -> None:
+    found = read(with_variables(f"A: {call}", "B: 1", more=TABLE))
+    assert only(found).config.environment == {"B": "1"}
+    (warning,) = [warning for warning in found.warnings if "Table (line 12)" not in warning]
+    assert "template.yaml: Resources.F.Properties.Environment.Variables.A" in warning
+    assert says in warning
+    assert warning.endswith("what needs it is left out")
+
+
+def test_what_is_not_made_here_stands_for_itself(read: Read) -> None:
+    found = read(
+        with_variables("A: !Ref Table", "B: !Ref Named", more=TABLE + "").replace(
+            "  Table:", "  Named: {Type: AWS::SQS::Queue, Properties: {QueueName: jobs}}\n  Table:"
+        )
+    )
+    assert only(found).config.environment == {"A": "Table", "B": "jobs"}
+    assert [warning.partition(": ")[2] for warning in found.warnings] == [
+        "Resources.Named (line 12): AWS::SQS::Queue is not made here",
+        "Resources.Table (line 13): AWS::DynamoDB::Table is not made here",
+        "Resources.F.Properties.Environment.Variables.A.Ref (line 10): AWS::DynamoDB::Table is not made here; 'Table' stands for it",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line, says",
+    [
+        ("Layers: [arn]", "Resources.F.Properties.Layers (line 8): Layers has no effect here"),
+        ("Events: {A: {Type: Api}}", "Resources.F.Properties.Events (line 8): Events has no effect here"),
+        ("Architectures: [arm64]", "Resources.F.Properties.Architectures (line 8): the function runs on this machine's architecture"),
+        ("Policies: [x]", None),
+        ("Tracing: Active", None),
+        ("Role: !GetAtt R.Arn", None),
+    ],
+)
+def test_a_property_that_has_no_effect_is_said_where_it_could_matter(read: Read, line: str, says: str | None) -> None:
+    found = read(FUNCTION + f"      {line}\n  R: {{Type: AWS::IAM::Role}}\n")
+    assert len(found.warnings) == (says is not None)
+    assert all(says is not None and says in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(
+    "line, says",
+    [
+        ("CodeUri: s3://bucket/key", "its code is on S3, not here"),
+        ("CodeUri: {Bucket: b, Key: k}", "its code is on S3, not here"),
+        ("PackageType: Image", "a container image is not run here"),
+    ],
+)
+def test_a_function_that_cannot_run_here_is_left_out(read: Read, line: str, says: str) -> None:
+    other = "  G:\n    Type: AWS::Serverless::Function\n    Properties: {Handler: a.b, Runtime: python3.13}\n"
+    found = read(FUNCTION + f"      {line}\n" + other)
+    assert [one.name for one in found.deployed] == ["G"]
+    assert says in found.warnings[0]
+    with pytest.raises(TemplateInvalid, match="no function that can be served here"):
+        read(FUNCTION + f"      {line}\n")
+    with pytest.raises(TemplateInvalid, match="the runtime java21 is not run here"):
+        read(FUNCTION.replace("python3.13", "java21"))
+
+
+# --- mistakes
+
+WRONG = [
+    ("", "The template is empty"),
+    ("a: b", "this is no template: it has no Resources"),
+    ("[1]", "this is no template"),
+    ("Resources: [", r"The template is not YAML: .*\(line 1, column"),
+    ('{"Resources": {,}}', "The template is not JSON"),
+    ("Resources: {F: 1}", r"Resources.F \(line 1\): a resource is a mapping with a Type"),
+    ("Resources: {F: {Type: AWS::Serverless::Function, Properties: []}}", "no function that can be served here"),
+    ("Resources: {F: {Type: AWS::Serverless::Function, Properties: [1]}}", "Properties .line 1.: a mapping is wanted"),
+    ("Resources: {}", "no function that can be served here"),
+    (FUNCTION.replace("      Handler: app.handler\n", ""), r"Resources.F.Properties \(line 5\): a function needs a Handler"),
+    (FUNCTION + "      Handler: again\n", r"Resources.F.Properties.Handler \(line 8\) is there twice"),
+    (FUNCTION + "      FunctionName: a b\n", r"FunctionName \(line 8\): Function name 'a b'"),
+    (FUNCTION + "      Timeout: soon\n", r"Timeout \(line 8\): 'soon' is not a number"),
+    (FUNCTION + "      Timeout: 901\n", r"Resources.F.Properties \(line 5\): Timeout: must be between 1 and 900"),
+    (FUNCTION + "      CodeUri: absent/\n", r"CodeUri \(line 8\): there is no folder"),
+    (FUNCTION + "      CodeUri: [a]\n", r"CodeUri \(line 8\): a path is wanted"),
+    (FUNCTION + "      DurableConfig: {RetentionPeriodInDays: 1}\n", r"DurableConfig \(line 8\): a durable function needs an"),
+    (FUNCTION + "      DurableConfig: {ExecutionTimeout: 0}\n", "execution_timeout is 0"),
+    (FUNCTION + "      Environment: [a]\n", r"Environment \(line 8\): a mapping is wanted"),
+    (with_variables("A: !Ref Absent"), r"A.Ref \(line 10\): there is no parameter and no resource 'Absent'"),
+    (with_variables("A: !If [Absent, 1, 2]"), "there is no condition 'Absent'"),
+    (with_variables("A: !Join [a]"), "a list of 2 is wanted"),
+    (with_variables("A: !Select [9, [a]]"), "there is no item '9' to select"),
+    (with_variables("A: !FindInMap [Absent, a, b]"), "Mappings has no Absent.a.b"),
+    (with_variables("A: !Python print"), "!Python is no function of CloudFormation"),
+    (with_variables("A: !!python/object/apply:os.system ['true']"), r"A \(line 10\): the tag !!python/object/apply:os.system is not read"),
+    (with_variables("A: [1]"), r"A \(line 10\): a text is wanted"),
+    (b"\xff\xfe", "not UTF-8"),
+    (FUNCTION + "  G: {Type: AWS::Lambda::Function, Properties: {FunctionName: F, Handler: a.b, Runtime: python3}}\n", "several functions"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text, says", WRONG)
+def test_a_bad_template_is_a_clear_error(read: Read, text: str | bytes, says: str) -> None:
+    with pytest.raises(TemplateInvalid, match=says) as refused:
+        read(text)
+    assert "template.yaml: " in str(refused.value)
+
+
+# --- hostile text
+
+
+def test_an_alias_bomb_is_refused_before_it_goes_off(read: Read) -> None:
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+    bomb += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
+    with pytest.raises(TemplateInvalid, match="means more than 200000 values"):
+        read(bomb + FUNCTION)
+
+
+def test_an_alias_inside_itself_is_refused(read: Read) -> None:
+    with pytest.raises(TemplateInvalid, match="stands inside what it names"):
+        read("a: &a [*a]\n" + FUNCTION)
+
+
+def test_aliases_and_merges_that_are_meant_are_followed(read: Read) -> None:
+    one = only(read(with_variables("<<: *common", "B: own").replace("\nResources:", "\nX: &common {A: a, B: b}\nResources:")))
+    assert one.config.environment == {"A": "a", "B": "own"}
+
+
+@pytest.mark.parametrize("tower", ["[" * 5000, "{a: " * 5000, "- " * 5000, "? " * 3000, '{"a":' * 5000, "!Sub " * 100])
+def test_a_tower_is_refused(read: Read, tower: str) -> None:
+    with pytest.raises(TemplateInvalid):
+        read(tower)
+    with pytest.raises(TemplateInvalid):
+        read('{"a": \t' + tower)
+
+
+def test_a_template_that_is_too_large_is_refused(read: Read) -> None:
+    with pytest.raises(TemplateInvalid, match="at most 1048576 are read"):
+        read("#" * (yaml_text.MAX_BYTES + 1))
+
+
+def test_conditions_that_ask_for_themselves_are_not_known(read: Read) -> None:
+    found = read(with_variables("A: !If [X, 1, 2]", more="Conditions:\n  X: !Not [!Condition Y]\n  Y: !Not [!Condition X]\n"))
+    assert only(found).config.environment == {}
+    assert "the condition X cannot be decided here" in found.warnings[0]
+    chain = "".join(f"  C{n}: !Not [!Condition C{n + 1}]\n" for n in range(3000)) + "  C3000: !Equals [a, a]\n"
+    with pytest.raises(TemplateInvalid, match="nested too deeply"):
+        read(with_variables("A: !If [C0, 1, 2]", more=f"Conditions:\n{chain}"))
+
+
+def test_functions_cannot_make_endless_texts(read: Read) -> None:
+    parameter = f"Parameters:\n  P: {{Type: String, Default: {'x' * 100_000}}}\n"
+    with pytest.raises(TemplateInvalid, match="this makes a text of 300000 characters"):
+        read(with_variables("A: !Sub '${P}${P}${P}'", more=parameter))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(string.ascii_letters + "${}!.:", max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(string.ascii_letters, max_size=6), inner, max_size=3)
+        | st.sampled_from(["Ref", "Condition", *(f"Fn::{name}" for name in sorted(yaml_text._FUNCTIONS))]).flatmap(
+            lambda name: inner.map(lambda value: {name: value})
+        )
+    ),
+    max_leaves=12,
+)
+NAMES = st.sampled_from(
+    ["FunctionName", "Handler", "Runtime", "CodeUri", "Code", "InlineCode", "Environment", "Timeout", "MemorySize", "DurableConfig",
+     "AutoPublishAlias", "Tags", "LoggingConfig", "Architectures", "PackageType", "Description", "Role"]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(properties=st.dictionaries(NAMES, VALUES, max_size=5), more=st.dictionaries(st.sampled_from(
+    ["Parameters", "Mappings", "Conditions", "Globals"]), VALUES, max_size=2), kind=st.sampled_from(["Serverless", "Lambda"]))  # fmt: skip
+def test_any_template_is_served_or_refused(read: Read, properties: dict[str, Any], more: dict[str, Any], kind: str) -> None:
+    function = {"Type": f"AWS::{kind}::Function", "Properties": {"Handler": "a.b", "Runtime": "python3"} | properties}
+    try:
+        found = read(json.dumps(more | {"Resources": {"F": function}}), "template.json")
+    except TemplateInvalid:  # any other error fails
+        return
+    one = only(found)
+    assert one.config.checked(one.name) == one.config
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(max_size=80) | st.text("[]{}!&*:-<>|\"' \nabRef", max_size=60))
+def test_any_text_is_refused_or_read(read: Read, text: str) -> None:
+    try:
+        read(text)
+    except TemplateInvalid:
+        return
+
+
+# --- targets
+
+
+def test_one_name_in_two_targets_is_a_mistake(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "template.yaml").write_text(FUNCTION)
+    found = find_all([str(tmp_path / "a")], {})
+    assert [one.name for one in found.deployed] == ["F"]
+    with pytest.raises(DuplicateFunction, match="Several targets have a function F"):
+        find_all([str(tmp_path / "a"), str(tmp_path / "b")], {})
