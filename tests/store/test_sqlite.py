@@ -2,14 +2,17 @@
 
 import contextlib
 import fcntl
+import functools
 import os
 import selectors
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,6 +161,24 @@ def test_several_processes_may_make_the_store_at_the_same_moment(path: Path) -> 
         sealed = {heard(maker) for maker in makers}
         assert len(sealed) == 1, "one key for all"
         assert "" not in sealed
+
+
+def test_a_store_that_somebody_is_making_is_not_taken_for_a_strangers_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = threading.Thread(target=lambda: SqliteStore(str(path), "maker").close())
+
+    class Interrupted(sqlite3.Connection):
+        """Lets the maker finish between two looks at the file, if it can."""
+
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            found = super().execute(sql, *values)
+            if sql == "PRAGMA application_id" and threading.current_thread() is not maker and not maker.ident:
+                maker.start()
+                maker.join(1)
+            return found
+
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Interrupted))
+    SqliteStore(str(path), "here").close()
+    maker.join()
 
 
 def test_closing_twice_closes_nobody_elses_files(path: Path) -> None:

@@ -51,7 +51,7 @@ def connect(where: str) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(where, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256)
         try:
-            _is_new(connection, where)  # first of all: the next line would change somebody else's file
+            _refuse_foreign(connection, where)  # first of all: the next line would change somebody else's file
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             _use_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
@@ -104,6 +104,15 @@ def prepare(connection: sqlite3.Connection, where: str, codec: PayloadCodec | No
             raise
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explained(error, where) from error
+
+
+def _refuse_foreign(connection: sqlite3.Connection, where: str) -> None:
+    """Look at the file as of one moment: another process may be making the store right now."""
+    connection.execute("BEGIN")
+    try:
+        _is_new(connection, where)
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def _is_new(connection: sqlite3.Connection, where: str) -> bool:
