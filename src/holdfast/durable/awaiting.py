@@ -12,7 +12,7 @@ import contextlib
 import contextvars
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Final, Protocol, TypeVar
 
@@ -41,11 +41,15 @@ _CUT_SHORT = (
     "that at the same point. Use what the durable call offers instead: a callback's timeout, or a step with the timeout inside its body."
 )
 _MOST_UPDATES: Final = 500
+_orphans: set[asyncio.Task[Any]] = set()
+"""Branches that were cancelled because their batch was over; user code has no part in that. One set for all: each would have its own."""
 _EVICTED = "This execution is suspended and will come back. Not an error; let it pass."
 
 
 class AsyncState(ExecutionState):
     """An execution's state on its event loop."""
+
+    __slots__ = ("_aboard", "_loop", "_on_change", "_owed", "_quiet", "_resting", "_running", "_waiting", "cancelled", "threads")
 
     hooks: ParkingHooks | None
 
@@ -72,8 +76,6 @@ class AsyncState(ExecutionState):
         """Who waits for the one after it."""
         self._owed = 0
         """Updates of the write under way that are not sent yet: a large one goes in several, so that others get their turn between them."""
-        self.orphans: set[asyncio.Task[Any]] = set()
-        """Branches that were cancelled because their batch was over; user code has no part in that."""
         self.cancelled = False
         """The engine ended this invocation; a cancellation is not user code's."""
 
@@ -84,13 +86,13 @@ class AsyncState(ExecutionState):
         """Every strand rests."""
         return self._running == 0
 
-    async def rest(self, suspend: Suspend) -> None:
+    def rest(self, suspend: Suspend) -> Awaitable[None]:
         """Rest until an operation changes."""
         future = self._loop.create_future()
         self._on_change.setdefault(suspend.operation_id, []).append(future)
         for other in suspend.others:
             self._on_change.setdefault(other.id, []).append(future)
-        await self.rest_for(future)
+        return self.rest_for(future)
 
     async def rest_for(self, future: asyncio.Future[None]) -> None:
         """Rest until `wake` is called with this future."""
@@ -241,7 +243,7 @@ class _Strands:
     def _over(self, key: int, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if task.cancelled():
-            if task not in self._state.orphans:
+            if task not in _orphans:
                 self._fatal = asyncio.CancelledError()
         elif (error := task.exception()) is None:
             self._done.append(Done(key, task.result()))
@@ -249,7 +251,7 @@ class _Strands:
             self._done.append(Done(key, None, error))
         elif not isinstance(error, SuspendExecution):  # evicted: the parent is told the same
             self._fatal = error
-        self._state.orphans.discard(task)
+        _orphans.discard(task)
         if self._waiting is not None:
             self._state.wake(self._waiting)
         self._state.ended()
@@ -266,7 +268,7 @@ class _Strands:
     def cancel(self) -> None:
         """The batch is over without these; what they would still do is nobody's."""
         for task in self._tasks:
-            self._state.orphans.add(task)
+            _orphans.add(task)
             task.cancel()
 
 
@@ -311,7 +313,7 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
     except BaseException as error:
         plan.close()  # what it leaves in the middle is told of now, not when the garbage is collected
         cancelled = isinstance(error, asyncio.CancelledError)
-        if cancelled and not state.cancelled and not state.suspended and asyncio.current_task() not in state.orphans:
+        if cancelled and not state.cancelled and not state.suspended and asyncio.current_task() not in _orphans:
             state.misuse = _CUT_SHORT
         raise
     finally:

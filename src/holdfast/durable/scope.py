@@ -16,6 +16,7 @@ from typing import Any
 from holdfast.durable.exceptions import ExecutionError, NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.identifier import Identity, operation_id
 from holdfast.durable.logger import Logger, LogInfo
+from holdfast.durable.protocols import LoggerInterface
 from holdfast.durable.state import ExecutionState
 from holdfast.model.operations import OPEN, Operation, SubType, Type
 
@@ -43,10 +44,11 @@ class Scope:
         "_busy",
         "_chances",
         "_count",
+        "_log_to",
+        "_logger",
         "_seen_at",
         "_uuids",
         "continuing",
-        "logger",
         "make_context",
         "parent_id",
         "prefix",
@@ -63,7 +65,7 @@ class Scope:
         parent_id: str | None = None,
         prefix: str | None = None,
         replaying: bool,
-        logger: Logger | None = None,
+        log_to: LoggerInterface | None = None,
     ) -> None:
         self.state = state
         self.make_context = make_context
@@ -80,9 +82,27 @@ class Scope:
         self._seen_at = state.header.started_at
         self._uuids = 0
         self._chances = 0
-        info = LogInfo(state, parent_id)
-        base = logger.get_logger() if logger is not None else logging.getLogger()
-        self.logger = Logger.from_log_info(base, info, self.is_replaying)
+        self._log_to = log_to
+        self._logger: Logger | None = None
+
+    @property
+    def logger(self) -> Logger:
+        """Logs with this context's fields. Made when it is asked for: most contexts log nothing, and many wait in memory."""
+        if self._logger is None:
+            self._logger = Logger.from_log_info(self._logs_to(), LogInfo(self.state, self.parent_id), self.is_replaying)
+        return self._logger
+
+    def log_to(self, logger: LoggerInterface) -> None:
+        """Log through another logger."""
+        self._log_to, self._logger = logger, None
+
+    def logger_in(self, identity: Identity, attempt: int) -> Logger:
+        """Logs with the fields of one attempt of an operation."""
+        place = (identity.parent_id, identity.operation_id, identity.name, attempt)
+        return Logger.where(self._logs_to(), lambda: LogInfo(self.state, *place), self.is_replaying)
+
+    def _logs_to(self) -> LoggerInterface:
+        return self._log_to if self._log_to is not None else logging.getLogger()
 
     def is_replaying(self) -> bool:
         """Whether this context still repeats what an earlier invocation did."""
@@ -101,7 +121,7 @@ class Scope:
             parent_id=self.parent_id if virtual else identity.operation_id,
             prefix=identity.operation_id,
             replaying=self.replaying,
-            logger=self.logger,
+            log_to=self._log_to,
         )
 
     def branch(self, identity: Identity, index: int, sub_type: SubType, name: str) -> Identity:

@@ -46,6 +46,8 @@ class Place(Protocol):
 class Coroutine:
     """A handler's coroutine, over as many invocations as it lives through."""
 
+    __slots__ = ("_host", "_report", "_scope", "_state", "_task", "execution")
+
     def __init__(self, host: Place, function: DurableFunction, invocation: Invocation, port: Port, report: Report) -> None:
         self.execution = invocation.header.id
         self._host = host
@@ -82,7 +84,8 @@ class Coroutine:
     async def _run(self, function: DurableFunction, payload: str | None) -> Outcome:
         state = self._state
         try:
-            result = await function.handler(event_of(payload), AsyncDurableContext(self._scope))
+            event, payload = event_of(payload), None  # its text is not kept while the handler waits
+            result = await function.handler(event, AsyncDurableContext(self._scope))
             if state.unwritten:
                 await state.flush()
         except asyncio.CancelledError as error:
