@@ -18,7 +18,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
 from holdfast.durable.hooks.parking import ParkingHooks
+from holdfast.durable.identifier import Identity
 from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend, too_late
+from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
 from holdfast.model.clock import Clock
@@ -69,7 +71,7 @@ class AsyncState(ExecutionState):
         self._quiet = quiet
         self._running = 1
         self._resting: dict[asyncio.Future[None], None] = {}  # in order, so that the same story always goes the same way
-        self._on_change: dict[str, list[asyncio.Future[None]]] = {}
+        self._on_change: dict[str, tuple[asyncio.Future[None], ...]] = {}
         self._aboard: list[asyncio.Future[None]] | None = None
         """Who waits for the write that is under way; None when none is."""
         self._waiting: list[asyncio.Future[None]] = []
@@ -89,9 +91,8 @@ class AsyncState(ExecutionState):
     def rest(self, suspend: Suspend) -> Awaitable[None]:
         """Rest until an operation changes."""
         future = self._loop.create_future()
-        self._on_change.setdefault(suspend.operation_id, []).append(future)
-        for other in suspend.others:
-            self._on_change.setdefault(other.id, []).append(future)
+        for operation in (suspend.operation_id, *(other.id for other in suspend.others)):
+            self._on_change[operation] = (*self._on_change.get(operation, ()), future)
         return self.rest_for(future)
 
     async def rest_for(self, future: asyncio.Future[None]) -> None:
@@ -272,11 +273,12 @@ class _Strands:
             task.cancel()
 
 
-async def drive(plan: Plan[T], state: AsyncState) -> T:
-    """Run a plan to its end."""
+async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at: Identity | None = None) -> T:
+    """Run a plan to its end; with the scope whose durable call it is and the place it took there."""
     answer: Any = None
     raised: Exception | None = None
     strands: _Strands | None = None
+    resumed = scope is not None and at is not None and scope.began(at)
     try:
         while True:
             try:
@@ -315,10 +317,14 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
         cancelled = isinstance(error, asyncio.CancelledError)
         if cancelled and not state.cancelled and not state.suspended and asyncio.current_task() not in _orphans:
             state.misuse = _CUT_SHORT
+        if scope is not None and isinstance(error, SuspendExecution):
+            scope.suspended = True
         raise
     finally:
         if strands is not None:
             strands.cancel()
+        if scope is not None and at is not None:
+            scope.ended(at, resumed=resumed)
 
 
 async def _ran_in_time(run: Run, state: AsyncState, seconds: float) -> Any:

@@ -58,7 +58,7 @@ class Coroutine:
         if function.plugins:
             self._task = self._watched(function, invocation, payload)
         else:
-            self._task = asyncio.get_running_loop().create_task(self._run(function, payload))
+            self._task = asyncio.get_running_loop().create_task(self._run(function, payload), name=function.name)
         self._task.add_done_callback(self._ended)
 
     def _watched(self, function: DurableFunction, invocation: Invocation, payload: str | None) -> asyncio.Task[Outcome]:

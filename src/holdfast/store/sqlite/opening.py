@@ -24,8 +24,11 @@ _BUSY_PAUSE = 0.005
 _PAGE_BYTES = 2_048
 """A lone step touches five pages, whatever their size: smaller ones mean fewer bytes to sync."""
 _CACHE_KIB = 65_536
-_WAL_PAGES = 16_000
-"""32 MiB of WAL before it is carried over: pages that many batches touch are carried over once."""
+_WAL_PAGES = 8_000
+"""16 MiB of WAL before it is carried over: pages that many batches touch are carried over once, and there is room for what is written
+while a reader keeps it from beginning anew."""
+_WAL_BYTES = 32 * 1024 * 1024
+"""What a WAL that had to grow beyond that is cut to when it begins anew."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FAILING = frozenset({errno.EIO, errno.EROFS})
 _MAY_BE_FULL = ("SQLITE_IOERR", "SQLITE_CANTOPEN")
@@ -60,6 +63,7 @@ def connect(where: str) -> sqlite3.Connection:
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+            connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
         except BaseException:
             connection.close()
             raise
