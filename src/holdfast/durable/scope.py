@@ -47,6 +47,7 @@ class Scope:
         "_log_to",
         "_logger",
         "_seen_at",
+        "_upcoming",
         "_uuids",
         "continuing",
         "make_context",
@@ -78,6 +79,8 @@ class Scope:
         self.continuing = False
         """The handler asked to go on as a new execution; whoever goes on here must have swallowed that."""
         self._count = 0
+        self._upcoming: str | None = None
+        """The id of the next call, if it is known already: a replay has to look ahead."""
         self._busy = False
         self._seen_at = state.header.started_at
         self._uuids = 0
@@ -111,7 +114,8 @@ class Scope:
     def next_identity(self, kind: Type, sub_type: str, name: str | None) -> Identity:
         """Take the next place in this context. Taken at the call, so that ids follow the order of the code."""
         self._count += 1
-        return Identity(operation_id(self.prefix, self._count), kind, sub_type, self.parent_id, name)
+        id, self._upcoming = self._upcoming or operation_id(self.prefix, self._count), None
+        return Identity(id, kind, sub_type, self.parent_id, name)
 
     def child(self, identity: Identity, *, virtual: bool = False) -> Scope:
         """The scope inside an operation; a virtual one leaves no operation of its own, so its calls report to ours."""
@@ -148,8 +152,9 @@ class Scope:
         done = operations.get(identity.operation_id)
         if done is not None:
             self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
-        if self.replaying and (resumed or operation_id(self.prefix, self._count + 1) not in operations):
-            self.replaying = False
+        if self.replaying:
+            self._upcoming = operation_id(self.prefix, self._count + 1)
+            self.replaying = not resumed and self._upcoming in operations
 
     def check_not_swallowed(self) -> None:
         """Refuse the result of code that caught a suspension and went on."""
