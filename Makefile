@@ -4,6 +4,7 @@ ROUNDS ?= 50
 SEEDS  ?= 5000
 FROM   ?= 0
 SECONDS ?= 600
+PEERS  ?= 1
 # Two, because some tests start processes of their own; more workers than cores only makes timing noisy.
 JOBS   ?= 2
 
@@ -33,6 +34,8 @@ format: .venv/.dev ## rewrite the code the way `make check` wants it
 	$(BIN)/ruff format $(CODE)
 
 # Tests marked `alone` measure time, so they get the machine to themselves; exit code 5 is "no such test", which is no failure.
+# Bytecode is kept, whatever the shell says: else hundreds of short processes spend most of their time compiling the same files.
+test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.dev ## everything in tests/
 	$(BIN)/pytest -n $(JOBS) -m "not alone"
 	$(BIN)/pytest -m alone || [ $$? -eq 5 ]
@@ -40,8 +43,8 @@ test: .venv/.dev ## everything in tests/
 demo: .venv/.runtime ## the order workflow on a SQLite file: a flaky step, an approval, a kill -9 and the resume
 	@$(BIN)/python examples/demo.py
 
-bench: .venv/.dev ## W1 to W6 beside the raw limit of this machine; PEERS=1 also beside others
-	$(BIN)/python -m bench $(if $(filter-out 0,$(PEERS)),--peers)
+bench: .venv/.dev ## W1 to W6 beside the raw limit of this machine and beside others (PEERS=0 without, PEERS=all with all of the work)
+	$(BIN)/python -m bench --peers $(PEERS) $(if $(ONLY),--only $(ONLY)) $(if $(WAITING),--waiting $(WAITING))
 
 crash: .venv/.dev ## the crash tests, long form (ROUNDS=50)
 	HOLDFAST_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/crash --timeout=0
@@ -49,11 +52,11 @@ crash: .venv/.dev ## the crash tests, long form (ROUNDS=50)
 simulate: .venv/.dev ## the simulations, long form (SEEDS=5000 FROM=0); SEEDS=1 FROM=17 is seed 17 again
 	HOLDFAST_SIMULATION_SEEDS=$(SEEDS) HOLDFAST_SIMULATION_FROM=$(FROM) $(BIN)/pytest -n $(JOBS) --timeout=0 tests/flow/test_simulation.py -k laws_hold
 
-soak: .venv/.dev ## executions of every kind for SECONDS=600, two processes and a slow reader: WAL and memory stay small
+soak: .venv/.dev ## executions of every kind for SECONDS=600, two processes and a slow reader: nothing grows, no lease is lost
 	$(BIN)/python -m bench.soak --seconds $(SECONDS)
 
 clean: ## remove .venv, caches and build output
-	rm -rf .venv .bench build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .bench .bench-* build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/pyvenv.cfg:

@@ -1,6 +1,7 @@
-"""bench — how fast, beside what this machine could do at best.
+"""bench — how fast, beside what this machine could do at best and beside others; and how steady.
 
-Absolute figures move by a factor of two from day to day, so every figure is quoted as a ratio to `limit`, measured in the same run.
+Absolute figures move by a factor of two from day to day, so every figure is quoted with its ratio to a limit of the same run.
 
-Belongs: the raw limit (limit.py), the workloads, the table.   Does not: anything the product needs.   May import: holdfast's front door.
+Belongs: the raw limit (limit.py), the workloads, peers, the table, the picture, the soak.   Does not: anything the product needs.
+May import: holdfast.   Start reading at measuring.py; lines.py has what is asked of each figure.
 """

@@ -1,35 +1,29 @@
-"""Figures: what was taken how often, beside what, and whether it keeps what was promised. Pure values, to JSON and back."""
+"""Figures: what was taken how often, beside what, and how it stands to what was promised. Pure values, to JSON and back."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 LIMIT: Final = "limit"
-ASYNC: Final = "async"
-DEF: Final = "def"
-OURS: Final = (LIMIT, ASYNC, DEF)
-"""The columns that are not a peer's."""
+Verdict = Literal["goal", "must", "not yet", "BROKEN", ""]
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One figure, taken several times; `against` is the limit taken right after each of them."""
+    """One figure, taken in several rounds; `against` is the limit, taken right after each of them."""
 
     samples: tuple[float, ...]
     against: tuple[float, ...] = ()
 
     @property
-    def median(self) -> float:
-        return statistics.median(self.samples)
-
-    @property
     def spread(self) -> float:
         """Half the way from the least to the most, as a part of the median."""
-        return (max(self.samples) - min(self.samples)) / 2 / abs(self.median) if self.median else 0.0
+        median = statistics.median(self.samples)
+        return (max(self.samples) - min(self.samples)) / 2 / abs(median) if median else 0.0
 
     @property
     def ratio(self) -> float | None:
@@ -47,55 +41,94 @@ def _times(samples: Iterable[float], factor: float) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
-    """A promise about one column: the figure itself, or how many times the limit it is. Without it `make bench` fails."""
+class Target:
+    """What the design asks of a figure: of the figure itself, or of how many times the limit or better than a peer it is."""
 
-    column: str = ASYNC
-    bound: float
-    of_limit: bool = False
+    of: str = ""
+    """Nothing for the figure itself, `limit`, or a peer's name."""
+    must: float | None = None
+    goal: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One thing measured, by everybody who can do it. A column nobody filled is absent."""
+    """One thing measured."""
 
     workload: str
     what: str
     unit: str
     more: bool = False
     """More is better (a rate); else less is (a time, memory)."""
+    best: bool = False
+    """The best round counts, because noise only takes away; else the median does, because the tail belongs to it."""
     limit: str = ""
     """What the limit is, where there is one."""
-    cells: Mapping[str, Taken] = field(default_factory=dict)
-    floors: tuple[Floor, ...] = ()
+    targets: tuple[Target, ...] = ()
+    floor: float | None = None
+    """Where the run fails: about half as good as usual. Of the ratio where there is a limit, because noise hits both sides of it."""
+    ours: Taken
+    peers: Mapping[str, Taken] = field(default_factory=dict)
+
+    def figure(self, samples: Iterable[float]) -> float:
+        """Many rounds as one figure."""
+        if not self.best:
+            return statistics.median(samples)
+        return max(samples) if self.more else min(samples)
+
+    @property
+    def value(self) -> float:
+        """Our figure."""
+        return self.figure(self.ours.samples)
+
+    @property
+    def at_best(self) -> float | None:
+        """The limit's figure."""
+        return self.figure(self.ours.against) if self.ours.against else None
 
     def better(self, peer: str) -> float | None:
-        """How many times better than this peer Holdfast is, with `async def`."""
-        ours, theirs = self.cells.get(ASYNC), self.cells.get(peer)
-        if ours is None or theirs is None or min(ours.median, theirs.median) <= 0:
+        """How many times better than this peer Holdfast is."""
+        if peer not in self.peers:
             return None
-        return ours.median / theirs.median if self.more else theirs.median / ours.median
+        ours, theirs = self.value, self.figure(self.peers[peer].samples)
+        if min(ours, theirs) <= 0:
+            return None
+        return ours / theirs if self.more else theirs / ours
 
-    def behind(self, column: str) -> float | None:
-        """How many times slower than the limit a column is."""
-        limit, taken = self.cells.get(LIMIT), self.cells.get(column)
-        if limit is None or taken is None:
+    def behind(self, peer: str = "") -> float | None:
+        """How many times slower than the limit Holdfast is, or a peer."""
+        if self.ours.ratio is None or self.at_best is None or (peer and peer not in self.peers):
             return None
-        times = taken.ratio or taken.median / limit.median
+        times = self.figure(self.peers[peer].samples) / self.at_best if peer else self.ours.ratio
         return 1 / times if self.more else times
 
-    def found(self, floor: Floor) -> float | None:
-        """What the floor speaks of, as it was measured."""
-        taken = self.cells.get(floor.column)
-        if taken is None:
-            return None
-        return taken.ratio if floor.of_limit else taken.median
+    def found(self, target: Target) -> float | None:
+        """What the target speaks of, as it was measured; nothing where that was not measured."""
+        if not target.of:
+            return self.value
+        return self.ours.ratio if target.of == LIMIT else self.better(target.of)
 
-    def kept(self, floor: Floor) -> bool | None:
-        found = self.found(floor)
-        if found is None:
-            return None
-        return found >= floor.bound if self.more else found <= floor.bound
+    def upward(self, target: Target) -> bool:
+        """Whether more is better there."""
+        return self.more or target.of not in ("", LIMIT)
+
+    @property
+    def verdict(self) -> Verdict:
+        """How it stands: every goal reached, every must, or not yet; without a target there is nothing to say."""
+        if self.floor is not None and not _reached(self.ours.ratio if self.limit else self.value, self.floor, self.more):
+            return "BROKEN"
+        known = [target for target in self.targets if self.found(target) is not None]
+        if not known:
+            return ""
+        if not all(_reached(self.found(target), target.must, self.upward(target)) for target in known):
+            return "not yet"
+        goals = [_reached(self.found(target), target.goal, self.upward(target)) for target in known if target.goal is not None]
+        return "goal" if goals and all(goals) else "must"
+
+
+def _reached(found: float | None, bound: float | None, upward: bool) -> bool:
+    if found is None or bound is None:
+        return True
+    return found >= bound if upward else found <= bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +143,11 @@ class Report:
 
     @property
     def peers(self) -> list[str]:
-        return list(dict.fromkeys(column for line in self.lines for column in line.cells if column not in OURS))
+        return list(dict.fromkeys(peer for line in self.lines for peer in line.peers))
 
     @property
     def broken(self) -> bool:
-        return any(line.kept(floor) is False for line in self.lines for floor in line.floors)
+        return any(line.verdict == "BROKEN" for line in self.lines)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
@@ -122,19 +155,20 @@ class Report:
     @classmethod
     def from_json(cls, text: str) -> Self:
         said = json.loads(text)
-        lines = tuple(_line(line) for line in said["lines"])
+        lines = tuple(_line(**line) for line in said["lines"])
         return cls(conditions=tuple(said["conditions"]), lines=lines, notes=tuple(said["notes"]))
 
 
-def _line(said: dict[str, object]) -> Line:
-    cells = said.pop("cells")
-    floors = said.pop("floors")
-    assert isinstance(cells, dict)
-    assert isinstance(floors, list)
-    taken = {column: Taken(tuple(cell["samples"]), tuple(cell["against"])) for column, cell in cells.items()}
-    return Line(**said, cells=taken, floors=tuple(Floor(**floor) for floor in floors))  # type: ignore[arg-type]
+def _line(
+    *, ours: dict[str, list[float]], peers: dict[str, dict[str, list[float]]], targets: list[dict[str, float]], **rest: object
+) -> Line:
+    return Line(
+        ours=_taken(ours),
+        peers={peer: _taken(taken) for peer, taken in peers.items()},
+        targets=tuple(Target(**target) for target in targets),  # type: ignore[arg-type]
+        **rest,  # type: ignore[arg-type]
+    )
 
 
-def limits(cells: Mapping[str, Taken]) -> Sequence[float]:
-    """Every time the limit was taken beside one of these."""
-    return [sample for taken in cells.values() for sample in taken.against]
+def _taken(said: dict[str, list[float]]) -> Taken:
+    return Taken(tuple(said["samples"]), tuple(said["against"]))

@@ -1,166 +1,247 @@
-"""Every workload, taken several times, each time with the limit right after it: a ratio is the median of pairs measured side by side.
+"""Every workload, taken in several rounds, each time with the limit right after it: a ratio is the median of pairs measured side by side.
 
-Times move by a factor of two from day to day and from second to second, so no figure stands alone.
+Times move by a factor of two from day to day and from second to second, so no figure stands alone, and a busy neighbour hits both sides
+of a pair.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bench import limit, restart, waiting, workloads
-from bench.figures import ASYNC, DEF, Line, Taken
-from bench.lines import lines
+from bench import limit, postgres, restart, together, waiting, workloads
+from bench.figures import Line, Taken
+from bench.lines import HOLDFAST, lines
 from bench.peers.running import Contestant, Failed, Figures, Missing
 from bench.terms import Sizes
 
-Ours = dict[str, dict[str, Taken]]
-IN_SEQUENCE: Final = {ASYNC: "in_sequence", DEF: "in_sequence_blocking"}
-SIDE_BY_SIDE: Final = {ASYNC: "side_by_side", DEF: "side_by_side_blocking"}
-ASKS_LATE: Final = {ASYNC: "asks_late", DEF: "asks_late_blocking"}
+Ours = dict[str, Taken]
+Rounds = dict[str, list[tuple[float, float]]]
+"""By key, what we took and what the limit took beside it."""
 
 
-def paired(measure: Callable[[], float], against: Callable[[], float], times: int) -> Taken:
-    """A measurement, and the limit beside it."""
-    taken = [(measure(), against()) for _ in range(times)]
-    return Taken(tuple(ours for ours, _ in taken), tuple(limit for _, limit in taken))
+def run(work: Coroutine[Any, Any, float]) -> float:
+    return asyncio.run(work)
 
 
-def run(work: Callable[[], Coroutine[Any, Any, float]]) -> float:
-    return asyncio.run(work())
+def rounds(count: int, measures: Mapping[str, Callable[[], float]], at_best: Callable[[], float]) -> Ours:
+    """All of these in turn, each with the limit after it, so many times."""
+    taken: Rounds = {key: [] for key in measures}
+    for _ in range(count):
+        for key, measure in measures.items():
+            taken[key].append((measure(), at_best()))
+    return {key: Taken(tuple(ours for ours, _ in pairs), tuple(best for _, best in pairs)) for key, pairs in taken.items()}
 
 
 def w1(folder: Path, sizes: Sizes) -> Ours:
     bare = partial(limit.bare_commit, folder, commits=sizes.w1_steps, runs=1)
-    return {
-        "W1": {
-            colour: paired(partial(run, partial(workloads.w1, folder, function, sizes)), bare, sizes.pairs)
-            for colour, function in IN_SEQUENCE.items()
-        }
-    }
+    return rounds(
+        sizes.many,
+        {
+            "W1": lambda: run(workloads.w1(folder, "in_sequence", sizes)),
+            "W1 def": lambda: run(workloads.w1(folder, "in_sequence_blocking", sizes)),
+        },
+        bare,
+    )
 
 
 def w2(folder: Path, sizes: Sizes) -> Ours:
-    def ours(colour: str, *, computing: bool = False) -> float:
-        return run(partial(workloads.w2, folder, IN_SEQUENCE[colour], sizes, computing=computing))
-
-    sketch = partial(limit.sketch, folder, tasks=sizes.w2_executions, steps=sizes.w2_steps, runs=1)
-    beside = paired(partial(ours, ASYNC, computing=True), partial(ours, ASYNC), sizes.few)
-    return {
-        "W2": {
-            ASYNC: paired(partial(ours, ASYNC), sketch, sizes.pairs),
-            DEF: paired(partial(ours, DEF), sketch, sizes.few),
+    """What a thread that computes takes away is a part of what the same round came to without it."""
+    found = rounds(
+        sizes.pairs,
+        {
+            "W2": lambda: run(workloads.w2(folder, "in_sequence", sizes)),
+            "W2 two": lambda: together.w2(folder, sizes),
+            "W2 def": lambda: run(workloads.w2(folder, "in_sequence_blocking", sizes)),
+            "W2 computing": lambda: run(workloads.w2(folder, "in_sequence", sizes, computing=True)),
         },
-        "W2 computing": {ASYNC: Taken(tuple(busy / free for busy, free in zip(beside.samples, beside.against, strict=True)))},
-    }
+        partial(limit.sketch, folder, tasks=sizes.w2_executions, steps=sizes.w2_steps, runs=1),
+    )
+    beside, free = found["W2 computing"].samples, found["W2"].samples
+    return found | {"W2 computing": Taken(tuple(busy / alone for busy, alone in zip(beside, free, strict=True)))}
 
 
 def w3(folder: Path, sizes: Sizes) -> Ours:
     """The sketch does the same number of steps, all at once."""
 
+    def ours(function: str, *, mapped: bool) -> Callable[[], float]:
+        return lambda: run(workloads.w3(folder, function, sizes, mapped=mapped))
+
     def sketched(steps: int) -> float:
         return steps / limit.sketch(folder, tasks=steps, steps=1, runs=1)
 
-    found: Ours = {}
-    for key, mapped, steps in (("W3 parallel", False, sizes.w3_branches), ("W3 map", True, sizes.w3_items)):
-        found[key] = {
-            colour: paired(partial(run, partial(workloads.w3, folder, function, sizes, mapped=mapped)), partial(sketched, steps), sizes.few)
-            for colour, function in SIDE_BY_SIDE.items()
-        }
-    return found
+    parallel = {
+        "W3 parallel": ours("side_by_side", mapped=False),
+        "W3 parallel def": ours("side_by_side_blocking", mapped=False),
+    }
+    mapped = {"W3 map": ours("side_by_side", mapped=True)}
+    mapped_def = {"W3 map def": ours("side_by_side_blocking", mapped=True)}
+    return {
+        **rounds(sizes.pairs, parallel, partial(sketched, sizes.w3_branches)),
+        **rounds(sizes.few, mapped, partial(sketched, sizes.w3_items)),
+        **rounds(1, mapped_def, partial(sketched, sizes.w3_items)),
+    }
 
 
 def w4(folder: Path, sizes: Sizes) -> Ours:
     """One restart for all: to make the histories takes longest. So the limit is taken after it, not in between."""
-    steps_of = {"W4": sizes.w4_steps, "W4 many": sizes.w4_many_steps}
-    taken = restart.w4(folder, [(function, steps) for steps in steps_of.values() for function in ASKS_LATE.values()], sizes.few)
-    found: Ours = {}
-    for key, steps in steps_of.items():
-        at_best = tuple(limit.recall(folder, steps=steps, runs=1) for _ in range(sizes.few))
-        found[key] = {colour: Taken(taken[function, steps], at_best) for colour, function in ASKS_LATE.items()}
-    return found
+    of = {
+        "W4": ("asks_late", sizes.w4_steps),
+        "W4 def": ("asks_late_blocking", sizes.w4_steps),
+        "W4 many": ("asks_late", sizes.w4_many_steps),
+    }
+    taken = restart.w4(folder, list(of.values()), sizes.few)
+    return {
+        key: Taken(taken[function, steps], tuple(limit.recall(folder, steps=steps, runs=1) for _ in range(sizes.few)))
+        for key, (function, steps) in of.items()
+    }
 
 
 def w5(folder: Path, sizes: Sizes) -> Ours:
     """At best an execution that waits costs two writes before it waits, start and suspension, and two after it, wake-up and end."""
-    count = sizes.w5_executions
+
+    def starting(count: int) -> float:
+        return limit.sketch(folder, tasks=count, steps=2, runs=1) / 2
+
     scenes: dict[str, list[waiting.Measured]] = {name: [] for name in waiting.SCENES}
-    rates: list[float] = []
-    for _ in range(sizes.few):
-        for name, played in scenes.items():
-            played.append(waiting.w5(folder, name, sizes))
-        rates.append(limit.sketch(folder, tasks=count, steps=2, runs=1) / 2)
+    rates: dict[str, list[float]] = {name: [] for name in waiting.SCENES}
+    for name, times in (("wait", 2), ("callback", 2), ("evicted", 1), ("blocking", 1)):
+        for _ in range(min(times, sizes.few)):
+            scenes[name].append(waiting.w5(folder, name, sizes))
+            rates[name].append(starting(sizes.w5_blocking if name == "blocking" else sizes.w5_executions))
 
     def taken(name: str, what: Callable[[waiting.Measured], float | None], at_best: Sequence[float] = ()) -> Taken:
         return Taken(tuple(value for played in scenes[name] if (value := what(played)) is not None), tuple(at_best))
 
-    slowest = [count / rate for rate in rates]
-    waits, blocking = partial(taken, "wait"), partial(taken, "blocking")
     return {
-        "W5 wait": {
-            ASYNC: waits(lambda m: m.started_per_second, rates),
-            DEF: blocking(lambda m: m.started_per_second, rates),
-        },
-        "W5 callback": {ASYNC: taken("callback", lambda m: m.started_per_second, rates)},
-        "W5 parked": {ASYNC: waits(lambda m: m.bytes_each)},
-        "W5 parked callback": {ASYNC: taken("callback", lambda m: m.bytes_each)},
-        "W5 evicted": {ASYNC: taken("evicted", lambda m: m.bytes_each)},
-        "W5 idle": {ASYNC: waits(lambda m: m.idle)},
-        "W5 idle callback": {ASYNC: taken("callback", lambda m: m.idle)},
-        "W5 due": {ASYNC: waits(lambda m: m.due_seconds, slowest), DEF: blocking(lambda m: m.due_seconds, slowest)},
+        "W5 wait": taken("wait", lambda m: m.started_per_second, rates["wait"]),
+        "W5 callback": taken("callback", lambda m: m.started_per_second, rates["callback"]),
+        "W5 wait def": taken("blocking", lambda m: m.started_per_second, rates["blocking"]),
+        "W5 parked": taken("wait", lambda m: m.bytes_each),
+        "W5 parked callback": taken("callback", lambda m: m.bytes_each),
+        "W5 evicted": taken("evicted", lambda m: m.bytes_each),
+        "W5 idle": taken("wait", lambda m: m.idle),
+        "W5 due": taken("wait", lambda m: m.due_seconds, [sizes.w5_executions / rate for rate in rates["wait"]]),
     }
 
 
 def w6(folder: Path, sizes: Sizes) -> Ours:
-    found: Ours = {"W6": {}, "W6 p99": {}}
-    for colour, function in IN_SEQUENCE.items():
-        rounds = [
-            (asyncio.run(workloads.w6(folder, function, sizes)), limit.bare_commit(folder, commits=sizes.w6_rounds, runs=1))
-            for _ in range(sizes.few)
-        ]
-        commits = tuple(commit for _, commit in rounds)
-        found["W6"][colour] = Taken(tuple(p50 for (p50, _), _ in rounds), commits)
-        found["W6 p99"][colour] = Taken(tuple(p99 for (_, p99), _ in rounds), commits)
-    return found
+    found: Rounds = {"W6": [], "W6 p99": [], "W6 def": []}
+    for _ in range(sizes.pairs):
+        for key, function in (("W6", "in_sequence"), ("W6 def", "in_sequence_blocking")):
+            median, slow = asyncio.run(workloads.w6(folder, function, sizes))
+            bare = limit.bare_commit(folder, commits=sizes.w6_rounds, runs=1)
+            found[key].append((median, bare))
+            if key == "W6":
+                found["W6 p99"].append((slow, bare))
+    return {key: Taken(tuple(ours for ours, _ in pairs), tuple(bare for _, bare in pairs)) for key, pairs in found.items()}
 
 
 def rest(folder: Path, sizes: Sizes) -> Ours:
     """What happens while nothing happens."""
     return {
-        "wake": {ASYNC: Taken((run(partial(workloads.wakes, folder, sizes)),))},
-        "idle": {ASYNC: Taken((run(partial(workloads.idle, folder, sizes)),))},
+        "wake": Taken((run(workloads.wakes(folder, sizes)),)),
+        "idle": Taken((run(workloads.idle(folder, sizes)),)),
     }
 
 
-MEASURES: Final[dict[str, Callable[[Path, Sizes], Ours]]] = {
-    "W1": w1, "W2": w2, "W3": w3, "W4": w4, "W5": w5, "W6": w6, "rest": rest,
-}  # fmt: skip
+def on_postgres(where: str, sizes: Sizes) -> Ours:
+    """W1 and W2 over there. Each round has a schema of its own."""
+    schemas = (postgres.fresh(where, number) for number in range(1_000))
+    bare = partial(postgres.bare_commit, where, commits=sizes.w1_steps)
+    steps = rounds(sizes.pairs, {"W1 Postgres": lambda: run(workloads.w1(next(schemas), "in_sequence", sizes))}, bare)
+    together = rounds(sizes.few, {"W2 Postgres": lambda: run(workloads.w2(next(schemas), "in_sequence", sizes))}, lambda: 1 / bare())
+    return steps | together
+
+
+MEASURES: Final[dict[str, Callable[[Path, Sizes], Ours]]] = {"W1": w1, "W2": w2, "W3": w3, "W4": w4, "W5": w5, "W6": w6, "rest": rest}
+ON_POSTGRES: Final = "Postgres"
+WORKLOADS: Final = (*MEASURES, ON_POSTGRES)
+
+
+class Run:
+    """The figures of everybody as they come in. A peer measures a workload right after we did, on the same disk."""
+
+    def __init__(self, sizes: Sizes, peers: Sequence[Contestant], theirs: Sizes, say: Callable[[str], None]) -> None:
+        self._sizes = sizes
+        self._here = list(peers)
+        self._theirs = theirs
+        self._say = say
+        self.found: dict[str, dict[str, Taken]] = {}
+        self.troubles: list[str] = []
+
+    def measure(self, workload: str, folder: Path) -> None:
+        self._say(f"{workload}: {HOLDFAST}")
+        if workload != ON_POSTGRES:
+            self._ours(MEASURES[workload](folder, self._sizes))
+            self._ask(workload, str(folder.resolve()))
+            return
+        try:
+            with postgres.server(folder) as where:
+                self._ours(on_postgres(where, self._sizes))
+                self._ask(workload, where)
+        except postgres.Unavailable as trouble:
+            self._trouble(trouble)
+
+    def _ours(self, figures: Ours) -> None:
+        self.found |= {key: {HOLDFAST: taken} for key, taken in figures.items()}
+
+    def _ask(self, workload: str, where: str) -> None:
+        for peer in [peer for peer in self._here if workload in peer.workloads]:
+            self._say(f"{workload}: {peer.name}")
+            try:
+                self._add(peer.name, self._asked(peer, workload, where))
+            except (Missing, Failed) as trouble:
+                self._trouble(trouble)
+                if isinstance(trouble, Missing):
+                    self._here.remove(peer)
+
+    def _asked(self, peer: Contestant, workload: str, where: str) -> Figures:
+        """Its figures. Some have timeouts of their own that a busy machine exceeds, so everybody may try twice."""
+        try:
+            return peer.figures(workload, where, self._theirs)
+        except Failed as trouble:
+            self._say(f"{trouble} Once more.")
+            return peer.figures(workload, where, self._theirs)
+
+    def _trouble(self, trouble: Exception) -> None:
+        self._say(str(trouble))
+        self.troubles.append(str(trouble))
+
+    def _add(self, peer: str, figures: Figures) -> None:
+        for key, samples in figures.items():
+            if samples:
+                self.found.setdefault(key, {})[peer] = Taken(tuple(samples))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the peers were set up and how much they did, and who had trouble."""
+        less = [less_of(self._sizes, self._theirs)] if self._here and self._theirs != self._sizes else []
+        return (*(peer.note for peer in self._here), *less, *self.troubles)
+
+
+def less_of(ours: Sizes, theirs: Sizes) -> str:
+    """What peers did less of, for the reader of the table."""
+    return (
+        f"Peers did less of what takes them minutes: W2 with {theirs.w2_executions:,} executions, W5 with {theirs.w5_executions:,}"
+        f" (its timers, W3's map and W4's {ours.w4_many_steps:,} steps not at all), fewer rounds. PEERS=all gives them the whole."
+    )
 
 
 def measured(
-    folder: Path, sizes: Sizes, *, only: Sequence[str] = (), peers: Sequence[Contestant] = (), say: Callable[[str], None] = print
+    folder: Path,
+    sizes: Sizes,
+    *,
+    only: Sequence[str] = (),
+    peers: Sequence[Contestant] = (),
+    theirs: Sizes | None = None,
+    say: Callable[[str], None] = print,
 ) -> tuple[tuple[Line, ...], tuple[str, ...]]:
-    """The lines, and what there is to say about the peers. A peer measures a workload right after we did, on the same disk."""
-    found: Ours = {}
-    here, notes = list(peers), list[str]()
-    for workload in only or MEASURES:
-        say(f"{workload}: Holdfast")
-        found |= MEASURES[workload](folder, sizes)
-        for peer in [peer for peer in here if workload in peer.workloads]:
-            say(f"{workload}: {peer.name}")
-            try:
-                _add(found, peer.name, peer.figures(workload, folder, sizes))
-            except (Missing, Failed) as trouble:
-                notes.append(str(trouble))
-                if isinstance(trouble, Missing):
-                    here.remove(peer)
-    return lines(sizes, found), (*(peer.note for peer in here), *notes)
-
-
-def _add(found: Ours, column: str, figures: Figures) -> None:
-    for key, samples in figures.items():
-        if samples:
-            found.setdefault(key, {})[column] = Taken(tuple(samples))
+    """The lines, and what there is to say about the peers; `theirs` is how much peers do, if not the same."""
+    bench = Run(sizes, peers, theirs or sizes, say)
+    for workload in only or WORKLOADS:
+        bench.measure(workload, folder)
+    return lines(sizes, bench.found), bench.notes

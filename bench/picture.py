@@ -7,12 +7,13 @@ draw it and a browser, a README and a diff can read it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from bench.figures import ASYNC, DEF, LIMIT, Line, Report
-from bench.table import TITLES, figure
+from bench.figures import Line, Report
+from bench.lines import HOLDFAST
+from bench.table import figure
 
 WIDTH: Final = 960
 LEFT, RIGHT, TOP, BOTTOM = 270, 130, 84, 44
@@ -20,33 +21,31 @@ BAR, GAP, GROUP_GAP = 13, 2, 15
 LINE_HEIGHT: Final = 14
 FONT: Final = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"
 INK, FAINT, GRID = "#1f2937", "#6b7280", "#e5e7eb"
-COLOURS: Final = {ASYNC: "#0b6e4f", DEF: "#6bbf9c"}
+OURS: Final = "#0b6e4f"
 PEER_COLOURS: Final = ("#c2570c", "#5b6fb5", "#a23b72", "#7a7a2a")
 """Apart for those who see fewer colours, too: they differ in brightness."""
 
 
 def picture(report: Report) -> str:
     """The whole SVG. Lines without a limit have no place on this axis and stay in the table."""
-    lines = [line for line in report.lines if LIMIT in line.cells]
-    columns = [ASYNC, DEF, *report.peers]
-    times = [behind for line in lines for column in columns if (behind := line.behind(column)) is not None]
+    lines = [line for line in report.lines if line.limit]
+    colours = {"": OURS, **dict(zip(report.peers, _endless(PEER_COLOURS), strict=False))}
+    times = [behind for line in lines for column in colours if (behind := line.behind(column)) is not None]
     axis = Axis(min(times, default=1.0), max(times, default=1.0))
-    colours = {**COLOURS, **dict(zip(report.peers, _endless(PEER_COLOURS), strict=False))}
-    height = TOP + sum(_height(line, columns) + GROUP_GAP for line in lines) + BOTTOM
+    height = TOP + sum(_height(line, colours) + GROUP_GAP for line in lines) + BOTTOM
+    title = "How many times slower than the limit of the same disk in the same run (log scale; shorter is better)"
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}' role='img' {FONT}>",
-        "<title>How many times slower than the limit of the same disk</title>",
+        f"<title>{title}</title>",
         f"<rect width='{WIDTH}' height='{height}' fill='#ffffff'/>",
-        _text(
-            16, 26, "How many times slower than the limit of the same disk in the same run (log scale; shorter is better)", 15, weight=600
-        ),
-        *_legend(columns, colours),
+        _text(16, 26, title, 15, weight=600),
+        *_legend(colours),
         *_grid(axis, height),
     ]
     y = TOP
     for line in lines:
-        parts += _group(line, columns, colours, axis, y)
-        y += _height(line, columns) + GROUP_GAP
+        parts += _group(line, colours, axis, y)
+        y += _height(line, colours) + GROUP_GAP
     parts += [_text(16, height - 12, " · ".join(report.conditions[:2]), 10, fill=FAINT), "</svg>"]
     return "\n".join(parts) + "\n"
 
@@ -75,17 +74,17 @@ def _endless(colours: Sequence[str]) -> Iterator[str]:
         yield from colours
 
 
-def _height(line: Line, columns: Sequence[str]) -> int:
+def _height(line: Line, columns: Iterable[str]) -> int:
     """Room for the bars, and for the two lines of text beside them."""
     bars = sum(line.behind(column) is not None for column in columns)
     return max(bars * (BAR + GAP), 2 * LINE_HEIGHT)
 
 
-def _legend(columns: Sequence[str], colours: dict[str, str]) -> Iterator[str]:
+def _legend(colours: Mapping[str, str]) -> Iterator[str]:
     x = float(LEFT)
-    for column in columns:
-        title = TITLES.get(column, column)
-        yield f"<rect x='{x:.0f}' y='42' width='12' height='12' rx='2' fill='{colours[column]}'/>"
+    for column, colour in colours.items():
+        title = column or HOLDFAST
+        yield f"<rect x='{x:.0f}' y='42' width='12' height='12' rx='2' fill='{colour}'/>"
         yield _text(x + 17, 52, title, 12)
         x += 36 + 7.2 * len(title)
 
@@ -101,21 +100,21 @@ def _grid(axis: Axis, height: int) -> Iterator[str]:
             yield _text(x, TOP - 13, "the limit" if limit else f"{times:,g} ×", 11, fill=FAINT, anchor="middle")
 
 
-def _group(line: Line, columns: Sequence[str], colours: dict[str, str], axis: Axis, y: int) -> Iterator[str]:
-    limit = line.cells[LIMIT].median
-    middle = y + _height(line, columns) / 2
-    yield _text(LEFT - 14, middle - 2, f"{line.workload}  {line.what}", 12, anchor="end", weight=600)
-    yield _text(LEFT - 14, middle + 12, f"limit {figure(limit)} {line.unit} ({line.limit})", 10, fill=FAINT, anchor="end")
-    for column in columns:
+def _group(line: Line, colours: Mapping[str, str], axis: Axis, y: int) -> Iterator[str]:
+    middle = y + _height(line, colours) / 2
+    yield _text(LEFT - 14, middle - 2, f"{line.workload} {line.what}".replace("`", ""), 12, anchor="end", weight=600)
+    yield _text(LEFT - 14, middle + 12, f"limit {figure(line.at_best or 0)} {line.unit} ({line.limit})", 10, fill=FAINT, anchor="end")
+    for column, colour in colours.items():
         behind = line.behind(column)
         if behind is None:
             continue
         ends = sorted((axis.x(1), axis.x(behind)))
+        value = line.figure(line.peers[column].samples) if column else line.value
         yield (
-            f"<rect x='{ends[0]:.1f}' y='{y}' width='{max(ends[1] - ends[0], 1):.1f}' height='{BAR}' rx='1.5' fill='{colours[column]}'>"
-            f"<title>{escape(TITLES.get(column, column))}: {behind:.3g} times slower than the limit</title></rect>"
+            f"<rect x='{ends[0]:.1f}' y='{y}' width='{max(ends[1] - ends[0], 1):.1f}' height='{BAR}' rx='1.5' fill='{colour}'>"
+            f"<title>{escape(column or HOLDFAST)}: {behind:.3g} times slower than the limit</title></rect>"
         )
-        yield _text(ends[1] + 5, y + 10.5, f"{figure(line.cells[column].median)} {line.unit}", 11)
+        yield _text(ends[1] + 5, y + 10.5, f"{figure(value)} {line.unit}", 11)
         y += BAR + GAP
 
 

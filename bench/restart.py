@@ -91,9 +91,9 @@ def w4(folder: Path, work: Sequence[tuple[str, int]], count: int) -> dict[tuple[
     wanted = [f"{function}:{steps}" for function, steps in work for _ in range(count)]
     with TemporaryDirectory(dir=folder.resolve(), prefix="bench-") as place:
         with _process("begin", f"{place}/bench.db", *wanted) as first:
-            waiting = [f"{one}:{callback_id}" for one, callback_id in zip(wanted, _said(first), strict=True)]
+            waiting = [f"{one}:{callback_id}" for one, callback_id in zip(wanted, said(first), strict=True)]
         with _process("end", f"{place}/bench.db", *waiting) as second:
-            taken = [float(word) for word in _said(second)]
+            taken = [float(word) for word in said(second)]
     return {work[n]: tuple(taken[n * count : (n + 1) * count]) for n in range(len(work))}
 
 
@@ -108,7 +108,7 @@ def _process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def _said(process: subprocess.Popen[str]) -> list[str]:
+def said(process: subprocess.Popen[str]) -> list[str]:
     assert process.stdout is not None
     words = process.stdout.readline().split()
     if not words:

@@ -2,10 +2,13 @@
 
     python -m bench.soak [FOLDER] [--seconds 600]
 
+Both processes run executions, and both stand still now and then: a step calls into C and keeps the interpreter, heartbeat and all, for
+two seconds. The second one reads histories slowly, and also keeps one view of the file for a second at a time, as a backup or a shell does.
 Nothing may grow that must not: the WAL stays below 64 MB, memory is flat after the first third, no lease is lost, nothing is logged,
-and every execution comes to its result. One line every 10 s; exit code 1 and a sentence when a law is broken.
+and every execution comes to its result. One line every 10 s; exit code 1 and a sentence when a law is broken. A whole run (ten minutes)
+is put into docs/proof.md.
 
-    python -m bench.soak beside STORE          the second process: it runs executions too, and reads histories slowly
+    python -m bench.soak beside STORE          the second process
 """
 
 from __future__ import annotations
@@ -23,10 +26,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any, NamedTuple
 
 import holdfast
+from bench.page import PAGE, with_soak
 from holdfast import AsyncDurableContext, DurableContext, Duration, StepContext, durable_execution, durable_step
 from holdfast.durable.config import StepConfig
 from holdfast.durable.execution import DurableFunction
@@ -36,9 +40,13 @@ from holdfast.service.opening import OpenEngine
 from holdfast.store.seam import Filter
 
 IN_FLIGHT = 100
+NUMBERS = 2_000_000
 LINE_SECONDS = 10.0
 LOOK_SECONDS = 0.25
 READ_SECONDS = 0.02
+HOLD_SECONDS, HOLD_EVERY = 1.0, 5.0
+STALL_SECONDS, STALL_EVERY = 2.0, 10.0
+WHOLE_SECONDS = 600.0
 MAX_WAL_MB = 64.0
 MAX_GROWTH = 0.15
 CACHES_MB = 32.0
@@ -103,7 +111,15 @@ async def asks(event: dict[str, Any], context: AsyncDurableContext) -> int:
     return int(await callback.result() or 0)
 
 
-FUNCTIONS = [steps, blocking_steps, branches, waits, retries, invokes, asks]
+@durable_execution
+async def stalls(event: dict[str, Any], context: AsyncDurableContext) -> int:
+    """One call into C: until it returns, no thread of this process runs."""
+    await context.step(lambda _: sum(range(event["numbers"])))
+    return RESULT
+
+
+KINDS = [steps, blocking_steps, branches, waits, retries, invokes, asks]
+FUNCTIONS = [*KINDS, stalls]
 RESULT = 10
 """Whatever its kind, this is what an execution comes to."""
 answers: list[str] = []
@@ -126,13 +142,15 @@ class Soak:
         self._began = monotonic()
         self._seconds = seconds
         self.done = 0
+        self.stood_still = 0.0
+        """The longest time in which nothing of this process ran, in seconds."""
         self.wrong: list[str] = []
         self.looks: list[Look] = []
 
     async def run(self, engine: OpenEngine) -> None:
         """Keep so many executions under way until the time is over, and see the last ones home."""
-        beside = [asyncio.create_task(self._watch()), asyncio.create_task(answering(engine))]
-        kinds = itertools.cycle(FUNCTIONS)
+        beside = [asyncio.create_task(task) for task in (self._watch(), answering(engine), stalling(engine))]
+        kinds = itertools.cycle(KINDS)
         await asyncio.gather(*(self._load(engine, kinds) for _ in range(IN_FLIGHT)))
         for task in beside:
             task.cancel()
@@ -159,7 +177,9 @@ class Soak:
                 line = next(lines)
                 sizes = f"memory {look.memory:5.0f} MB   WAL {look.wal:5.1f} MB   file {look.file:6.0f} MB"
                 print(f"{passed:5.0f} s   {self.done:8,} executions   {sizes}", flush=True)
+            looked = monotonic()
             await asyncio.sleep(LOOK_SECONDS)
+            self.stood_still = max(self.stood_still, monotonic() - looked - LOOK_SECONDS)
 
     def broken(self) -> list[str]:
         """The laws that do not hold."""
@@ -171,6 +191,15 @@ class Soak:
         if after - before > max(MAX_GROWTH * before, CACHES_MB):
             broken.append(f"memory grew from {before:.0f} to {after:.0f} MB")
         return broken
+
+    def told(self) -> str:
+        """The whole of it in one line."""
+        before, after = self.memory()
+        wal = max(look.wal for look in self.looks)
+        return (
+            f"{self.done:,} executions in {self._seconds:.0f} s: memory {before:.0f} to {after:.0f} MB, WAL at most {wal:.1f} MB, "
+            f"nothing ran for up to {self.stood_still:.1f} s"
+        )
 
     def memory(self) -> tuple[float, float]:
         """What this process had when it had found its size, and what it has at the end."""
@@ -185,6 +214,20 @@ async def answering(engine: OpenEngine) -> None:
         while answers:
             await engine.succeed_callback(answers.pop(), str(RESULT))
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def stalling(engine: OpenEngine) -> None:
+    """Let this process stand still every few seconds."""
+    numbers = int(STALL_SECONDS * max(_summed_per_second() for _ in range(5)))
+    while True:
+        await (await engine.start(stalls, {"numbers": numbers})).result()
+        await asyncio.sleep(STALL_EVERY)
+
+
+def _summed_per_second() -> float:
+    began = perf_counter()
+    sum(range(NUMBERS))
+    return NUMBERS / (perf_counter() - began)
 
 
 def memory_mb() -> float:
@@ -203,12 +246,13 @@ async def beside(store: str) -> None:
     """Run executions as well, and read: a few events, a look at them, the next ones, as long as anybody wants us."""
     async with holdfast.open(store, functions=FUNCTIONS) as engine:
         print("ready", flush=True)
-        answers_too = asyncio.create_task(answering(engine))
-        reading = asyncio.create_task(asyncio.to_thread(_read_slowly, store))
+        too = [asyncio.create_task(task) for task in (answering(engine), stalling(engine))]
+        reading = asyncio.gather(asyncio.to_thread(_read_slowly, store), asyncio.to_thread(_hold, store))
         await asyncio.to_thread(sys.stdin.buffer.read)
         enough.set()
         await reading
-        answers_too.cancel()
+        for task in too:
+            task.cancel()
 
 
 def _read_slowly(store: str) -> None:
@@ -218,6 +262,16 @@ def _read_slowly(store: str) -> None:
                 client.history(header.id)
                 if enough.wait(READ_SECONDS):
                     return
+
+
+def _hold(store: str) -> None:
+    """Keep one view of the file for a while, again and again: what is written meanwhile cannot leave the WAL."""
+    with closing(sqlite3.connect(store, isolation_level=None)) as rows:
+        while not enough.wait(HOLD_EVERY - HOLD_SECONDS):
+            rows.execute("BEGIN")
+            rows.execute("SELECT count(*) FROM executions").fetchone()
+            enough.wait(HOLD_SECONDS)
+            rows.execute("COMMIT")
 
 
 enough = threading.Event()
@@ -262,27 +316,32 @@ async def soaked(store: Path, seconds: float) -> tuple[Soak, list[str]]:
             soak = Soak(store, seconds)
             await soak.run(engine)
     logging.getLogger("holdfast").removeHandler(complaints)
-    broken = soak.broken()
-    with closing(sqlite3.connect(store)) as rows:
-        ((deaths,),) = rows.execute(DEATHS)
-    if deaths:
-        broken.append(f"{deaths} invocations were taken over: a lease was lost")
+    lost = leases_lost(store)
+    broken = soak.broken() + ([f"{lost} invocations were taken over: a lease was lost"] if lost else [])
     return soak, broken + complaints.said[:3] + said[:3]
+
+
+def leases_lost(store: Path) -> int:
+    """How many invocations were taken from a process that was thought dead. In a soak none is."""
+    with closing(sqlite3.connect(store)) as rows:
+        ((taken,),) = rows.execute(DEATHS)
+        return int(taken)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path())
-    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--seconds", type=float, default=WHOLE_SECONDS)
     wanted = parser.parse_args()
-    with TemporaryDirectory(dir=wanted.folder, prefix=".soak-") as place:
+    with TemporaryDirectory(dir=wanted.folder, prefix=".bench-") as place:
         soak, broken = asyncio.run(soaked(Path(place) / "soak.db", wanted.seconds))
-    before, after = soak.memory()
-    wal = max(look.wal for look in soak.looks)
-    print(f"{soak.done:,} executions in {wanted.seconds:.0f} s: memory {before:.0f} to {after:.0f} MB, WAL at most {wal:.1f} MB")
+    told = soak.told()
+    print(told)
     if broken:
         sys.exit("\n".join(broken))
     print("nothing grew, no lease was lost, every result is right")
+    if wanted.seconds >= WHOLE_SECONDS:
+        PAGE.write_text(with_soak(PAGE.read_text(encoding="utf-8"), told), encoding="utf-8")
 
 
 if __name__ == "__main__":

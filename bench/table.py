@@ -1,17 +1,17 @@
-"""Figures as aligned text: one table of everybody, one of the promises."""
+"""Figures as text: one row for everything that was measured, with the limit, what is asked, and everybody else."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from bench.figures import ASYNC, DEF, LIMIT, Floor, Line, Report, Taken
+from bench.figures import LIMIT, Line, Report, Taken, Target
 
 Cells = Sequence[str]
-TITLES: Final = {LIMIT: "limit", ASYNC: "Holdfast async", DEF: "Holdfast def"}
 LEGEND: Final = (
-    "Each figure is a median; ± is half the range of its repeats. async/limit and def/limit: how many times the limit, pair by pair.",
-    "vs: how many times better than that peer Holdfast async is.",
+    "Rates, totals and restarts are the best of their rounds, for everybody; the others are medians. ± is half the range of the rounds.",
+    "× limit: the median of pairs taken one right after the other. A peer's (×): how many times better Holdfast is, with `async def`.",
+    "must and goal are the design's; BROKEN is far below what is usual, and fails the run.",
 )
 
 
@@ -29,55 +29,55 @@ def aligned(head: Cells, rows: Sequence[Cells], right: Collection[int]) -> str:
     return "\n".join("  ".join(cells).rstrip() for cells in texts)
 
 
-def table(report: Report) -> str:
-    """One row per line, one column per contestant, then the ratios."""
-    peers = report.peers
-    columns = [LIMIT, ASYNC, DEF, *peers]
-    ratios = [f"{ASYNC}/{LIMIT}", f"{DEF}/{LIMIT}", *(f"vs {peer}" for peer in peers)]
-    head = ["", "", "unit", *(TITLES.get(column, column) for column in columns), *ratios, "limit is"]
-    rows = [
-        [
-            line.workload,
-            line.what,
-            line.unit,
-            *(_cell(line.cells.get(column)) for column in columns),
-            *(_times(line.cells[ours].ratio if ours in line.cells else None) for ours in (ASYNC, DEF)),
-            *(_times(line.better(peer)) for peer in peers),
-            line.limit,
-        ]
-        for line in report.lines
+def head(report: Report) -> list[str]:
+    return ["", "", "unit", "Holdfast", "limit", "× limit", "must", "goal", "verdict", *report.peers, "limit is"]
+
+
+def row(line: Line, peers: Sequence[str]) -> list[str]:
+    """A line under that heading."""
+    return [
+        line.workload,
+        line.what,
+        line.unit,
+        _figure(line, line.ours),
+        "" if line.at_best is None else figure(line.at_best),
+        _times(line.ours.ratio),
+        _asked(line, [(target, target.must) for target in line.targets]),
+        _asked(line, [(target, target.goal) for target in line.targets]),
+        line.verdict,
+        *(_peer(line, peer) for peer in peers),
+        line.limit,
     ]
-    return aligned(head, rows, range(3, len(head) - 1))
 
 
-def floors(report: Report) -> str:
-    """Every promise, what was measured, and whether it holds."""
-    rows = [_promise(line, floor) for line in report.lines for floor in line.floors]
-    return aligned(("", "promised", "must be", "is", ""), rows, (3,)) if rows else ""
+def table(report: Report) -> str:
+    rows = [row(line, report.peers) for line in report.lines]
+    return aligned(head(report), rows, [3, 4, 5, *range(9, 9 + len(report.peers))])
 
 
 def text(report: Report) -> str:
     """Everything a run has to say."""
-    parts = ["\n".join(report.conditions), table(report), "\n".join([*LEGEND, *report.notes]), floors(report)]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(["\n".join(report.conditions), table(report), "\n".join([*LEGEND, *report.notes])])
 
 
-def _promise(line: Line, floor: Floor) -> Cells:
-    unit = "× limit" if floor.of_limit else line.unit
-    found, kept = line.found(floor), line.kept(floor)
-    return (
-        line.workload,
-        f"{line.what}, {floor.column}",
-        f"{'≥' if line.more else '≤'} {figure(floor.bound)} {unit}",
-        "" if found is None else figure(found),
-        "" if kept is None else "kept" if kept else "BROKEN",
-    )
+def _asked(line: Line, bounds: Sequence[tuple[Target, float | None]]) -> str:
+    return ", ".join(_bound(line, target, bound) for target, bound in bounds if bound is not None)
 
 
-def _cell(taken: Taken | None) -> str:
-    if taken is None:
+def _bound(line: Line, target: Target, bound: float) -> str:
+    of = {"": "", LIMIT: " ×"}.get(target.of, f" × {target.of}")
+    return f"{'≥' if line.upward(target) else '≤'} {figure(bound)}{of}"
+
+
+def _figure(line: Line, taken: Taken) -> str:
+    return figure(line.figure(taken.samples)) + (f" ±{taken.spread:.0%}" if len(taken.samples) > 1 else "")
+
+
+def _peer(line: Line, peer: str) -> str:
+    if peer not in line.peers:
         return ""
-    return figure(taken.median) + (f" ±{taken.spread:.0%}" if len(taken.samples) > 1 else "")
+    better = line.better(peer)
+    return _figure(line, line.peers[peer]) + (f" ({_times(better)})" if better is not None else "")
 
 
 def _times(ratio: float | None) -> str:

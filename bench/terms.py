@@ -12,7 +12,7 @@ import json
 import os
 import resource
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -40,12 +40,31 @@ class Sizes:
     w4_steps: int = 1_000
     w4_many_steps: int = 10_000
     w5_executions: int = 10_000
+    w5_blocking: int = 2_000
+    w5_due: bool = True
+    """Whether the time is of interest that so many timers take."""
     w6_rounds: int = 200
     wakes: int = 20
     idle_seconds: float = 5.0
+    many: int = 15
     pairs: int = 5
     few: int = 3
-    """How often each measurement is taken: `pairs` where it is quick, `few` where it is not."""
+    """How often each measurement is taken: `many` where it is quick and noisy, `pairs` where it is quick, `few` where it is not."""
+
+    def less(self) -> Self:
+        """For peers, who take minutes where we take seconds. Rates come from fewer executions: no peer here was
+        faster with more. A time for a given amount of work is not taken at all when it would be too long (0)."""
+        return replace(
+            self,
+            w2_executions=min(200, self.w2_executions),
+            w3_items=0,
+            w4_many_steps=0,
+            w5_executions=min(1_000, self.w5_executions),
+            w5_due=False,
+            w6_rounds=min(100, self.w6_rounds),
+            pairs=min(3, self.pairs),
+            few=min(2, self.few),
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Self:

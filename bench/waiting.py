@@ -1,7 +1,7 @@
 """W5: many executions wait at once, for a day to pass or for an answer.
 
-Each scene is a process of its own, because memory is measured: start them all and wait until the last is suspended, look at the
-memory and at the CPU while nothing happens, then let the day pass at once and wait until the last has ended.
+Each scene is a process of its own, because memory is measured: start them all and wait until the last is suspended, and look at the
+memory. The first scene also looks at the CPU while nothing happens, then lets the day pass at once and waits until the last has ended.
 
     python -m bench.waiting SCENE FOLDER SIZES      prints what it measured as JSON
 """
@@ -42,7 +42,7 @@ SCENES: Final = {
     "wait": Scene("sleeps", 10_000),
     "callback": Scene("asks", 10_000),
     "evicted": Scene("sleeps", 0),
-    "blocking": Scene("sleeps_blocking", 0),  # a `def` handler keeps nothing while it waits: only its times are of interest
+    "blocking": Scene("sleeps_blocking", 0),  # a `def` handler keeps nothing while it waits: only its start is of interest
 }
 
 
@@ -81,16 +81,16 @@ class Measured(NamedTuple):
 
     started_per_second: float
     bytes_each: float
-    idle: float
+    idle: float | None
     """The share of a core used while all of them wait."""
     due_seconds: float | None
-    """From the moment all timers are due until the last execution has ended; nothing for those that wait for an answer."""
+    """From the moment all timers are due until the last execution has ended."""
 
 
 async def scene(folder: Path, name: str, sizes: Sizes) -> Measured:
     """Play a scene in this process."""
     function, park = SCENES[name]
-    clock, count = MovableClock(), sizes.w5_executions
+    clock, count = MovableClock(), sizes.w5_blocking if name == "blocking" else sizes.w5_executions
     # Memory is what the second half of those that are kept adds: the first half uses up what the engine has free anyway.
     kept = min(count, park or count)
     parts = (kept // 2, kept - kept // 2, count - kept)
@@ -108,8 +108,8 @@ async def scene(folder: Path, name: str, sizes: Sizes) -> Measured:
                 await rows.become("suspended", begun)
                 seconds += perf_counter() - began
                 held.append(_held(opened))
-            idle = await _idle(sizes.idle_seconds)
-            due = None if name == "callback" else await _day(opened, clock, rows, before + count)
+            idle = await _idle(sizes.idle_seconds) if name == "wait" else None
+            due = await _day(opened, clock, rows, before + count) if name == "wait" else None
     return Measured(count / seconds, max(held[1] - held[0], 0) / parts[1], idle, due)
 
 

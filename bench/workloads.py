@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -94,31 +94,33 @@ async def computes(event: dict[str, Any], context: AsyncDurableContext) -> int:
 
 
 @asynccontextmanager
-async def engine(folder: Path) -> AsyncIterator[OpenEngine]:
-    """An engine on a new file."""
-    with TemporaryDirectory(dir=folder, prefix="bench-") as place:
-        functions = [in_sequence, in_sequence_blocking, side_by_side, side_by_side_blocking, computes]
-        async with holdfast.open(f"{place}/bench.db", functions=functions) as opened:
+async def engine(where: Path | str) -> AsyncIterator[OpenEngine]:
+    """An engine on a new file in a folder, or on a store by its address."""
+    functions = [in_sequence, in_sequence_blocking, side_by_side, side_by_side_blocking, computes]
+    with ExitStack() as ends:
+        if isinstance(where, Path):
+            where = f"{ends.enter_context(TemporaryDirectory(dir=where, prefix='bench-'))}/bench.db"
+        async with holdfast.open(where, functions=functions) as opened:
             yield opened
 
 
-async def w1(folder: Path, function: str, sizes: Sizes) -> float:
+async def w1(where: Path | str, function: str, sizes: Sizes) -> float:
     """Seconds per step of one execution."""
-    async with engine(folder) as opened:
-        await _run(opened, function, 20)
+    async with engine(where) as opened:
+        await run(opened, function, 20)
         began = perf_counter()
-        await _run(opened, function, sizes.w1_steps)
+        await run(opened, function, sizes.w1_steps)
         return (perf_counter() - began) / sizes.w1_steps
 
 
-async def w2(folder: Path, function: str, sizes: Sizes, *, computing: bool = False) -> float:
+async def w2(where: Path | str, function: str, sizes: Sizes, *, computing: bool = False) -> float:
     """Steps per second of many executions started together; `computing` runs one CPU-bound thread beside them."""
-    async with engine(folder) as opened:
-        await _many(opened, function, min(100, sizes.w2_executions), sizes.w2_steps)
+    async with engine(where) as opened:
+        await many(opened, function, min(100, sizes.w2_executions), sizes.w2_steps)
         enough.clear()
         beside = await opened.start("computes") if computing else None
         began = perf_counter()
-        await _many(opened, function, sizes.w2_executions, sizes.w2_steps)
+        await many(opened, function, sizes.w2_executions, sizes.w2_steps)
         taken = perf_counter() - began
         if beside is not None:
             enough.set()
@@ -129,9 +131,9 @@ async def w2(folder: Path, function: str, sizes: Sizes, *, computing: bool = Fal
 async def w3(folder: Path, function: str, sizes: Sizes, *, mapped: bool) -> float:
     """Seconds from start to result of one execution with many branches."""
     async with engine(folder) as opened:
-        await _run(opened, function, 20, mapped=mapped)
+        await run(opened, function, 20, mapped=mapped)
         began = perf_counter()
-        await _run(opened, function, sizes.w3_items if mapped else sizes.w3_branches, mapped=mapped)
+        await run(opened, function, sizes.w3_items if mapped else sizes.w3_branches, mapped=mapped)
         return perf_counter() - began
 
 
@@ -139,11 +141,11 @@ async def w6(folder: Path, function: str, sizes: Sizes) -> tuple[float, float]:
     """Seconds from start to result of a one-step function on an idle engine: median and 99th percentile."""
     async with engine(folder) as opened:
         for _ in range(10):
-            await _run(opened, function, 1)
+            await run(opened, function, 1)
         times = []
         for _ in range(sizes.w6_rounds):
             began = perf_counter()
-            await _run(opened, function, 1)
+            await run(opened, function, 1)
             times.append(perf_counter() - began)
     return statistics.median(times), statistics.quantiles(times, n=100)[98]
 
@@ -183,10 +185,10 @@ async def idle(folder: Path, sizes: Sizes) -> float:
             return (process_time() - used) / (perf_counter() - began)
 
 
-async def _run(opened: OpenEngine, function: str, steps: int, **more: Any) -> None:
+async def run(opened: OpenEngine, function: str, steps: int, **more: Any) -> None:
     execution = await opened.start(function, {"steps": steps, **more, **PAYLOAD})
     assert await execution.result() == steps
 
 
-async def _many(opened: OpenEngine, function: str, count: int, steps: int) -> None:
-    await asyncio.gather(*(_run(opened, function, steps) for _ in range(count)))
+async def many(opened: OpenEngine, function: str, count: int, steps: int) -> None:
+    await asyncio.gather(*(run(opened, function, steps) for _ in range(count)))

@@ -15,7 +15,7 @@ from bench.terms import Sizes
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = ROOT / ".bench"
-LONGEST_SECONDS: Final = 3_600
+LONGEST_SECONDS: Final = 1_800
 Figures = dict[str, list[float]]
 
 
@@ -36,7 +36,7 @@ class Contestant(Protocol):
     def note(self) -> str: ...
     @property
     def workloads(self) -> Sequence[str]: ...
-    def figures(self, workload: str, folder: Path, sizes: Sizes) -> Figures: ...
+    def figures(self, workload: str, where: str, sizes: Sizes) -> Figures: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,30 +48,33 @@ class Peer:
     workloads: Sequence[str]
     setup: str
     """How it runs, as the table shall say it."""
+    npm: str = ""
+    """A package that comes by npm, with its version."""
 
     @property
     def note(self) -> str:
         """Its version and how it runs."""
         pinned = self.requirements.read_text(encoding="utf-8").partition("\n")[0]
-        return f"{self.name} {pinned.partition('==')[2]}: {self.setup}"
+        version = self.npm.rpartition("@")[2] or pinned.partition("==")[2]
+        return f"{self.name} {version}: {self.setup}"
 
     @property
     def requirements(self) -> Path:
         """Names and versions, the peer's own first."""
         return Path(__file__).with_name(f"{self.program}.txt")
 
-    def figures(self, workload: str, folder: Path, sizes: Sizes) -> Figures:
-        """Its samples by key, measured now."""
-        python = environment(CACHE / self.program, self.requirements, self.name)
-        return said(run([python, "-m", f"bench.peers.{self.program}", workload, folder.resolve(), sizes.to_json()], self.name, workload))
+    def figures(self, workload: str, where: str, sizes: Sizes) -> Figures:
+        """Its samples by key, measured now, in a folder or on a Postgres."""
+        python = environment(CACHE / self.program, self.requirements, self.name, self.npm)
+        return said(run([python, "-m", f"bench.peers.{self.program}", workload, where, sizes.to_json()], self.name, workload))
 
 
 PEERS: Final = (
     Peer(
         name="DBOS",
-        program="dbos_sqlite",
-        workloads=("W1", "W2", "W3", "W4", "W5", "W6"),
-        setup="async workflows on SQLite, WAL, synchronous=FULL",
+        program="dbos",
+        workloads=("W1", "W2", "W3", "W4", "W5", "W6", "Postgres"),
+        setup="async workflows on SQLite, WAL, synchronous=FULL; the Postgres lines on the same Postgres",
     ),
     Peer(
         name="AWS SDK",
@@ -80,16 +83,29 @@ PEERS: Final = (
         setup="on its local test runner with SQLite, WAL, synchronous=NORMAL (the runner's own: a power cut may take back the last steps)",
     ),
 )
+MORE_PEERS: Final = (
+    *PEERS,
+    Peer(
+        name="Restate",
+        program="restate",
+        workloads=("W1", "W2", "W3", "W6"),
+        setup="its server as it comes, a service of its Python SDK 1.2.0 on granian",
+        npm="@restatedev/restate-server@1.7.12",
+    ),
+)
+"""Those too that take more than Python and pip."""
 
 
-def environment(place: Path, requirements: Path, name: str) -> Path:
+def environment(place: Path, requirements: Path, name: str, npm: str = "") -> Path:
     """The Python of an environment with exactly these packages. What is there already is used as it is."""
-    wanted, stamp, python = requirements.read_text(encoding="utf-8"), place / "requirements.txt", place / "bin" / "python"
+    wanted, stamp, python = requirements.read_text(encoding="utf-8") + npm, place / "requirements.txt", place / "bin" / "python"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
         return python
     shutil.rmtree(place, ignore_errors=True)
     try:
         installed = _command([*_make(place), "install", "--quiet", "--disable-pip-version-check", "-r", requirements])
+        if npm and not installed.returncode:
+            installed = _command(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", place, npm])
     except (OSError, subprocess.SubprocessError) as error:
         raise Missing(f"{name} is not measured: its environment could not be made: {_last_line(str(error))}") from error
     if installed.returncode:
@@ -129,5 +145,6 @@ def _command(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
 
 
 def _last_line(text: str) -> str:
+    """What matters of an error, for a page that others read: without the paths of this machine."""
     lines = [line for line in text.strip().splitlines() if line.strip() and "WARNING" not in line]
-    return lines[-1].strip() if lines else "it said nothing"
+    return lines[-1].strip().replace(str(ROOT), ".") if lines else "it said nothing"

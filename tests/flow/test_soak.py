@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bench.soak import Look, Soak
+import holdfast
+from bench.soak import Look, Soak, leases_lost
+from holdfast import AsyncDurableContext, durable_execution
 from tests.conftest import ROOT
 
 
@@ -18,7 +21,7 @@ def test_a_short_soak_keeps_every_law_and_leaves_nothing_behind(tmp_path: Path) 
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
     told, kept = ended.stdout.splitlines()
-    counted = re.fullmatch(r"([\d,]+) executions in 5 s: memory \d+ to \d+ MB, WAL at most [\d.]+ MB", told)
+    counted = re.fullmatch(r"([\d,]+) executions in 5 s: memory \d+ to \d+ MB, WAL at most [\d.]+ MB, nothing ran for up to [\d.]+ s", told)
     assert counted is not None
     assert int(counted[1].replace(",", "")) >= 100
     assert kept == "nothing grew, no lease was lost, every result is right"
@@ -46,3 +49,35 @@ def test_a_wrong_result_is_noticed(tmp_path: Path) -> None:
     soak.looks = [Look(100, 33, 1)] * 60
     soak.wrong = ["steps came to 9"]
     assert soak.broken() == ["steps came to 9"]
+
+
+DIES = """
+import asyncio, os, signal, sys
+import holdfast
+
+@holdfast.durable_execution
+async def fragile(event, context):
+    return await context.step(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+
+async def main():
+    async with holdfast.open(sys.argv[1], functions=[fragile]) as engine:
+        await (await engine.start("fragile", name="once")).result()
+
+asyncio.run(main())
+"""
+
+
+@durable_execution
+async def fragile(event: None, context: AsyncDurableContext) -> str:
+    return await context.step(lambda _: "whole")
+
+
+def test_a_lost_lease_is_noticed(tmp_path: Path) -> None:
+    """Whoever is thought dead is taken over, and the history tells of it; a real death will do."""
+    store = tmp_path / "soak.db"
+    ended = subprocess.run([sys.executable, "-c", DIES, str(store)], check=False, timeout=60)
+    assert ended.returncode == -signal.SIGKILL
+    assert leases_lost(store) == 0
+    with holdfast.open(store, functions=[fragile]) as engine:
+        assert engine.start("fragile", name="once").result() == "whole"
+    assert leases_lost(store) == 1

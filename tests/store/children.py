@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.store.sqlite.store import SqliteStore
-from tests.store.suite import LEASE, live, wanted
+from holdfast.testing.stores.writes import LEASE, live, wanted
 from tests.unit.source_files import ROOT
 
 

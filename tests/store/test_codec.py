@@ -17,16 +17,11 @@ from holdfast.model.outside import Fire, Release
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Checkpoint, Checkpointed, Started
 from holdfast.store.encryption import AesGcm
-from holdfast.store.seam import Store
 from holdfast.store.sqlite.opening import load_queries
 from holdfast.store.sqlite.store import SqliteStore
-from tests.store.chaining_suite import ChainingSuite
-from tests.store.outbox_suite import SharedOutboxSuite
-from tests.store.retention_suite import SharedRetentionSuite
-from tests.store.suite import (
+from holdfast.testing.stores import Opening, SharedStoreSuite
+from holdfast.testing.stores.writes import (
     LEASE,
-    Opening,
-    SharedStoreSuite,
     after,
     answers,
     at,
@@ -41,6 +36,7 @@ from tests.store.suite import (
     wanted,
     written,
 )
+from tests.store.files import quick_store
 from tests.unit.source_files import SRC
 
 OLD, NEW = b"o" * 32, b"n" * 32
@@ -51,15 +47,14 @@ def aes(**keys: bytes) -> AesGcm:
     return AesGcm(keys, list(keys)[-1])
 
 
-class TestSqliteEncrypted(ChainingSuite, SharedOutboxSuite, SharedRetentionSuite, SharedStoreSuite):
+SEALED = aes(old=OLD)
+
+
+class TestSqliteEncrypted(SharedStoreSuite):
     @pytest.fixture
     def opening(self, tmp_path: Path) -> Iterator[Opening]:
         with contextlib.ExitStack() as stores:
-
-            def opening(member: str) -> Store:
-                return stores.enter_context(contextlib.closing(SqliteStore(str(tmp_path / "holdfast.db"), member, aes(old=OLD))))
-
-            yield opening
+            yield lambda member: stores.enter_context(contextlib.closing(quick_store(tmp_path / "holdfast.db", member, SEALED)))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.clock import SystemClock, VirtualClock
+from holdfast.model.clock import SystemClock
 from holdfast.model.errors import (
     CodecMismatch,
     ExtraMissing,
@@ -18,7 +18,7 @@ from holdfast.model.errors import (
     StoreBroken,
     StoreUnsuitable,
 )
-from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus, State
+from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus
 from holdfast.model.operations import Action, Status
 from holdfast.model.verbs import Checkpointed
 from holdfast.store.encryption import AesGcm
@@ -26,32 +26,22 @@ from holdfast.store.opening import open_store, shown
 from holdfast.store.postgres import listing
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.store import PostgresStore
-from holdfast.store.seam import Filter, Store, Target
-from holdfast.store.sqlite.store import SqliteStore
-from tests.postgres import database, empty_store, new_schema, schema_of
-from tests.store.chaining_suite import ChainingSuite
-from tests.store.listing_suite import ListingSuite
-from tests.store.outbox_suite import SharedOutboxSuite
-from tests.store.retention_suite import SharedRetentionSuite
-from tests.store.suite import (
+from holdfast.store.seam import Filter
+from holdfast.testing.stores import Opening, SharedStoreSuite
+from holdfast.testing.stores.writes import (
     LEASE,
     OOPS,
-    ORDER,
-    T0,
-    Opening,
-    SharedStoreSuite,
     after,
     answers,
     callback,
     checkpoint,
-    claim,
     live,
     settled,
     started,
     step,
-    wait,
     written,
 )
+from tests.postgres import database, empty_store, new_schema, schema_of
 
 KEY = bytes(range(32))
 
@@ -69,16 +59,12 @@ def store(where: str) -> Iterator[PostgresStore]:
         yield store
 
 
-class TestPostgres(ChainingSuite, SharedOutboxSuite, SharedRetentionSuite, ListingSuite, SharedStoreSuite):
+class TestPostgres(SharedStoreSuite):
     @pytest.fixture
     def opening(self) -> Iterator[Opening]:
         where = empty_store()
         with contextlib.ExitStack() as stores:
-
-            def opening(member: str) -> Store:
-                return stores.enter_context(contextlib.closing(open_store(where, member)))
-
-            yield opening
+            yield lambda member: stores.enter_context(contextlib.closing(open_store(where, member)))
 
 
 def refusal(where: str) -> HoldfastError:
@@ -237,37 +223,6 @@ def test_payloads_are_encoded_at_rest_and_only_the_right_keys_open_the_store(whe
         PostgresStore(where, "here", AesGcm({"k": bytes(32)}, "k"))
 
 
-def test_a_copy_goes_to_the_other_backend_and_back(store: PostgresStore, tmp_path: Path) -> None:
-    header = live(store, "a", step("s", Action.SUCCEED, payload='"done"'), step("f", Action.FAIL, error=OOPS), wait("w"), callback("c", 60))
-    found = store.snapshot(header.id)
-    assert found is not None
-    assert store.snapshot("nobody") is None
-    with contextlib.closing(SqliteStore(str(tmp_path / "copy.db"), "there")) as file:
-        assert file.adopt(found)
-        copy = file.snapshot(header.id)
-        assert copy is not None
-        assert (copy.header, copy.events) == (found.header, found.events)
-    with contextlib.closing(PostgresStore(new_schema(), "there")) as other:
-        assert other.adopt(copy)
-        assert not other.adopt(copy)
-        back = other.snapshot(header.id)
-        assert back is not None
-        assert (back.header, back.events) == (found.header, found.events)
-        assert started(other, "b").name == "b"
-
-
-def test_a_suspect_is_offered_only_to_a_runner_with_nothing_else(store: PostgresStore) -> None:
-    header, other = live(store, "suspect"), started(store, "other")
-    written(store, claim(header, "there", "here"))
-    taken = written(store, claim(header, "there", "there"))
-    assert (taken.state, taken.deaths) == (State.READY, 2)
-    assert list(store.claimable(ORDER, (), T0, 10)) == [other.id]
-    assert store.suspect(ORDER) == header.id
-    assert store.suspect((Target("another", "1"),)) is None
-    written(store, claim(other, "here"))
-    assert store.next_due(ORDER) == header.deadline, "nobody is woken for it again and again"
-
-
 # --- plans -------------------------------------------------------------------------------------------------------------------
 
 INDEXES = {
@@ -369,11 +324,6 @@ def test_clocks_that_agree_as_far_as_can_be_told_are_left_alone() -> None:
     assert abs(clock.now() - machine.now()) < 100
     clock.compare(1_000, 5_001, 1_002)
     assert 4_000 <= clock.now() - machine.now() + 100 < 4_200
-
-
-def test_a_tests_own_time_stays_what_it_is(store: PostgresStore) -> None:
-    clock = VirtualClock()
-    assert store.clock(clock) is clock
 
 
 # --- news --------------------------------------------------------------------------------------------------------------------

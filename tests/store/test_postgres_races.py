@@ -1,16 +1,15 @@
-"""Many processes on one database, and connections that are lost: nothing is written twice, nothing is lost, nobody waits for ever."""
+"""Other processes on one database, and connections that are lost: nothing is written twice, nothing is lost, nobody waits for ever."""
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import psycopg
 import pytest
 
-from holdfast.model.errors import CallbackClosed, CodecFailed, DiskFailed, ExecutionAlreadyStarted, HoldfastError, LeaseLost, StoreBusy
+from holdfast.model.errors import CallbackClosed, CodecFailed, DiskFailed, HoldfastError, StoreBusy
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State
 from holdfast.model.history import EventType as E
 from holdfast.model.life import Claimant
@@ -20,10 +19,8 @@ from holdfast.model.verbs import Checkpointed, Start, Started, Write
 from holdfast.store.encryption import AesGcm
 from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.store import PostgresStore
-from holdfast.store.seam import Filter
-from tests.postgres import database, empty_store, new_schema, schema_of
-from tests.store.chaining_suite import birth, invoking
-from tests.store.suite import (
+from holdfast.testing.stores.chaining import birth, invoking
+from holdfast.testing.stores.writes import (
     LEASE,
     ORDER,
     T0,
@@ -43,9 +40,9 @@ from tests.store.suite import (
     wanted,
     written,
 )
+from tests.postgres import database, empty_store, new_schema, schema_of
 
 PENDING = Outcome(OutcomeStatus.PENDING)
-PROCESSES = 4
 
 
 @pytest.fixture
@@ -53,140 +50,26 @@ def where() -> str:
     return empty_store()
 
 
-@pytest.fixture
-def stores(where: str) -> Iterator[list[PostgresStore]]:
-    """As many processes as threads can play."""
-    with contextlib.ExitStack() as opened:
-        made = [opened.enter_context(contextlib.closing(PostgresStore(where, f"p{n}"))) for n in range(PROCESSES)]
-        for n, store in enumerate(made):
-            store.join(f"p{n}", LEASE)
-        yield made
+@contextlib.contextmanager
+def joined(where: str, member: str) -> Iterator[PostgresStore]:
+    with contextlib.closing(PostgresStore(where, member)) as store:
+        store.join(member, LEASE)
+        yield store
 
 
 @pytest.fixture
-def store(stores: list[PostgresStore]) -> PostgresStore:
-    return stores[0]
+def store(where: str) -> Iterator[PostgresStore]:
+    with joined(where, "p0") as store:
+        yield store
 
 
 @pytest.fixture
-def other(stores: list[PostgresStore]) -> PostgresStore:
-    return stores[1]
-
-
-def together(stores: list[PostgresStore], act: Callable[[int, PostgresStore], Any]) -> list[Any]:
-    """Let all of them do something at the same moment."""
-    gate = threading.Barrier(len(stores))
-
-    def run(n: int) -> Any:
-        gate.wait()
-        return act(n, stores[n])
-
-    with ThreadPoolExecutor(len(stores)) as pool:
-        return list(pool.map(run, range(len(stores))))
+def other(where: str) -> Iterator[PostgresStore]:
+    with joined(where, "p1") as other:
+        yield other
 
 
 # --- several at once ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_name_that_many_want_at_once_belongs_to_one(stores: list[PostgresStore]) -> None:
-    def start(n: int, store: PostgresStore) -> list[Any]:
-        return [answers(store, *(wanted(f"n{m}") for m in range(k, k + 5)))[0] for k in range(30)]
-
-    said = [answer for each in together(stores, start) for answer in each]
-    assert all(isinstance(answer, Started) for answer in said)
-    assert len(stores[0].list(Filter(limit=1000))) == 34
-    ids = {answer.header.name: set[str]() for answer in said}
-    for answer in said:
-        ids[answer.header.name].add(answer.header.id)
-    assert all(len(found) == 1 for found in ids.values())
-
-
-def test_a_name_that_many_want_with_different_inputs_is_refused_to_all_but_one(stores: list[PostgresStore]) -> None:
-    said = together(stores, lambda n, store: answers(store, wanted("a", str(n)), wanted(f"mine-{n}")))
-    assert sorted(type(first).__name__ for first, _ in said) == ["ExecutionAlreadyStarted"] * (PROCESSES - 1) + ["Started"]
-    assert all(isinstance(second, Started) for _, second in said), "what is refused spoils no other"
-    assert not [first for first, _ in said if not isinstance(first, Started | ExecutionAlreadyStarted)]
-
-
-def test_an_execution_that_many_claim_at_once_is_claimed_once(stores: list[PostgresStore]) -> None:
-    headers = [started(stores[0], f"n{n}") for n in range(40)]
-
-    def take(n: int, store: PostgresStore) -> list[Any]:
-        order = headers if n % 2 else headers[::-1]  # opposite orders, in which two that lock one by one would wait for each other
-        return answers(store, *(claim(header, f"p{n}") for header in order))
-
-    said = together(stores, take)
-    assert sum(isinstance(answer, Execution) for each in said for answer in each) == 40
-    assert sum(isinstance(answer, LeaseLost) for each in said for answer in each) == 40 * (PROCESSES - 1)
-    held = [set(store.held(f"p{n}")) for n, store in enumerate(stores)]
-    assert sum(map(len, held)) == len(set[str]().union(*held)) == 40
-
-
-def test_events_have_no_gaps_when_many_write_to_the_same_executions(stores: list[PostgresStore]) -> None:
-    count = 12
-    headers = [suspended(stores[0], f"n{n}", *(callback(f"c{p}-{k}") for p in range(PROCESSES) for k in range(count))) for n in range(3)]
-
-    def answer(n: int, store: PostgresStore) -> list[Any]:
-        order = headers if n % 2 else headers[::-1]
-        return [said for k in range(count) for said in answers(store, *(Answering(h.id, f"c{n}-{k}", "1") for h in order), now=at(2))]
-
-    said = [each for some in together(stores, answer) for each in some]
-    assert not [each for each in said if isinstance(each, HoldfastError)]
-    for header in headers:
-        assert story(stores[0], header).count(E.CALLBACK_SUCCEEDED) == PROCESSES * count
-        assert {op.status for op in stores[0].operations(header.id)} == {Status.SUCCEEDED}
-
-
-def test_a_parent_that_is_stopped_while_its_children_end_leaves_nothing_open(stores: list[PostgresStore]) -> None:
-    """Both sides write to both executions, each beginning at its own end."""
-    for attempt in range(8):
-        parent = live(stores[0], f"parent-{attempt}", runner="p0")
-        children = [birth(parent) for _ in range(3)]
-        for n, child in enumerate(children):
-            update = msgspec.structs.replace(invoking(parent, child).updates[0], id=f"i{n}")
-            header = msgspec.structs.replace(child.header, parent_operation=f"i{n}")
-            ready = msgspec.structs.replace(checkpoint(parent, update), children={f"i{n}": msgspec.structs.replace(child, header=header)})
-            answers(stores[0], ready)
-            parent = now_at(stores[0], parent)
-        taken = [written(stores[n + 1], claim(child.header, f"p{n + 1}")) for n, child in enumerate(children)]
-
-        def act(n: int, store: PostgresStore, parent: Execution = parent, taken: list[Execution] = taken) -> Any:
-            if n == 0:
-                return answers(store, Stop(parent.id))
-            outcome = OutcomeStatus.CONTINUED if n == 1 else OutcomeStatus.SUCCEEDED
-            ending = settled(taken[n - 1], Outcome(outcome, "[2]"))
-            return answers(store, msgspec.structs.replace(ending, successor=wanted("heir").header.id))
-
-        together(stores, act)
-        assert names_of(stores[0], ExecutionStatus.RUNNING) == []
-        assert now_at(stores[0], parent).status is ExecutionStatus.STOPPED
-        for header in stores[0].list(Filter(parent=parent.id)):
-            story(stores[0], header)
-
-
-def names_of(store: PostgresStore, status: ExecutionStatus) -> list[str]:
-    return [header.name for header in store.list(Filter(statuses=(status,)))]
-
-
-def test_who_has_seen_a_signals_number_never_finds_a_smaller_one_later(stores: list[PostgresStore]) -> None:
-    stores[0].subscribe("billing")
-    cursor = stores[0].take_delivery("billing", "p0")
-    assert cursor is not None
-    rounds, seen = 25, list[int]()
-
-    def act(n: int, store: PostgresStore) -> None:
-        if n:
-            for k in range(rounds):
-                header = started(store, f"n{n}-{k}")
-                written(store, Stop(header.id))
-            return
-        while len(seen) < 2 * rounds * (PROCESSES - 1):
-            page = store.signals("billing", "p0", seen[-1] if seen else cursor, 7)
-            assert page is not None
-            seen.extend(signal.number for signal in page)
-
-    together(stores, act)
-    assert seen == list(range(cursor + 1, cursor + 1 + len(seen))), "none was passed over"
 
 
 def test_a_subscriber_is_told_of_every_batch_that_ends_after_it_was_registered(where: str, store: PostgresStore) -> None:

@@ -4,17 +4,13 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-import msgspec
-import pytest
-
-from holdfast.model.errors import ExecutionAlreadyStarted, StoreBroken
 from holdfast.model.execution import State
 from holdfast.model.operations import Action
 from holdfast.service.exporting import exported
 from holdfast.service.importing import copied, read
 from holdfast.store.seam import Snapshot
 from holdfast.store.sqlite.store import SqliteStore
-from tests.store.suite import LEASE, OOPS, T0, after, callback, execution_succeeds, live, now_at, started, step, wait
+from holdfast.testing.stores.writes import LEASE, OOPS, T0, after, callback, execution_succeeds, live, now_at, step, wait
 
 
 def opened(path: Path, member: str = "here") -> "contextlib.closing[SqliteStore]":
@@ -64,38 +60,3 @@ def test_a_closing_execution_keeps_the_end_that_nobody_sees_yet(tmp_path: Path) 
         again = exported(snapshot(two, header.id), T0, include_data=True)
         assert again["events"] == document["events"]
         assert not two.adopt(copied(read(again).snapshot, T0))
-
-
-def test_there_is_no_snapshot_of_what_is_not_there(tmp_path: Path) -> None:
-    with opened(tmp_path / "one.db") as one:
-        assert one.snapshot("nobody") is None
-
-
-def test_a_store_in_memory_gives_and_takes_too() -> None:
-    with opened(Path(":memory:")) as one, opened(Path(":memory:"), "there") as two:
-        header = live(one, "a", step("s", Action.SUCCEED, payload='"done"'))
-        assert two.adopt(snapshot(one, header.id))
-        assert not two.adopt(snapshot(one, header.id))
-        assert started(two, "b").name == "b", "its key is the next one"
-        assert [op.result for op in two.operations(header.id)] == ['"done"']
-
-
-def test_what_differs_in_one_event_is_another_execution(tmp_path: Path) -> None:
-    with opened(tmp_path / "one.db") as one, opened(tmp_path / "two.db") as two:
-        header = live(one, "a", step("s", Action.SUCCEED, payload='"done"'))
-        found = snapshot(one, header.id)
-        two.adopt(found)
-        last = msgspec.structs.replace(found.events[-1], payload='"other"')
-        with pytest.raises(ExecutionAlreadyStarted, match="differs"):
-            two.adopt(msgspec.structs.replace(found, events=(*found.events[:-1], last)))
-        assert snapshot(two, header.id).events == found.events
-
-
-def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    with opened(tmp_path / "one.db") as one, opened(tmp_path / "two.db") as two:
-        found = snapshot(one, live(one, "a", step("s", Action.SUCCEED, payload='"done"')).id)
-        twice = msgspec.structs.replace(found, events=(*found.events, found.events[-1]))
-        with pytest.raises(StoreBroken):
-            two.adopt(twice)
-        assert two.find(found.header.id) is None
-    assert rows(tmp_path / "two.db", "operations") == []

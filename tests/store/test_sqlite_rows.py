@@ -16,10 +16,27 @@ from holdfast.service.client import Client
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite import listing, retention
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.stores.outbox import told
+from holdfast.testing.stores.retention import DAY_LATER
+from holdfast.testing.stores.writes import (
+    LEASE,
+    T0,
+    after,
+    answers,
+    closed,
+    forgotten,
+    id_at,
+    live,
+    started,
+    step,
+    story,
+    suspended,
+    wait,
+    wanted,
+    written,
+)
 from tests.store.children import child, heard
-from tests.store.outbox_suite import closed, forgotten, told
-from tests.store.retention_suite import DAY_LATER
-from tests.store.suite import LEASE, T0, after, answers, id_at, live, started, step, story, suspended, wait, wanted, written
+from tests.store.files import quick_store
 
 X = ExecutionStatus
 BY_ID = "SCAN executions USING INDEX executions_by_id"
@@ -36,7 +53,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(str(path), "here")
+    store = quick_store(path, "here")
     store.join("here", LEASE)
     yield store
     store.close()

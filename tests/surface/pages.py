@@ -177,6 +177,7 @@ class Reader:
         self._environment = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
         self._environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self._environment.pop("HOLDFAST_STORE", None)
+        self._environment["PYTEST_ADDOPTS"] = "-p no:asyncio"  # ours, and it talks; a reader's pytest has only Holdfast's plugin
 
     def read(self) -> None:
         """Go through the page once, from top to bottom."""

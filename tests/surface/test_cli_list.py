@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model.outside import Stop
 from holdfast.store.sqlite.store import SqliteStore
-from tests.store.suite import T0, started, written
+from holdfast.testing.stores.writes import T0, started, written
 from tests.surface.cli_program import Program
 
 HOUR = 3_600_000  # T0 is 2026-01-01T00:00:00Z

@@ -51,14 +51,14 @@ class Disk:
         return None
 
 
-class Aboard(threading.Event):
+class Aboard(blocking._Gate):
     """Counts who waits for the landing."""
 
     waiting = 0
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self) -> None:
         Aboard.waiting += 1
-        return super().wait(PATIENCE)
+        super().wait()
 
 
 def state_over(disk: Disk) -> BlockingState:

@@ -1,6 +1,7 @@
 """docs/promises.md tells the truth: each promise names a test that exists, or says `missing`."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,15 +43,51 @@ def problem(promise: Promise, root: Path) -> str | None:
 def exists(name: str, root: Path) -> bool:
     file, *inner = name.split("::")
     path = root / file
-    return bool(inner) and path.is_file() and "::".join(inner) in set(_tests(ast.parse(path.read_text(encoding="utf-8")).body))
+    if not inner or not path.is_file():
+        return False
+    module = _parsed(path)
+    return "::".join(inner) in set(_tests(module.body, module, root))
 
 
-def _tests(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
+@functools.cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _tests(body: list[ast.stmt], module: ast.Module, root: Path, prefix: str = "") -> Iterator[str]:
+    """The tests of a module or class, with those that its classes inherit."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             yield prefix + node.name
         elif isinstance(node, ast.ClassDef):
-            yield from _tests(node.body, f"{prefix}{node.name}::")
+            for mine, where in _lineage(node, module, root):
+                yield from _tests(mine.body, where, root, f"{prefix}{node.name}::")
+
+
+def _lineage(node: ast.ClassDef, module: ast.Module, root: Path) -> Iterator[tuple[ast.ClassDef, ast.Module]]:
+    """A class and all it inherits from, each with the module it stands in; what is not ours has no tests of ours."""
+    yield node, module
+    for base in node.bases:
+        if isinstance(base, ast.Name) and (found := _class(base.id, module, root)) is not None:
+            yield from _lineage(*found, root)
+
+
+def _class(name: str, module: ast.Module, root: Path) -> tuple[ast.ClassDef, ast.Module] | None:
+    """The class that a module knows by this name: its own, or one it imports from a module of this project."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return node, module
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if (alias.asname or alias.name) == name and (path := _source(node.module, root)) is not None:
+                    return _class(alias.name, _parsed(path), root)
+    return None
+
+
+def _source(module: str, root: Path) -> Path | None:
+    place = module.replace(".", "/")
+    paths = [root / folder / f"{place}{end}" for folder in ("", "src") for end in (".py", "/__init__.py")]
+    return next((path for path in paths if path.is_file()), None)
 
 
 PROMISES = promises((ROOT / "docs" / "promises.md").read_text(encoding="utf-8"))
@@ -80,6 +117,9 @@ def test_no_two_promises_share_a_number() -> None:
         ("missing", None),
         ("`tests/test_a.py::test_it`", None),
         ("`tests/test_a.py::TestThem::test_one`, `tests/test_a.py::test_it`", None),
+        ("`tests/test_a.py::TestHeirs::test_one`, `tests/test_a.py::TestHeirs::test_lent`", None),
+        ("`tests/test_a.py::TestHeirs::test_gone`", "does not exist"),
+        ("`tests/test_a.py::TestThem::test_lent`", "does not exist"),
         ("", "names no test"),
         ("see the docs", "names no test"),
         ("`tests/test_a.py::test_gone`", "does not exist"),
@@ -90,7 +130,13 @@ def test_no_two_promises_share_a_number() -> None:
 )
 def test_a_false_row_is_noticed(test: str, why: str | None, tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_a.py").write_text("async def test_it(): ...\nclass TestThem:\n    def test_one(self): ...\n")
+    (tmp_path / "tests" / "test_a.py").write_text(
+        "from lent.door import Lent\nasync def test_it(): ...\n"
+        "class TestThem:\n    def test_one(self): ...\nclass TestHeirs(TestThem, Lent): ...\n"
+    )
+    (tmp_path / "src" / "lent").mkdir(parents=True)
+    (tmp_path / "src" / "lent" / "door.py").write_text("if True:\n    from lent.suite import Suite as Lent\n")
+    (tmp_path / "src" / "lent" / "suite.py").write_text("class Suite(dict):\n    def test_lent(self): ...\n")
     (row,) = promises(f"| 1.2 | it holds | {test} |")
     found = problem(row, tmp_path)
     assert (found is None) if why is None else (found is not None and why in found)

@@ -12,13 +12,15 @@ import contextlib
 import contextvars
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
 from holdfast.durable.hooks.parking import ParkingHooks
+from holdfast.durable.identifier import Identity
 from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend, too_late
+from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
 from holdfast.model.clock import Clock
@@ -41,11 +43,15 @@ _CUT_SHORT = (
     "that at the same point. Use what the durable call offers instead: a callback's timeout, or a step with the timeout inside its body."
 )
 _MOST_UPDATES: Final = 500
+_orphans: set[asyncio.Task[Any]] = set()
+"""Branches that were cancelled because their batch was over; user code has no part in that. One set for all: each would have its own."""
 _EVICTED = "This execution is suspended and will come back. Not an error; let it pass."
 
 
 class AsyncState(ExecutionState):
     """An execution's state on its event loop."""
+
+    __slots__ = ("_aboard", "_loop", "_on_change", "_owed", "_quiet", "_resting", "_running", "_waiting", "cancelled", "threads")
 
     hooks: ParkingHooks | None
 
@@ -65,15 +71,13 @@ class AsyncState(ExecutionState):
         self._quiet = quiet
         self._running = 1
         self._resting: dict[asyncio.Future[None], None] = {}  # in order, so that the same story always goes the same way
-        self._on_change: dict[str, list[asyncio.Future[None]]] = {}
+        self._on_change: dict[str, tuple[asyncio.Future[None], ...]] = {}
         self._aboard: list[asyncio.Future[None]] | None = None
         """Who waits for the write that is under way; None when none is."""
         self._waiting: list[asyncio.Future[None]] = []
         """Who waits for the one after it."""
         self._owed = 0
         """Updates of the write under way that are not sent yet: a large one goes in several, so that others get their turn between them."""
-        self.orphans: set[asyncio.Task[Any]] = set()
-        """Branches that were cancelled because their batch was over; user code has no part in that."""
         self.cancelled = False
         """The engine ended this invocation; a cancellation is not user code's."""
 
@@ -84,13 +88,12 @@ class AsyncState(ExecutionState):
         """Every strand rests."""
         return self._running == 0
 
-    async def rest(self, suspend: Suspend) -> None:
+    def rest(self, suspend: Suspend) -> Awaitable[None]:
         """Rest until an operation changes."""
         future = self._loop.create_future()
-        self._on_change.setdefault(suspend.operation_id, []).append(future)
-        for other in suspend.others:
-            self._on_change.setdefault(other.id, []).append(future)
-        await self.rest_for(future)
+        for operation in (suspend.operation_id, *(other.id for other in suspend.others)):
+            self._on_change[operation] = (*self._on_change.get(operation, ()), future)
+        return self.rest_for(future)
 
     async def rest_for(self, future: asyncio.Future[None]) -> None:
         """Rest until `wake` is called with this future."""
@@ -241,7 +244,7 @@ class _Strands:
     def _over(self, key: int, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if task.cancelled():
-            if task not in self._state.orphans:
+            if task not in _orphans:
                 self._fatal = asyncio.CancelledError()
         elif (error := task.exception()) is None:
             self._done.append(Done(key, task.result()))
@@ -249,7 +252,7 @@ class _Strands:
             self._done.append(Done(key, None, error))
         elif not isinstance(error, SuspendExecution):  # evicted: the parent is told the same
             self._fatal = error
-        self._state.orphans.discard(task)
+        _orphans.discard(task)
         if self._waiting is not None:
             self._state.wake(self._waiting)
         self._state.ended()
@@ -266,15 +269,16 @@ class _Strands:
     def cancel(self) -> None:
         """The batch is over without these; what they would still do is nobody's."""
         for task in self._tasks:
-            self._state.orphans.add(task)
+            _orphans.add(task)
             task.cancel()
 
 
-async def drive(plan: Plan[T], state: AsyncState) -> T:
-    """Run a plan to its end."""
+async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at: Identity | None = None) -> T:
+    """Run a plan to its end; with the scope whose durable call it is and the place it took there."""
     answer: Any = None
     raised: Exception | None = None
     strands: _Strands | None = None
+    resumed = scope is not None and at is not None and scope.began(at)
     try:
         while True:
             try:
@@ -311,12 +315,16 @@ async def drive(plan: Plan[T], state: AsyncState) -> T:
     except BaseException as error:
         plan.close()  # what it leaves in the middle is told of now, not when the garbage is collected
         cancelled = isinstance(error, asyncio.CancelledError)
-        if cancelled and not state.cancelled and not state.suspended and asyncio.current_task() not in state.orphans:
+        if cancelled and not state.cancelled and not state.suspended and asyncio.current_task() not in _orphans:
             state.misuse = _CUT_SHORT
+        if scope is not None and isinstance(error, SuspendExecution):
+            scope.suspended = True
         raise
     finally:
         if strands is not None:
             strands.cancel()
+        if scope is not None and at is not None:
+            scope.ended(at, resumed=resumed)
 
 
 async def _ran_in_time(run: Run, state: AsyncState, seconds: float) -> Any:

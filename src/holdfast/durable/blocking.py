@@ -37,14 +37,33 @@ class Strands(Protocol):
     def next_done(self) -> Done: ...
 
 
+class _Gate:
+    """Shut until it is opened, once. A lone step makes two for each of its writes, and an Event would cost it ten times as much."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        """Let everybody through, from now on."""
+        self._lock.release()
+
+    def wait(self) -> None:
+        """Wait until it is open; whoever gets through lets the next one in."""
+        with self._lock:
+            pass
+
+
 class _Flight:
     """One write for everybody who waits for it. The first of them leads: it writes when the flight before has landed."""
 
     __slots__ = ("anyway", "landed", "turn")
 
     def __init__(self) -> None:
-        self.turn = threading.Event()
-        self.landed = threading.Event()
+        self.turn = _Gate()
+        self.landed = _Gate()
         self.anyway = False
         """Somebody wants news, even if there is nothing to write."""
 
@@ -144,8 +163,8 @@ class BlockingState(ExecutionState):
             with self._taking:
                 self._flight, self._next = self._next, None
                 if self._flight is not None:
-                    self._flight.turn.set()
-            flight.landed.set()
+                    self._flight.turn.open()
+            flight.landed.open()
 
     def write_riders(self) -> None:
         """Write what rides, if it still does; a failure is told to the strand that writes next."""

@@ -23,7 +23,7 @@ from holdfast.durable.delays import Duration
 from holdfast.durable.exceptions import ValidationError
 from holdfast.durable.identifier import Identity
 from holdfast.durable.interrupts import ContinueAsNew
-from holdfast.durable.logger import Logger, LogInfo
+from holdfast.durable.logger import Logger
 from holdfast.durable.operation.callback import callback_result, create_callback
 from holdfast.durable.operation.child import child
 from holdfast.durable.operation.first_of import SUB_TYPE as FIRST_OF
@@ -70,7 +70,11 @@ class Calls:
     def __init__(self, scope: Scope, lambda_context: LambdaContext | None = None) -> None:
         self._scope = scope
         self.lambda_context = lambda_context
-        self.execution_context = ExecutionContext(scope.state.durable_execution_arn)
+
+    @property
+    def execution_context(self) -> ExecutionContext:
+        """What this handler may know of its execution."""
+        return ExecutionContext(self._scope.state.durable_execution_arn)
 
     @property
     def logger(self) -> Logger:
@@ -79,8 +83,7 @@ class Calls:
 
     def set_logger(self, new_logger: LoggerInterface) -> None:
         """Log through another logger."""
-        scope = self._scope
-        scope.logger = Logger.from_log_info(new_logger, LogInfo(scope.state, scope.parent_id), scope.is_replaying)
+        self._scope.log_to(new_logger)
 
     def is_replaying(self) -> bool:
         """Whether this context still repeats what an earlier invocation did."""

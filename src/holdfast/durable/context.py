@@ -27,7 +27,6 @@ from holdfast.durable.decorators import durable_step as durable_step
 from holdfast.durable.decorators import durable_wait_for_callback as durable_wait_for_callback
 from holdfast.durable.decorators import durable_with_child_context as durable_with_child_context
 from holdfast.durable.delays import Duration
-from holdfast.durable.exceptions import SuspendExecution
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.wait import cancelled, rested
 from holdfast.durable.operation.with_retry import retried
@@ -191,18 +190,10 @@ class AsyncDurableContext(Calls):
     def _drive(self, call: tuple[Identity, Plan[T]]) -> Awaitable[T]:
         return self._driven(*call)
 
-    async def _driven(self, at: Identity, plan: Plan[T]) -> T:
-        scope = self._scope
-        state = scope.state
+    def _driven(self, at: Identity, plan: Plan[T]) -> Coroutine[Any, Any, T]:
+        state = self._scope.state
         assert isinstance(state, awaiting.AsyncState)
-        resumed = scope.began(at)
-        try:
-            return await awaiting.drive(plan, state)
-        except SuspendExecution:
-            scope.suspended = True
-            raise
-        finally:
-            scope.ended(at, resumed=resumed)
+        return awaiting.drive(plan, state, self._scope, at)
 
     def _with_retry(
         self, func: Callable[[AsyncDurableContext, int], Awaitable[T]], config: WithRetryConfig[T], name: str | None

@@ -93,9 +93,10 @@ class Logger(LoggerInterface):
         """The same logger for another place."""
         return Logger.from_log_info(self._logger, info, self._is_replaying)
 
-    def where(self, info: Callable[[], LogInfo]) -> Logger:
-        """The same logger for another place, which is asked for only when a line is really written."""
-        made = Logger(self._logger, {}, self._is_replaying)
+    @classmethod
+    def where(cls, logger: LoggerInterface, info: Callable[[], LogInfo], is_replaying: Callable[[], bool]) -> Logger:
+        """A logger for a place that is asked for only when a line is really written."""
+        made = cls(logger, {}, is_replaying)
         made._extra = info
         return made
 

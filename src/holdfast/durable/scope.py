@@ -16,6 +16,7 @@ from typing import Any
 from holdfast.durable.exceptions import ExecutionError, NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.identifier import Identity, operation_id
 from holdfast.durable.logger import Logger, LogInfo
+from holdfast.durable.protocols import LoggerInterface
 from holdfast.durable.state import ExecutionState
 from holdfast.model.operations import OPEN, Operation, SubType, Type
 
@@ -43,10 +44,12 @@ class Scope:
         "_busy",
         "_chances",
         "_count",
+        "_log_to",
+        "_logger",
         "_seen_at",
+        "_upcoming",
         "_uuids",
         "continuing",
-        "logger",
         "make_context",
         "parent_id",
         "prefix",
@@ -63,7 +66,7 @@ class Scope:
         parent_id: str | None = None,
         prefix: str | None = None,
         replaying: bool,
-        logger: Logger | None = None,
+        log_to: LoggerInterface | None = None,
     ) -> None:
         self.state = state
         self.make_context = make_context
@@ -76,13 +79,33 @@ class Scope:
         self.continuing = False
         """The handler asked to go on as a new execution; whoever goes on here must have swallowed that."""
         self._count = 0
+        self._upcoming: str | None = None
+        """The id of the next call, if it is known already: a replay has to look ahead."""
         self._busy = False
         self._seen_at = state.header.started_at
         self._uuids = 0
         self._chances = 0
-        info = LogInfo(state, parent_id)
-        base = logger.get_logger() if logger is not None else logging.getLogger()
-        self.logger = Logger.from_log_info(base, info, self.is_replaying)
+        self._log_to = log_to
+        self._logger: Logger | None = None
+
+    @property
+    def logger(self) -> Logger:
+        """Logs with this context's fields. Made when it is asked for: most contexts log nothing, and many wait in memory."""
+        if self._logger is None:
+            self._logger = Logger.from_log_info(self._logs_to(), LogInfo(self.state, self.parent_id), self.is_replaying)
+        return self._logger
+
+    def log_to(self, logger: LoggerInterface) -> None:
+        """Log through another logger."""
+        self._log_to, self._logger = logger, None
+
+    def logger_in(self, identity: Identity, attempt: int) -> Logger:
+        """Logs with the fields of one attempt of an operation."""
+        place = (identity.parent_id, identity.operation_id, identity.name, attempt)
+        return Logger.where(self._logs_to(), lambda: LogInfo(self.state, *place), self.is_replaying)
+
+    def _logs_to(self) -> LoggerInterface:
+        return self._log_to if self._log_to is not None else logging.getLogger()
 
     def is_replaying(self) -> bool:
         """Whether this context still repeats what an earlier invocation did."""
@@ -91,7 +114,8 @@ class Scope:
     def next_identity(self, kind: Type, sub_type: str, name: str | None) -> Identity:
         """Take the next place in this context. Taken at the call, so that ids follow the order of the code."""
         self._count += 1
-        return Identity(operation_id(self.prefix, self._count), kind, sub_type, self.parent_id, name)
+        id, self._upcoming = self._upcoming or operation_id(self.prefix, self._count), None
+        return Identity(id, kind, sub_type, self.parent_id, name)
 
     def child(self, identity: Identity, *, virtual: bool = False) -> Scope:
         """The scope inside an operation; a virtual one leaves no operation of its own, so its calls report to ours."""
@@ -101,7 +125,7 @@ class Scope:
             parent_id=self.parent_id if virtual else identity.operation_id,
             prefix=identity.operation_id,
             replaying=self.replaying,
-            logger=self.logger,
+            log_to=self._log_to,
         )
 
     def branch(self, identity: Identity, index: int, sub_type: SubType, name: str) -> Identity:
@@ -128,8 +152,9 @@ class Scope:
         done = operations.get(identity.operation_id)
         if done is not None:
             self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
-        if self.replaying and (resumed or operation_id(self.prefix, self._count + 1) not in operations):
-            self.replaying = False
+        if self.replaying:
+            self._upcoming = operation_id(self.prefix, self._count + 1)
+            self.replaying = not resumed and self._upcoming in operations
 
     def check_not_swallowed(self) -> None:
         """Refuse the result of code that caught a suspension and went on."""

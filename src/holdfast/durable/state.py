@@ -23,7 +23,24 @@ _SUSPENDED = "This execution is suspended: durable calls are refused until it is
 
 
 class ExecutionState:
-    """One execution, as one handler sees it."""
+    """One execution, as one handler sees it. Ten thousand of them may wait in memory, so they are kept small."""
+
+    __slots__ = (
+        "broken",
+        "clock",
+        "durable_execution_arn",
+        "header",
+        "hooks",
+        "misuse",
+        "operations",
+        "port",
+        "revision",
+        "stragglers",
+        "suspended",
+        "token",
+        "unwritten",
+        "unwritten_since",
+    )
 
     def __init__(self, invocation: Invocation, port: Port, clock: Clock, stragglers: Stragglers) -> None:
         self.durable_execution_arn = invocation.arn

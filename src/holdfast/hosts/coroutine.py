@@ -46,6 +46,8 @@ class Place(Protocol):
 class Coroutine:
     """A handler's coroutine, over as many invocations as it lives through."""
 
+    __slots__ = ("_host", "_report", "_scope", "_state", "_task", "execution")
+
     def __init__(self, host: Place, function: DurableFunction, invocation: Invocation, port: Port, report: Report) -> None:
         self.execution = invocation.header.id
         self._host = host
@@ -56,7 +58,7 @@ class Coroutine:
         if function.plugins:
             self._task = self._watched(function, invocation, payload)
         else:
-            self._task = asyncio.get_running_loop().create_task(self._run(function, payload))
+            self._task = asyncio.get_running_loop().create_task(self._run(function, payload), name=function.name)
         self._task.add_done_callback(self._ended)
 
     def _watched(self, function: DurableFunction, invocation: Invocation, payload: str | None) -> asyncio.Task[Outcome]:
@@ -82,7 +84,8 @@ class Coroutine:
     async def _run(self, function: DurableFunction, payload: str | None) -> Outcome:
         state = self._state
         try:
-            result = await function.handler(event_of(payload), AsyncDurableContext(self._scope))
+            event, payload = event_of(payload), None  # its text is not kept while the handler waits
+            result = await function.handler(event, AsyncDurableContext(self._scope))
             if state.unwritten:
                 await state.flush()
         except asyncio.CancelledError as error:

@@ -1,4 +1,4 @@
-"""The specification of a store. A backend's job is defined: obey this, and pass the store's suite.
+"""The specification of a store. A backend's job is defined: obey this, and pass the store's suite (holdfast.testing.stores).
 
 A store keeps executions, their operations and their events. Every change goes through `commit`: it takes a batch of writes,
 lets each decide on the rows as they are inside one transaction, and answers each on its own. When `commit` returns, everything

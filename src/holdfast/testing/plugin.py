@@ -1,4 +1,7 @@
-"""The pytest plugin: `durable_runner` makes runners that are closed when the test ends. Installed with Holdfast, found by pytest itself."""
+"""The pytest plugin: `durable_runner` makes runners that are closed when the test ends, and the store's suite says what it found.
+
+Installed with Holdfast, found by pytest itself, before any test is loaded.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ import pytest
 
 if TYPE_CHECKING:
     from holdfast.testing.runner import Runner
+
+# Else a backend's author reads `AssertionError` and nothing more, wherever pytest did not find this plugin by itself.
+pytest.register_assert_rewrite("holdfast.testing.stores")
 
 
 @pytest.fixture

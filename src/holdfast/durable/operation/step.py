@@ -17,7 +17,6 @@ from holdfast.durable.exceptions import (
 )
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
-from holdfast.durable.logger import LogInfo
 from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
 from holdfast.durable.retries import RetryPresets
 from holdfast.durable.scope import Scope
@@ -54,7 +53,7 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
             try:
                 timeout = None if config.timeout is None else config.timeout.to_seconds()
                 body = func if scope.state.hooks is None else scope.state.hooks.watched(func, at, attempt)
-                value = yield Run(body, (StepContext(_logger(at, scope, attempt), attempt),), timeout=timeout)
+                value = yield Run(body, (StepContext(scope.logger_in(at, attempt), attempt),), timeout=timeout)
                 text, result = remembered(value, config.serdes, at.operation_id, scope)
             except (RetryableSerDesError, ExecutionError):
                 raise
@@ -107,7 +106,3 @@ def _retry_or_fail(at: Identity, config: StepConfig, error: Exception, attempt: 
         yield Record(at.update(Action.FAIL, error=described.to_failure()))
         described.raise_as_operation_error(StepError)
     yield Record(at.update(Action.RETRY, error=described.to_failure(), delay_seconds=max(1, decision.delay_seconds)))
-
-
-def _logger(at: Identity, scope: Scope, attempt: int) -> Any:
-    return scope.logger.where(lambda: LogInfo(scope.state, at.parent_id, at.operation_id, at.name, attempt))

@@ -9,8 +9,13 @@ from holdfast.model.operations import Action, Status
 
 def wait(at: Identity, seconds: int) -> Plan[None]:
     """Suspend until the time has passed."""
-    yield from started(at, seconds)
-    yield from rested(at)
+    seen = yield Look(at)
+    if seen is None:
+        yield Record(at.update(Action.START, wait_seconds=seconds))
+        seen = yield Look(at)
+    while seen.status is Status.STARTED:  # as in `rested`, without a generator of its own: many may wait in memory
+        yield Suspend(at.operation_id)
+        seen = yield Look(at)
 
 
 def started(at: Identity, seconds: int) -> Plan[None]:

@@ -8,7 +8,6 @@ from typing import TypeVar, cast
 from holdfast.durable.exceptions import InvocationError, WaitForConditionError
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
-from holdfast.durable.logger import LogInfo
 from holdfast.durable.operation.step import raise_recorded, recalled, remembered
 from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
 from holdfast.durable.scope import Scope
@@ -60,7 +59,7 @@ def _looked(
         state = recalled(seen, config.serdes, scope)
     else:
         _, state = remembered(config.initial_state, config.serdes, at.operation_id, scope)
-    logger = scope.logger.where(lambda: LogInfo(scope.state, at.parent_id, at.operation_id, at.name, attempt))
+    logger = scope.logger_in(at, attempt)
     body = check if scope.state.hooks is None else scope.state.hooks.watched(check, at, attempt)
     value = yield Run(body, (state, WaitForConditionCheckContext(logger, attempt)))
     text, shown = remembered(value, config.serdes, at.operation_id, scope)

@@ -24,8 +24,11 @@ _BUSY_PAUSE = 0.005
 _PAGE_BYTES = 2_048
 """A lone step touches five pages, whatever their size: smaller ones mean fewer bytes to sync."""
 _CACHE_KIB = 65_536
-_WAL_PAGES = 16_000
-"""32 MiB of WAL before it is carried over: pages that many batches touch are carried over once."""
+_WAL_PAGES = 8_000
+"""16 MiB of WAL before it is carried over: pages that many batches touch are carried over once, and there is room for what is written
+while a reader keeps it from beginning anew."""
+_WAL_BYTES = 32 * 1024 * 1024
+"""What a WAL that had to grow beyond that is cut to when it begins anew."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FAILING = frozenset({errno.EIO, errno.EROFS})
 _MAY_BE_FULL = ("SQLITE_IOERR", "SQLITE_CANTOPEN")
@@ -51,7 +54,7 @@ def connect(where: str) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(where, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256)
         try:
-            _is_new(connection, where)  # first of all: the next line would change somebody else's file
+            _refuse_foreign(connection, where)  # first of all: the next line would change somebody else's file
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             _use_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
@@ -60,6 +63,7 @@ def connect(where: str) -> sqlite3.Connection:
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+            connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
         except BaseException:
             connection.close()
             raise
@@ -104,6 +108,15 @@ def prepare(connection: sqlite3.Connection, where: str, codec: PayloadCodec | No
             raise
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explained(error, where) from error
+
+
+def _refuse_foreign(connection: sqlite3.Connection, where: str) -> None:
+    """Look at the file as of one moment: another process may be making the store right now."""
+    connection.execute("BEGIN")
+    try:
+        _is_new(connection, where)
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def _is_new(connection: sqlite3.Connection, where: str) -> bool:

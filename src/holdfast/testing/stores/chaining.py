@@ -1,4 +1,4 @@
-"""What every backend must do when one execution's write concerns another: both are written, or neither."""
+"""When one execution's write concerns another, both are written, or neither."""
 
 from typing import Any
 
@@ -10,7 +10,22 @@ from holdfast.model.operations import Action, Failure, Status, Type, Update
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Checkpoint
 from holdfast.store.seam import Hosted, Store
-from tests.store.suite import OOPS, answers, at, callback, claim, execution_succeeds, id_at, live, now_at, position, settled, story, written
+from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.writes import (
+    OOPS,
+    answers,
+    at,
+    callback,
+    claim,
+    execution_succeeds,
+    id_at,
+    live,
+    now_at,
+    position,
+    settled,
+    story,
+    written,
+)
 
 INVOKE = Update(id="i", type=Type.CHAINED_INVOKE, action=Action.START, function_name="order", payload="[1]")
 
@@ -18,10 +33,12 @@ INVOKE = Update(id="i", type=Type.CHAINED_INVOKE, action=Action.START, function_
 def birth(parent: Execution, **set_to: Any) -> Birth:
     """An execution that a parent's operation starts."""
     header = new_execution(id_at(at(0)), None, "order", "$LATEST", payload="[1]", now=at(0), terms=Terms(60))
-    return Birth(msgspec.structs.replace(header, parent=parent.id, parent_operation="i", **set_to), "[1]")
+    placed: dict[str, Any] = {"parent": parent.id, "parent_operation": "i"} | set_to
+    return Birth(msgspec.structs.replace(header, **placed), "[1]")
 
 
 def invoking(parent: Execution, child: Birth) -> Checkpoint:
+    """The checkpoint that starts it."""
     return Checkpoint(position(parent), (INVOKE,), None, {"i": child})
 
 
@@ -39,8 +56,8 @@ def run(store: Store, header: Execution, outcome: Outcome, **more: Any) -> Execu
     return written(store, msgspec.structs.replace(settled(claimed, outcome), **more))
 
 
-class ChainingSuite:
-    """Mixed into a store's suite."""
+class ChainingSuite(OneHandle):
+    """Parents and children. One handle."""
 
     def test_a_child_begins_with_its_parents_checkpoint(self, store: Store) -> None:
         parent = live(store, "parent")

@@ -1,4 +1,4 @@
-"""Retention's suite: what every backend must do about executions that nobody needs any more. Mixed in like the outbox's."""
+"""Retention: executions that nobody needs any more go, in small steps, and nothing else does."""
 
 import pytest
 
@@ -8,14 +8,17 @@ from holdfast.model.history import EventType as E
 from holdfast.model.operations import Action
 from holdfast.model.outside import Stop
 from holdfast.store.seam import Filter, Store
-from tests.store.outbox_suite import closed, forgotten
-from tests.store.suite import (
+from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.writes import (
+    DAY,
+    NO_END,
     T0,
-    Opening,
     after,
     answers,
     callback,
+    closed,
     execution_succeeds,
+    forgotten,
     live,
     names,
     now_at,
@@ -28,12 +31,11 @@ from tests.store.suite import (
     written,
 )
 
-DAY = 86_400_000
 DAY_LATER = T0 + DAY
 
 
-class RetentionSuite:
-    """One handle."""
+class RetentionSuite(OneHandle):
+    """What is forgotten, and what is not. One handle."""
 
     def test_an_execution_is_gone_when_its_retention_is_over_and_not_before(self, store: Store) -> None:
         header = closed(store, "a", steps=2)
@@ -87,6 +89,7 @@ class RetentionSuite:
         count = 1
         while store.expire(DAY_LATER, 10):
             count += 1
+            assert count < 1000, NO_END
             beside = after(store, beside, step(f"s{count}", Action.SUCCEED, payload="1"))
         assert count >= steps // 10
         assert story(store, second) == [E.EXECUTION_STARTED]
@@ -110,6 +113,7 @@ class RetentionSuite:
         while store.expire(DAY_LATER, limit):
             header = started(store, f"new{len(new)}", now=DAY_LATER)
             new.append(header)
+            assert len(new) < 1000, NO_END
             assert story(store, header) == [E.EXECUTION_STARTED]
             assert list(store.operations(header.id)) == []
         assert [story(store, header) for header in new] == [[E.EXECUTION_STARTED]] * len(new)
@@ -123,8 +127,8 @@ class RetentionSuite:
         assert names(store.list(Filter(parent=parent.id))) == ["child"]
 
 
-class SharedRetentionSuite(RetentionSuite):
-    """A store that several processes may open."""
+class SharedRetentionSuite(TwoHandles):
+    """Several processes that forget. Two handles."""
 
     def test_what_one_began_to_remove_another_finishes(self, opening: Opening, store: Store) -> None:
         header = closed(store, "a", steps=20)
@@ -143,6 +147,7 @@ class SharedRetentionSuite(RetentionSuite):
         turns = 0
         while (store, other)[turns % 2].expire(DAY_LATER, 4):
             turns += 1
+            assert turns < 1000, NO_END
         assert not store.expire(DAY_LATER, 4)
         assert names(other.list(Filter())) == ["kept"]
         assert len(other.operations(kept.id)) == 3

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="untyped-decorator"
-"""DBOS on a SQLite file: the workloads as its documentation would write them.
+"""DBOS on a SQLite file, and W1 and W2 on Postgres: the workloads as its documentation would write them.
 
 Its settings, and why:
 - the file is in WAL mode before DBOS opens it, and `synchronous` stays SQLite's FULL: as durable as ours, and two to three times faster
@@ -9,7 +9,8 @@ Its settings, and why:
   were tried);
 - logs at ERROR only.
 
-    python -m bench.peers.dbos_sqlite WORKLOAD FOLDER SIZES
+    python -m bench.peers.dbos WORKLOAD FOLDER SIZES
+    python -m bench.peers.dbos Postgres ADDRESS SIZES
 """
 
 from __future__ import annotations
@@ -80,14 +81,15 @@ async def asks(event: dict[str, Any]) -> Any:
 
 
 @asynccontextmanager
-async def launched(file: Path) -> AsyncIterator[None]:
-    """DBOS over this file, as documented: configure, launch, destroy."""
-    with closing(sqlite3.connect(file)) as db:
-        db.execute("PRAGMA journal_mode = WAL")
+async def launched(where: Path | str) -> AsyncIterator[None]:
+    """DBOS over this file or this Postgres, as documented: configure, launch, destroy."""
+    if isinstance(where, Path):
+        with closing(sqlite3.connect(where)) as db:
+            db.execute("PRAGMA journal_mode = WAL")
     config = {
         "name": "bench",
-        "system_database_url": f"sqlite:///{file}",
-        "sys_db_pool_size": 4,
+        "system_database_url": f"sqlite:///{where}" if isinstance(where, Path) else where,
+        "sys_db_pool_size": 4 if isinstance(where, Path) else 20,
         "max_executor_threads": 32,
         "log_level": "ERROR",
     }
@@ -113,17 +115,17 @@ async def timed(work: Awaitable[None]) -> float:
 # --- the workloads ----------------------------------------------------------------------------------------------------------
 
 
-async def w1(file: Path, sizes: Sizes) -> Figures:
-    async with launched(file):
+async def w1(where: Path | str, sizes: Sizes) -> Figures:
+    async with launched(where):
         await run(in_sequence, 20)
         return {"W1": [await timed(run(in_sequence, sizes.w1_steps)) / sizes.w1_steps for _ in range(sizes.pairs)]}
 
 
-async def w2(file: Path, sizes: Sizes) -> Figures:
+async def w2(where: Path | str, sizes: Sizes) -> Figures:
     async def all_of(count: int) -> None:
         await asyncio.gather(*(run(in_sequence, sizes.w2_steps) for _ in range(count)))
 
-    async with launched(file):
+    async with launched(where):
         await all_of(min(100, sizes.w2_executions))
         taken = [await timed(all_of(sizes.w2_executions)) for _ in range(sizes.few)]
     return {"W2": [sizes.w2_executions * sizes.w2_steps / seconds for seconds in taken]}
@@ -135,7 +137,7 @@ async def w3(file: Path, sizes: Sizes) -> Figures:
         await run(side_by_side, 20)
         return {
             "W3 parallel": [await timed(run(side_by_side, sizes.w3_branches)) for _ in range(sizes.few)],
-            "W3 map": [await timed(run(side_by_side, sizes.w3_items))],
+            "W3 map": [await timed(run(side_by_side, sizes.w3_items))] if sizes.w3_items else [],
         }
 
 
@@ -143,7 +145,7 @@ async def w4(file: Path, sizes: Sizes) -> Figures:
     """Each restart has a file of its own, because DBOS goes on with all workflows at once; the long history is made once."""
     found: Figures = {"W4": [], "W4 many": []}
     for key, steps, times in (("W4", sizes.w4_steps, sizes.few), ("W4 many", sizes.w4_many_steps, 1)):
-        for number in range(times):
+        for number in range(times if steps else 0):
             fresh = file.with_name(f"{steps}-{number}.sqlite")
             killed_while_it_waits(fresh, steps)
             found[key].append(await goes_on(fresh, steps))
@@ -182,42 +184,44 @@ async def goes_on(file: Path, steps: int) -> float:
 
 
 async def w5(file: Path, sizes: Sizes) -> Figures:
-    """DBOS has no clock to move, so all sleep until one moment, far enough away for all to have begun. Once: it is minutes."""
-    count, warm = sizes.w5_executions, min(WARM_EXECUTIONS, sizes.w5_executions)
+    """Once each: it is minutes. In processes of their own, where no memory is free already."""
+    keys = {"sleeps": ("W5 wait", "W5 parked", "W5 idle", "W5 due"), "asks": ("W5 callback", "W5 parked callback")}
+    found: Figures = {}
+    for scene, names in keys.items():
+        found |= {key: [value] for key, value in zip(names, played(scene, file, sizes), strict=False)}
+    return found
+
+
+def played(scene: str, file: Path, sizes: Sizes) -> list[float]:
+    command = _myself(scene, file.with_name(f"{scene}.sqlite"), sizes.to_json())
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    if ended.returncode:
+        sys.exit(ended.stderr)
+    said: list[float] = json.loads(ended.stdout)
+    return said
+
+
+async def w5_scene(scene: str, file: Path, sizes: Sizes) -> None:
+    """Starts per second, bytes each, the share of a core while they wait, and, if asked, seconds from all timers due to all ended."""
     async with launched(file):
+        count, warm = sizes.w5_executions, min(WARM_EXECUTIONS, sizes.w5_executions)
         began = perf_counter()
         await _started(warm, sleeps, time() + 0.1)
         rate = warm / (perf_counter() - began)
         await _become(file, "SUCCESS", warm)
-        until = time() + 2 * count / rate + sizes.idle_seconds + 5
-        found = await _waiting(file, sizes, warm, sleeps, until)
-        in_time = time() < until
-        await asyncio.sleep(max(until - time(), 0))
-        await _become(file, "SUCCESS", warm + count)
-        due = [time() - until] if in_time else []
-    asked = asked_elsewhere(file, sizes)
-    keys = ("W5 wait", "W5 parked", "W5 idle", "W5 callback", "W5 parked callback", "W5 idle callback")
-    return {key: [value] for key, value in zip(keys, (*found, *asked), strict=True)} | {"W5 due": due}
+        # It has no clock to move, so all sleep until one moment, far enough away for all to have begun.
+        until = time() + (2 * count / rate + sizes.idle_seconds + 5 if sizes.w5_due else DAY_SECONDS)
+        found = await (_waiting(file, sizes, warm, asks) if scene == "asks" else _waiting(file, sizes, warm, sleeps, until))
+        if scene == "sleeps" and sizes.w5_due and time() < until:
+            await asyncio.sleep(until - time())
+            await _become(file, "SUCCESS", warm + count)
+            found.append(time() - until)
+        print(json.dumps(found), flush=True)
+        os._exit(0)  # those that wait would be given up one by one
 
 
-def asked_elsewhere(file: Path, sizes: Sizes) -> list[float]:
-    """In a process of its own, where no memory is free already."""
-    command = _myself("asks", file.with_name("asks.sqlite"), sizes.to_json())
-    asked: list[float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-    return asked
-
-
-async def w5_asks(file: Path, sizes: Sizes) -> None:
-    async with launched(file):
-        warm = min(WARM_EXECUTIONS, sizes.w5_executions)
-        await _started(warm, sleeps, time() + 0.1)
-        await _become(file, "SUCCESS", warm)
-        print(json.dumps(await _waiting(file, sizes, warm, asks)), flush=True)
-        os._exit(0)  # 10,000 that wait would be given up one by one
-
-
-async def _waiting(file: Path, sizes: Sizes, before: int, workflow: Any, *more: float) -> tuple[float, float, float]:
-    """Starts per second, bytes each, and the share of a core while they wait. `recv` too writes down a sleep: its timeout."""
+async def _waiting(file: Path, sizes: Sizes, before: int, workflow: Any, *more: float) -> list[float]:
+    """The first three. `recv` too writes down a sleep: its timeout."""
     count = sizes.w5_executions
     empty, began = memory(), perf_counter()
     await _started(count, workflow, *more)
@@ -226,7 +230,7 @@ async def _waiting(file: Path, sizes: Sizes, before: int, workflow: Any, *more: 
     held = memory() - empty
     idle, used = perf_counter(), process_time()
     await asyncio.sleep(sizes.idle_seconds)
-    return rate, max(held, 0) / count, (process_time() - used) / (perf_counter() - idle)
+    return [rate, max(held, 0) / count, (process_time() - used) / (perf_counter() - idle)]
 
 
 async def _started(count: int, workflow: Any, *more: float) -> None:
@@ -265,23 +269,29 @@ async def w6(file: Path, sizes: Sizes) -> Figures:
     return found
 
 
+async def on_postgres(where: str, sizes: Sizes) -> Figures:
+    found = await w1(where, sizes) | await w2(where, sizes)
+    return {f"{key} Postgres": samples for key, samples in found.items()}
+
+
 WORKLOADS: Final = {"W1": w1, "W2": w2, "W3": w3, "W4": w4, "W5": w5, "W6": w6}
 
 
 def _myself(role: str, file: Path, terms: str) -> list[str]:
-    return [sys.executable, "-m", "bench.peers.dbos_sqlite", role, str(file), terms]
+    return [sys.executable, "-m", "bench.peers.dbos", role, str(file), terms]
 
 
 def main() -> None:
-    workload, place, terms = sys.argv[1:]
-    if workload == "begin":
+    role, place, terms = sys.argv[1:]
+    if role == "begin":
         asyncio.run(begin(Path(place), int(terms)))
-        return
-    if workload == "asks":
-        asyncio.run(w5_asks(Path(place), Sizes.from_json(terms)))
-        return
-    with TemporaryDirectory(dir=place, prefix="bench-") as folder:
-        print(json.dumps(asyncio.run(WORKLOADS[workload](Path(folder) / "dbos.sqlite", Sizes.from_json(terms)))))
+    elif role in ("sleeps", "asks"):
+        asyncio.run(w5_scene(role, Path(place), Sizes.from_json(terms)))
+    elif role == "Postgres":
+        print(json.dumps(asyncio.run(on_postgres(place, Sizes.from_json(terms)))))
+    else:
+        with TemporaryDirectory(dir=place, prefix="bench-") as folder:
+            print(json.dumps(asyncio.run(WORKLOADS[role](Path(folder) / "dbos.sqlite", Sizes.from_json(terms)))))
 
 
 if __name__ == "__main__":
