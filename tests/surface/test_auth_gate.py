@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import httpx
 import msgspec
 import pytest
 
-from holdfast.model.clock import VirtualClock
+from holdfast.model.clock import SystemClock, VirtualClock
 from holdfast.model.credentials import Role, checked_roles
 from holdfast.model.errors import CredentialsNeeded, InvalidParameter, StoreBroken
 from holdfast.model.execution import Terms, new_execution
@@ -204,6 +205,28 @@ async def test_signatures_that_are_wrong_are_refused_as_on_aws(store: Store) -> 
         assert aws_error(await asking.send(halved)) == (400, "IncompleteSignatureException")
         plain = await asking.send(signed(issued, "GET", EVENTS, secret="wrong"))
         assert (plain.status_code, plain.json()["error"]) == (401, "access_refused")
+
+
+async def test_a_signed_hash_must_be_that_of_the_body_that_comes(store: Store) -> None:
+    issued = access_key(store, "admin")
+    request = signed(issued, "POST", INVOKE, b"{}", {"X-Amz-Content-SHA256": hashlib.sha256(b"{}").hexdigest()})
+    async with client(gate(store)) as asking:
+        assert (await asking.send(request)).json()["body"] == "{}"
+        other = httpx.Request("POST", request.url, headers=request.headers, content=b"[]")
+        assert aws_error(await asking.send(other)) == (403, "InvalidSignatureException")
+
+
+async def test_a_request_is_refused_when_its_signature_is_old(store: Store) -> None:
+    issued = access_key(store, "admin")
+    clock = VirtualClock(SystemClock().now())
+    fresh, presigned = signed(issued, "GET", LIST), signed(issued, "GET", LIST, expires=900)
+    async with client(gate(store, clock=clock)) as asking:
+        assert [(await asking.send(request)).status_code for request in (fresh, presigned)] == [200, 200]
+        clock.move_to(clock.now() + 400_000)
+        assert aws_error(await asking.send(fresh)) == (403, "InvalidSignatureException")
+        assert (await asking.send(presigned)).status_code == 200
+        clock.move_to(clock.now() + 600_000)
+        assert aws_error(await asking.send(presigned)) == (403, "InvalidSignatureException")
 
 
 async def test_a_body_larger_than_the_limit_is_not_read(store: Store) -> None:

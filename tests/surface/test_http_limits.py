@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 from botocore.exceptions import ClientError
 
 from holdfast.model.errors import DiskFull
+from holdfast.server.app import App
 from holdfast.server.limits import Limits
+from holdfast.server.replies import Reply
+from holdfast.server.requests import Request
+from holdfast.server.routing import Handler, Route, Routes
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, SilentHost, client, served
 
@@ -241,6 +248,58 @@ def test_a_server_that_shuts_down_tells_those_who_wait(tmp_path: Path) -> None:
             waiting.result(30)
         assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
         assert "goes on" in error.value.response["Error"]["Message"]
+
+
+# --- the app alone
+
+
+async def ask(app: App, before: Callable[[asyncio.Task[None]], None] = lambda _: None) -> tuple[int, dict[bytes, bytes], Any]:
+    """One request to an app, without a network; `before` its answer something may happen."""
+    scope = {"type": "http", "method": "GET", "path": "/x", "raw_path": b"/x", "query_string": b"", "headers": []}
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    task = asyncio.create_task(app(scope, receive, send))
+    await asyncio.sleep(0)
+    before(task)
+    await task
+    start, body = sent
+    return start["status"], dict(start["headers"]), json.loads(body["body"])
+
+
+def app_with(handler: Handler) -> App:
+    return App(cast("Any", SimpleNamespace(request_id=lambda: "an-id")), Routes([Route("GET", "/x", handler)]), Limits())
+
+
+async def test_a_mistake_of_ours_is_a_500_that_tells_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(_: Request) -> Reply:
+        raise ZeroDivisionError("a secret")
+
+    status, headers, told = await ask(app_with(broken))
+    assert (status, headers[b"x-amzn-errortype"], told["Type"]) == (500, b"ServiceException", "Service")
+    assert "secret" not in json.dumps(told)
+    assert "a secret" in caplog.text
+
+
+async def test_a_request_that_is_cut_off_by_a_shutdown_is_told_to_come_back() -> None:
+    async def stuck(_: Request) -> Reply:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    app = app_with(stuck)
+
+    def shut_down(task: asyncio.Task[None]) -> None:
+        app.close()
+        task.cancel()
+
+    status, headers, told = await ask(app, shut_down)
+    assert (status, headers[b"retry-after"], headers[b"connection"]) == (503, b"1", b"close")
+    assert told["message"] == "The server is shutting down."
 
 
 # --- no HTTP

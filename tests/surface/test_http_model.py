@@ -284,6 +284,12 @@ def test_of_a_function_is_shown_what_it_has(witness: Witness, operation: str) ->
     assert {name for shape, name in witness.got[operation] if shape == "FunctionConfiguration"} == SHOWN
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_is_documented_where_it_is(witness: Witness, operation: str, root: Path) -> None:
+    at = witness.client.meta.service_model.operation_model(operation).http
+    assert f"| {operation} | {at['method']} `{at['requestUri']}` |" in (root / "docs/reference/http.md").read_text()
+
+
 def test_what_is_ignored_or_never_there_is_documented(root: Path) -> None:
     page = (root / "docs/reference/http.md").read_text()
     (table,) = re.findall(r"^## Members without an effect\n(.*?)(?=^## )", page, re.M | re.S)

@@ -27,7 +27,8 @@ async def run_over_http(case: Case, root: str, *, page: int = 1000) -> Ending:
     sdk = Sdk(root)
 
     def handlers(client: Any) -> Mapping[str, Handler]:
-        sdk.durable_execution = functools.partial(sdk.durable_execution, boto3_client=client)
+        decorate: Any = sdk.durable_execution
+        sdk.durable_execution = functools.partial(decorate, boto3_client=client)
         return {"handler": case.make(sdk)}
 
     host = AwayHost(handlers, page=page)

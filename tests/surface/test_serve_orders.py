@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgres import empty_store
 from tests.surface.serve_program import DATA, Program, Programs, programs, until
 
 
@@ -96,6 +97,18 @@ def test_an_order_survives_kill_9_of_its_server_at_its_worst_moments(serve: Prog
         "$LATEST",
         "1",
     ]  # the same code is the same version
+
+
+def test_an_order_on_postgres_survives_kill_9_of_its_server(serve: Programs) -> None:
+    where = empty_store()
+    server = serve("orders", store=where)
+    arn = start(server)
+    server.callback(arn)
+    server.kill()
+    server = serve("orders", store=where)
+    server.approve(arn)
+    assert server.ended(arn)["Status"] == "SUCCEEDED"
+    assert (serve.folder / "holdfast.functions").is_dir()
 
 
 def test_changed_code_is_a_new_version_and_what_began_before_ends_with_the_old(serve: Programs, tmp_path: Path) -> None:

@@ -140,6 +140,7 @@ MISTAKES: list[tuple[Callable[[Catalogue], object], type[HoldfastError], str]] =
     (lambda c: c.create("a b", CONFIG, CODE), InvalidParameter, "Function name 'a b'"),
     (lambda c: c.create("g", msgspec.structs.replace(CONFIG, timeout=901), CODE), InvalidParameter, "Timeout"),
     (lambda c: c.create("g", msgspec.structs.replace(CONFIG, memory=1), CODE), InvalidParameter, "MemorySize"),
+    (lambda c: c.update_config("f", {"runtime": "java21"}), InvalidParameter, "Runtime: 'java21' is not run here"),
     (lambda c: c.create("g", msgspec.structs.replace(CONFIG, environment={"A=B": ""}), CODE), InvalidParameter, "environment variable"),
     (lambda c: c.update_code("g", CODE), FunctionNotFound, "Function not found"),
     (lambda c: c.update_code("f", CODE, revision="old"), RevisionMismatch, "RevisionId provided does not match"),

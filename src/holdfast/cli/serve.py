@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _DRAIN_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 2
+_KEPT_VERSIONS: Final = 20
+"""Versions that changes under --reload leave behind, besides those that something needs."""
 _EXTRA: Final = "`holdfast serve` needs packages that are installed on request: pip install 'holdfast[server]'."
 
 
@@ -223,6 +225,7 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
                     after = await service.deploy(described)
                     if before is None or before.last != after.last:
                         say(f"{described.name} is version {after.last} now")
+                        await service.forget_old(described.name, _KEPT_VERSIONS)
             except HoldfastError as error:
                 say(f"not reloaded: error[{error.code}]: {error}")
 

@@ -73,6 +73,10 @@ class App:
             return refusal(error, _agent(scope) if isinstance(error, HoldfastError) else "")
         except Gone:
             raise
+        except asyncio.CancelledError:
+            if not self._closing.is_set():
+                raise
+            return refusal(unavailable("The server is shutting down.", close=True))
         except Exception:  # a mistake of ours: its caller learns that it was, and we learn what it was
             log.exception("%s %s could not be answered", scope["method"], scope["path"])
             return shaped(500, "ServiceException", "The service made a mistake; its log says which.")
@@ -131,7 +135,7 @@ class App:
 
 def _waits(scope: Scope) -> bool:
     kind = next((value for key, value in scope["headers"] if key == b"x-amz-invocation-type"), b"RequestResponse")
-    return bool(kind == b"RequestResponse")
+    return kind in (b"RequestResponse", b"")
 
 
 def _agent(scope: Scope) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
-
-import msgspec
+from typing import Any, Final
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.execution import Terms
 from holdfast.model.pages import marker, number, read_marker
+from holdfast.server.deploy_requests import AliasAsked, CodeAsked, Configured, Create, Publish, UpdateCode
 from holdfast.server.replies import Reply, json_reply
 from holdfast.server.requests import Request
 from holdfast.server.routing import Route
@@ -26,93 +23,6 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 _FUNCTIONS: Final = "/2015-03-31/functions"
 _MAX_ITEMS: Final = 10_000
 _DEFAULT_ITEMS: Final = 50
-T = TypeVar("T")
-
-
-class _Environment(msgspec.Struct, rename="pascal"):
-    variables: dict[str, str] = {}
-
-
-class _Durable(msgspec.Struct, rename="pascal"):
-    execution_timeout: int | None = None
-    retention_period_in_days: int | None = None
-
-
-class _Logging(msgspec.Struct, rename="pascal"):
-    log_format: Literal["Text", "JSON"] = "Text"
-
-
-class _Code(msgspec.Struct, rename={"zip_file": "ZipFile", "bucket": "S3Bucket", "key": "S3Key", "image": "ImageUri"}):
-    zip_file: bytes | None = None
-    bucket: str | None = None
-    key: str | None = None
-    image: str | None = None
-
-
-class _Configured(msgspec.Struct, rename="pascal"):
-    """What CreateFunction and UpdateFunctionConfiguration have in common."""
-
-    runtime: str | None = None
-    role: str | None = None
-    handler: str | None = None
-    description: str | None = None
-    timeout: int | None = None
-    memory_size: int | None = None
-    environment: _Environment | None = None
-    durable_config: _Durable | None = None
-    logging_config: _Logging | None = None
-    revision_id: str | None = None
-
-    def changed(self) -> dict[str, Any]:
-        """What it says of a Config."""
-        said = {
-            "runtime": self.runtime,
-            "role": self.role,
-            "handler": self.handler,
-            "description": self.description,
-            "timeout": self.timeout,
-            "memory": self.memory_size,
-            "environment": None if self.environment is None else self.environment.variables,
-            "log_format": None if self.logging_config is None else self.logging_config.log_format,
-        }
-        return {name: value for name, value in said.items() if value is not None}
-
-
-class _Create(_Configured, rename="pascal"):
-    function_name: str = ""
-    code: _Code = msgspec.field(default_factory=_Code)
-    publish: bool = False
-    package_type: str = "Zip"
-    tags: dict[str, str] = {}
-    architectures: tuple[str, ...] = ("x86_64",)
-
-
-class _UpdateCode(_Code, rename={"zip_file": "ZipFile", "bucket": "S3Bucket", "key": "S3Key", "image": "ImageUri"}):
-    publish: bool = msgspec.field(default=False, name="Publish")
-    dry_run: bool = msgspec.field(default=False, name="DryRun")
-    revision_id: str | None = msgspec.field(default=None, name="RevisionId")
-
-
-class _Publish(msgspec.Struct, rename={"sha256": "CodeSha256", "description": "Description", "revision_id": "RevisionId"}):
-    sha256: str | None = None
-    description: str | None = None
-    revision_id: str | None = None
-
-
-class _Routing(msgspec.Struct, rename="pascal"):
-    additional_version_weights: dict[str, float] = {}
-
-
-class _Alias(msgspec.Struct, rename="pascal"):
-    name: str = ""
-    function_version: str | None = None
-    description: str | None = None
-    routing_config: _Routing | None = None
-    revision_id: str | None = None
-
-    @property
-    def weights(self) -> Mapping[str, float] | None:
-        return None if self.routing_config is None else self.routing_config.additional_version_weights
 
 
 class Deploying:
@@ -143,13 +53,14 @@ class Deploying:
 
     async def create(self, request: Request) -> Reply:
         """CreateFunction."""
-        asked = request.json(_Create)
+        asked = request.json(Create)
         name = self._deployable(asked.function_name, None)
         if asked.package_type != "Zip" or asked.code.image is not None:
             raise InvalidParameter("PackageType: container images are not run here, only zip files.")
         if not asked.handler or not asked.runtime:
             raise InvalidParameter("Runtime and Handler are mandatory parameters for functions created with deployment packages.")
-        config = Config(**asked.changed(), terms=_terms(asked.durable_config, None), other={"Architectures": asked.architectures})
+        terms = None if asked.durable_config is None else asked.durable_config.terms(None)
+        config = Config(**asked.changed({"Architectures": asked.architectures}), terms=terms)
 
         def verb() -> Version:
             if self._catalogue.entry(name) is None:  # else the code need not be taken
@@ -160,26 +71,33 @@ class Deploying:
 
     async def update_code(self, request: Request) -> Reply:
         """UpdateFunctionCode."""
-        asked = request.json(_UpdateCode)
+        asked = request.json(UpdateCode)
         name = self._deployable(request.label, request.text("Qualifier"))
 
         def verb() -> Version:
             self._catalogue.needed(name)
             code = self._code(asked)
-            return self._catalogue.update_code(name, code, revision=asked.revision_id, publish=asked.publish, dry_run=asked.dry_run)
+            return self._catalogue.update_code(
+                name,
+                code,
+                architectures=asked.architectures,
+                revision=asked.revision_id,
+                publish=asked.publish,
+                dry_run=asked.dry_run,
+            )
 
         return self._configuration(name, await self._service.change(name, verb))
 
     async def update_configuration(self, request: Request) -> Reply:
         """UpdateFunctionConfiguration."""
-        asked = request.json(_Configured)
+        asked = request.json(Configured)
         name = self._deployable(request.label, request.text("Qualifier"))
 
         def verb() -> Version:
             latest = self._catalogue.version(checks.FunctionAsked(name, None))
-            changed = asked.changed()
+            changed = asked.changed(latest.config.other)
             if asked.durable_config is not None:
-                changed["terms"] = _terms(asked.durable_config, latest.config.terms)
+                changed["terms"] = asked.durable_config.terms(latest.config.terms)
             return self._catalogue.update_config(name, changed, revision=asked.revision_id)
 
         return self._configuration(name, await self._service.change(name, verb))
@@ -195,7 +113,7 @@ class Deploying:
 
     async def publish(self, request: Request) -> Reply:
         """PublishVersion."""
-        asked = request.json(_Publish)
+        asked = request.json(Publish)
         name = self._deployable(request.label, request.text("Qualifier"))
         made = await self._service.change(
             name,
@@ -216,7 +134,7 @@ class Deploying:
 
     async def create_alias(self, request: Request) -> Reply:
         """CreateAlias."""
-        asked = request.json(_Alias)
+        asked = request.json(AliasAsked)
         name = self._deployable(request.label, None)
         if asked.function_version is None:
             raise InvalidParameter("FunctionVersion: a version is wanted.")
@@ -229,7 +147,7 @@ class Deploying:
 
     async def update_alias(self, request: Request) -> Reply:
         """UpdateAlias."""
-        asked = request.json(_Alias)
+        asked = request.json(AliasAsked)
         name, alias = self._deployable(request.labels[0], None), request.labels[1]
 
         def verb() -> Alias:
@@ -271,7 +189,7 @@ class Deploying:
         self._service.catalog.check_deployed(asked.name)
         return asked.name
 
-    def _code(self, asked: _Code) -> Code:
+    def _code(self, asked: CodeAsked) -> Code:
         if asked.zip_file is not None:
             return self._catalogue.keeper.add_zip(asked.zip_file)
         if asked.bucket == LOCAL_BUCKET and asked.key:
@@ -287,17 +205,6 @@ class Deploying:
         found = Found(name=name, version=version.version, terms=version.config.terms, about=about(version))
         qualifier = None if version.version == "$LATEST" else version.version
         return json_reply(configuration(found, checks.function_arn(name, qualifier)), status)
-
-
-def _terms(asked: _Durable | None, before: Terms | None) -> Terms | None:
-    if asked is None:
-        return before
-    known = before or Terms()
-    if asked.execution_timeout is None and before is None:
-        raise InvalidParameter("You cannot create a function with a durable configuration without an executionTimeout")
-    timeout = asked.execution_timeout if asked.execution_timeout is not None else known.timeout_seconds
-    retention = asked.retention_period_in_days if asked.retention_period_in_days is not None else known.retention_days
-    return Terms(timeout, retention, known.max_operations, known.max_bytes).checked()
 
 
 def _page(member: str, shown: list[dict[str, Any]], request: Request) -> dict[str, Any]:

@@ -23,73 +23,82 @@ _TICK_SECONDS = 1.0
 _REASONS = {400: "Bad Request", 431: "Request Header Fields Too Large"}
 
 
-def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
-    """uvicorn's protocol, which bounds neither the size of a head nor how long it takes to come."""
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection: uvicorn's, which bounds neither the size of a request's head nor how long it takes to come."""
 
-    class BoundedProtocol(HttpToolsProtocol):
-        """One connection."""
+    limits = Limits()
+    head = 0
+    in_head = True
+    slow: TimerHandle | None = None
 
-        head = 0
-        in_head = True
-        slow: TimerHandle | None = None
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Somebody is there, and shall ask for something."""
+        super().connection_made(transport)
+        self._hurry(self.limits.keep_alive_seconds)
 
-        def data_received(self, data: bytes) -> None:
-            """Count what comes before a body."""
-            if self.in_head:
-                self.head += len(data)
-                if self.slow is None:
-                    self.slow = self.loop.call_later(limits.head_seconds, self._too_slow)
-            super().data_received(data)
-            if self.in_head and self.head > limits.head_bytes and not self.transport.is_closing():
-                self._refuse(shaped(431, "RequestTooLargeException", f"The headers have more than {limits.head_bytes} bytes."))
+    def data_received(self, data: bytes) -> None:
+        """Count what comes before a body."""
+        if self.in_head:
+            if self.head == 0:
+                self._hurry(self.limits.head_seconds)
+            self.head += len(data)
+        super().data_received(data)
+        if self.in_head and self.head > self.limits.head_bytes:
+            self._refuse_head()
 
-        def on_headers_complete(self) -> None:
-            """The head is here."""
-            self.in_head = False
-            self._in_time()
-            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-            if size > limits.head_bytes:
-                self._refuse(shaped(431, "RequestTooLargeException", f"The headers have more than {limits.head_bytes} bytes."))
-                return
+    def on_headers_complete(self) -> None:
+        """The head is here."""
+        self.in_head = False
+        self._in_time()
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.head_bytes:
+            self._refuse_head()
+        else:
             super().on_headers_complete()
 
-        def on_body(self, body: bytes) -> None:
-            """A body comes."""
-            if not self.transport.is_closing():
-                super().on_body(body)
+    def on_body(self, body: bytes) -> None:
+        """A body comes."""
+        if not self.transport.is_closing():
+            super().on_body(body)
 
-        def on_message_complete(self) -> None:
-            """The next head may begin."""
-            self.head, self.in_head = 0, True
-            if not self.transport.is_closing():
-                super().on_message_complete()
+    def on_message_complete(self) -> None:
+        """The next head may begin."""
+        self.head, self.in_head = 0, True
+        if not self.transport.is_closing():
+            super().on_message_complete()
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            """Forget it."""
-            self._in_time()
-            super().connection_lost(exc)
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody is there any more."""
+        self._in_time()
+        super().connection_lost(exc)
 
-        def send_400_response(self, msg: str) -> None:
-            """What is no HTTP gets an answer of the same shape as everything else."""
-            self._refuse(shaped(400, "SerializationException", msg))
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP gets an answer of the same shape as everything else."""
+        self._refuse(shaped(400, "SerializationException", msg))
 
-        def _refuse(self, reply: Reply) -> None:
-            if self.transport.is_closing():
-                return
-            head = f"HTTP/1.1 {reply.status} {_REASONS[reply.status]}\r\ncontent-length: {len(reply.body)}\r\nconnection: close\r\n"
-            lines = b"".join(name + b": " + value + b"\r\n" for name, value in reply.headers)
-            self.transport.write(head.encode() + lines + b"\r\n" + reply.body)
-            self.transport.close()
+    def _refuse_head(self) -> None:
+        self._refuse(shaped(431, "RequestTooLargeException", f"The headers have more than {self.limits.head_bytes} bytes."))
 
-        def _too_slow(self) -> None:
-            self.transport.close()
+    def _refuse(self, reply: Reply) -> None:
+        if self.transport.is_closing():
+            return
+        head = f"HTTP/1.1 {reply.status} {_REASONS[reply.status]}\r\ncontent-length: {len(reply.body)}\r\nconnection: close\r\n"
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in reply.headers)
+        self.transport.write(head.encode() + lines + b"\r\n" + reply.body)
+        self.transport.close()
 
-        def _in_time(self) -> None:
-            if self.slow is not None:
-                self.slow.cancel()
-                self.slow = None
+    def _hurry(self, seconds: float) -> None:
+        self._in_time()
+        self.slow = self.loop.call_later(seconds, self.transport.close)
 
-    return BoundedProtocol
+    def _in_time(self) -> None:
+        if self.slow is not None:
+            self.slow.cancel()
+            self.slow = None
+
+
+def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
+    """The protocol of a server with these limits."""
+    return type("Protocol", (BoundedProtocol,), {"limits": limits})
 
 
 class _Server(uvicorn.Server):

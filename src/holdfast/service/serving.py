@@ -11,6 +11,7 @@ import asyncio
 import base64
 import binascii
 import contextlib
+import functools
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from holdfast.hosts.runtime.description import Limits
 from holdfast.hosts.runtime.host import RuntimeHost
 from holdfast.hosts.runtime.output import Line, Log
 from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import ExecutionStatus
 from holdfast.model.ids import LATEST
 from holdfast.model.signals import Subscriber
 from holdfast.service.catalogue.catalogue import Catalogue
@@ -40,7 +42,7 @@ from holdfast.service.settings import Settings
 from holdfast.service.targets.descriptions import CodeSource, Described, FolderCode, TextCode, ZipCode
 from holdfast.service.tuning import tune
 from holdfast.store.opening import open_store
-from holdfast.store.seam import Hosted
+from holdfast.store.seam import Filter, Hosted
 
 T = TypeVar("T")
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -93,6 +95,16 @@ class Serving:
             return self.catalogue.deploy(wanted.name, wanted.config, code, aliases=wanted.aliases, publish=wanted.publish, tags=wanted.tags)
 
         return await self.change(wanted.name, verb)
+
+    async def forget_old(self, name: str, keep: int) -> None:
+        """Delete versions before the newest `keep` that no alias names and no execution needs: who saves often makes many."""
+        entry = self.catalogue.needed(name)
+        named = {version for alias in entry.aliases.values() for version in (alias.version, *alias.weights)}
+        old = sorted(map(int, entry.versions))[:-keep]
+        for version in [str(number) for number in old if str(number) not in named]:
+            running = Filter(function=name, version=version, statuses=(ExecutionStatus.RUNNING,), limit=1)
+            if not await asyncio.to_thread(self.engine.store.list, running):
+                await self.change(name, functools.partial(self.catalogue.delete, name, version))
 
     def code_of(self, source: CodeSource) -> Code:
         """Take code into the catalogue; blocks."""

@@ -90,10 +90,22 @@ class Catalogue:
         )
         return self._kept(entry, publish=publish)
 
-    def update_code(self, name: str, code: Code, *, revision: str | None = None, publish: bool = False, dry_run: bool = False) -> Version:
+    def update_code(
+        self,
+        name: str,
+        code: Code,
+        *,
+        architectures: Sequence[str] | None = None,
+        revision: str | None = None,
+        publish: bool = False,
+        dry_run: bool = False,
+    ) -> Version:
         """UpdateFunctionCode."""
         entry, latest = self._current(name, revision)
-        made = self._made(LATEST, latest.config, code)
+        config = latest.config
+        if architectures is not None:
+            config = msgspec.structs.replace(config, other={**config.other, "Architectures": list(architectures)})
+        made = self._made(LATEST, config, code)
         return made if dry_run else self._kept(msgspec.structs.replace(entry, latest=made), publish=publish)
 
     def update_config(self, name: str, changed: Mapping[str, object], *, revision: str | None = None) -> Version:

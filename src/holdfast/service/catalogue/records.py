@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -16,6 +17,7 @@ from holdfast.service.lambda_api.checks import function_arn
 
 Wire = dict[str, Any]
 MAX_MEMORY_MB: Final = 32_768
+_RUNTIME: Final = re.compile(r"(?:python|nodejs)[0-9.]*(?:\.x)?")
 NOT_DURABLE: Final = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS)
 """What one call of a function that is not durable is granted, where a durable one invokes it."""
 
@@ -42,6 +44,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidParameter(f"Timeout: must be between 1 and {MAX_TIMEOUT_SECONDS} seconds, and is {self.timeout}.")
         if not 128 <= self.memory <= MAX_MEMORY_MB:
             raise InvalidParameter(f"MemorySize: must be between 128 and {MAX_MEMORY_MB} MB, and is {self.memory}.")
+        if _RUNTIME.fullmatch(self.runtime) is None:
+            raise InvalidParameter(f"Runtime: {self.runtime!r:.100} is not run here, only Python and Node (python3.13, nodejs22.x).")
         if self.terms is not None:
             self.terms.checked()
         Runtime(function=name, folder="", handler=self.handler, environment=self.environment, timeout_seconds=self.timeout).checked()
