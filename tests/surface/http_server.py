@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import boto3
 import uvloop
 from botocore.config import Config
+from starlette.types import ASGIApp
 
 from holdfast.durable.exceptions import wire_name
 from holdfast.durable.execution import DurableFunction
@@ -130,8 +131,9 @@ def served(
     host: AwayHost | Host | None = None,
     limits: Limits | None = None,
     settings: Settings | None = None,
+    around: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Iterator[Served]:
-    """Start a server, and stop it."""
+    """Start a server, and stop it; `around` its app there may be another."""
     started: list[Served] = []
     up, down = threading.Event(), threading.Event()
     failed: list[BaseException] = []
@@ -146,7 +148,8 @@ def served(
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             if isinstance(host, AwayHost):
                 host.reach(url, engine._engine.store.seal)
-            async with serving(make_app(api, limits=limits), listener, drain_seconds=2):
+            app = make_app(api, limits=limits)
+            async with serving(app, listener, around=around(app), drain_seconds=2):
                 started.append(Served(url, engine, api, asyncio.get_running_loop()))
                 up.set()
                 await asyncio.get_running_loop().run_in_executor(None, down.wait)

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.model.ids import Arn
+from holdfast.server.auth.identity import Identity, identified
 from holdfast.service.settings import Settings
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, client, served
@@ -231,6 +233,20 @@ def test_an_execution_in_a_list_has_no_payloads(many: tuple[Served, list[str]]) 
     ]
     assert one["DurableExecutionArn"] == arns[0]
     assert set(one) == {"DurableExecutionArn", "DurableExecutionName", "FunctionArn", "Status", "StartTimestamp", "EndTimestamp"}
+
+
+def test_whoever_is_kept_to_a_tenant_is_shown_only_its_executions(tmp_path: Path) -> None:
+    def of_blue(app: ASGIApp) -> ASGIApp:
+        async def identify(scope: Scope, receive: Receive, send: Send) -> None:
+            await app(identified(scope, Identity("somebody", (), tenant="blue")), receive, send)
+
+        return identify
+
+    with served(tmp_path / "store.db", ALL, around=of_blue) as running:
+        mine = running.invoke("versioned:1", TenantId="blue")["DurableExecutionArn"]
+        running.invoke("versioned:1", TenantId="red")
+        running.invoke("versioned:1")
+        assert listed(running) == [mine]
 
 
 def test_a_list_across_functions_is_an_addition_of_ours(server: Served, three_steps: str) -> None:

@@ -59,6 +59,7 @@ def shape(said: bytes) -> tuple[int, str, dict[str, str]]:
     """Status, error type and body of what a server said."""
     head, _, body = said.partition(b"\r\n\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head.decode().split("\r\n")[1:])}
+    assert headers["x-amzn-requestid"]
     return int(head.split()[1]), headers["x-amzn-errortype"], json.loads(body)
 
 
@@ -319,6 +320,12 @@ async def test_a_request_that_is_cut_off_by_a_shutdown_is_told_to_come_back() ->
 def test_what_is_no_http_is_refused_in_the_same_shape(server: Served, sent: bytes) -> None:
     status, kind, told = shape(talk(server, sent))
     assert (status, kind, told["Type"]) == (400, "SerializationException", "User")
+
+
+def test_whoever_asks_for_another_protocol_is_answered_in_this_one(server: Served, caplog: pytest.LogCaptureFixture) -> None:
+    upgrade = b"connection: upgrade, close\r\nupgrade: websocket\r\nsec-websocket-key: x\r\nsec-websocket-version: 13\r\n\r\n"
+    assert talk(server, b"GET /health HTTP/1.1\r\nhost: x\r\n" + upgrade).startswith(b"HTTP/1.1 200 OK")
+    assert not caplog.records
 
 
 def test_requests_may_come_in_one_piece_and_are_answered_in_order(server: Served) -> None:

@@ -100,7 +100,7 @@ def refused(folder: Path, *arguments: str) -> str:
         (("empty",), "error[template_invalid]: empty has no template.yaml"),
         (("broken.yaml",), "error[template_invalid]: broken.yaml: The template is not YAML"),
         (("greeting.py", "greeting.py"), "error[duplicate_function]: Several targets have a function greet"),
-        (("greeting.py", "--parameter", "A=1"), "error[template_invalid]: greeting.py is no template"),
+        (("greeting.py", "--parameter", "A=1"), "error[template_invalid]: No template here has a parameter A. Parameters here: none."),
         (("greeting.py", "--parameter", "A"), "error[invalid_parameter]: --parameter: 'A' is not NAME=VALUE"),
         (("greeting.py", "--host", "0.0.0.0"), "error[credentials_needed]: 0.0.0.0 can be reached from other machines"),
     ],

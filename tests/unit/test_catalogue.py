@@ -274,6 +274,8 @@ def test_a_disk_that_fails_is_said(opened: Callable[[], Catalogue], monkeypatch:
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DiskFailed, match="No space left on device"):
         catalogue.update_code("f", OTHER)
+    with pytest.raises(DiskFailed, match="No space left on device"):
+        catalogue.keeper.add_zip(packed(("a", b"x")))
     assert version(catalogue, "f").code == CODE  # what is not on disk is not shown
 
 

@@ -185,3 +185,9 @@ def test_a_token_is_no_callback_id_and_a_callback_id_is_no_token() -> None:
 def test_the_text_of_a_refused_token_is_the_one_clients_look_for() -> None:
     with pytest.raises(InvalidToken, match=r"^Invalid checkpoint token$"):
         Seal(KEY).position("AAAA")
+
+
+def test_a_derived_key_is_of_its_store_and_of_its_purpose() -> None:
+    seal = Seal(bytes(32))
+    assert seal.derived(b"access keys") == Seal(bytes(32)).derived(b"access keys")
+    assert len({seal.derived(b"access keys"), seal.derived(b"other"), Seal(bytes(31) + b"x").derived(b"access keys")}) == 3

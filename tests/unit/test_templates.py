@@ -190,10 +190,17 @@ def test_what_a_local_run_can_know_is_resolved(read: Read, call: str, value: str
 def test_parameters_are_given_on_the_command_line(read: Read) -> None:
     template = with_variables("A: !Ref Stage", "B: !If [IsProd, p, d]", more=MORE)
     assert only(read(template, Stage="prod")).config.environment == {"A": "prod", "B": "p"}
-    with pytest.raises(TemplateInvalid, match=r"no parameter Stag\. Its parameters: Count, Stage, Zones"):
-        read(template, Stag="prod")
     with pytest.raises(TemplateInvalid, match=r"Parameters.Stage \(line 14\): 'test' is not allowed; allowed are dev, prod"):
         read(template, Stage="test")
+
+
+def test_a_parameter_may_be_of_any_template_but_must_be_of_one(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(with_variables("A: !Ref Stage", more=MORE))
+    (tmp_path / "b.yaml").write_text(FUNCTION.replace("  F:", "  G:"))
+    targets = [str(tmp_path / name) for name in ("a.yaml", "b.yaml")]
+    assert find_all(targets, {"Stage": "prod"}).deployed[0].config.environment == {"A": "prod"}
+    with pytest.raises(TemplateInvalid, match=r"No template here has a parameter Stag\. Parameters here: Count, Stage, Zones"):
+        find_all(targets, {"Stag": "prod"})
 
 
 def test_no_value_leaves_a_property_out(read: Read) -> None:

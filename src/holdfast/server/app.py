@@ -41,9 +41,9 @@ class App:
     """An ASGI app. Several listeners may share it, and then its limits."""
 
     def __init__(self, api: LambdaApi, routes: Routes, limits: Limits) -> None:
-        self._api = api
         self._routes = routes
         self.limits = limits
+        self.request_id = api.request_id
         self._busy = 0
         self._waiting = 0
         self._closing = asyncio.Event()
@@ -62,7 +62,7 @@ class App:
         except Gone:
             return
         length = (b"content-length", str(len(reply.body)).encode())
-        identity = (b"x-amzn-requestid", self._api.request_id().encode())
+        identity = (b"x-amzn-requestid", self.request_id().encode())
         await send({"type": "http.response.start", "status": reply.status, "headers": [*reply.headers, identity, length]})
         await send({"type": "http.response.body", "body": reply.body})
 

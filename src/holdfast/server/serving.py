@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from asyncio import TimerHandle
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any
 
 import uvicorn
@@ -27,6 +27,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """One connection: uvicorn's, which bounds neither the size of a request's head nor how long it takes to come."""
 
     limits = Limits()
+    request_id: Callable[[], str]
     head = 0
     in_head = True
     slow: TimerHandle | None = None
@@ -75,6 +76,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """What is no HTTP gets an answer of the same shape as everything else."""
         self._refuse(shaped(400, "SerializationException", msg))
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Whoever asks for another protocol is answered in this one; that is nothing to warn of."""
+
     def _refuse_head(self) -> None:
         self._refuse(shaped(431, "RequestTooLargeException", f"The headers have more than {self.limits.head_bytes} bytes."))
 
@@ -82,7 +86,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         head = f"HTTP/1.1 {reply.status} {_REASONS[reply.status]}\r\ncontent-length: {len(reply.body)}\r\nconnection: close\r\n"
-        lines = b"".join(name + b": " + value + b"\r\n" for name, value in reply.headers)
+        headers = (*reply.headers, (b"x-amzn-requestid", self.request_id().encode()))
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(head.encode() + lines + b"\r\n" + reply.body)
         self.transport.close()
 
@@ -96,9 +101,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self.slow = None
 
 
-def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
-    """The protocol of a server with these limits."""
-    return type("Protocol", (BoundedProtocol,), {"limits": limits})
+def protocol_for(app: App) -> type[HttpToolsProtocol]:
+    """The protocol of a server of this app, with its limits."""
+    return type("Protocol", (BoundedProtocol,), {"limits": app.limits, "request_id": staticmethod(app.request_id)})
 
 
 class _Server(uvicorn.Server):
@@ -145,7 +150,7 @@ def bound(host: str, port: int) -> socket.socket:
 @contextlib.asynccontextmanager
 async def serving(app: App, listener: socket.socket, *, around: ASGIApp | None = None, drain_seconds: int = 5) -> AsyncIterator[None]:
     """Serve until the block ends; `around` is the app with its middleware. What is under way then gets its answer first."""
-    options: dict[str, Any] = {"http": protocol_with(app.limits), "ws": "none", "lifespan": "off", "loop": "none", "log_config": None}
+    options: dict[str, Any] = {"http": protocol_for(app), "ws": "none", "lifespan": "off", "loop": "none", "log_config": None}
     config = uvicorn.Config(
         around or app,
         **options,

@@ -113,7 +113,7 @@ class Serving:
             case FolderCode(folder):
                 return keeper.add_folder(folder.resolve(), self.leave_out)
             case ZipCode(file):
-                return keeper.add_zip(file.read_bytes())
+                return keeper.add_zip_file(file)
             case TextCode(name, text):
                 return keeper.add_text(name, text)
 

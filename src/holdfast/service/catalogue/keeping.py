@@ -81,6 +81,15 @@ class Keeper:
         self._add(code, lambda draft: packing.unpack(packed, draft))
         return code
 
+    def add_zip_file(self, file: Path) -> Code:
+        """Keep the code of a zip file on disk."""
+        try:
+            if file.stat().st_size > packing.MAX_ZIP_BYTES:
+                raise CodeInvalid(f"{file} has more than {packing.MAX_ZIP_BYTES} bytes.")
+            return self.add_zip(file.read_bytes())
+        except OSError as error:
+            raise CodeInvalid(f"{file} could not be read: {error.strerror}.") from None
+
     def add_folder(self, folder: Path, leave_out: Collection[Path] = ()) -> Code:
         """Keep the code in a folder, as it is now."""
         without = {*leave_out, self.folder}

@@ -7,6 +7,7 @@ operator's own, so links are followed; but it is bounded too, because a mistake 
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import io
 import os
@@ -28,6 +29,8 @@ LEFT_OUT: Final = frozenset(
     {".git", ".hg", ".svn", ".aws-sam", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".DS_Store"}
 )
 """Names that are never part of a folder's code."""
+_TROUBLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+"""What is the disk's fault, and not the code's."""
 _PIECE: Final = 1 << 20
 _SPECIAL: Final = frozenset("\0\r\n")
 
@@ -74,6 +77,8 @@ def _unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path, ro
     except (FileExistsError, NotADirectoryError):
         raise CodeInvalid(f"{entry.filename!r:.200} is in the zip file twice.") from None
     except OSError as error:
+        if error.errno in _TROUBLE:
+            raise
         raise CodeInvalid(f"{entry.filename!r:.200} in the zip file cannot be written: {error.strerror}.") from None
 
 
@@ -134,6 +139,8 @@ def copy_folder(folder: Path, into: Path, leave_out: Collection[Path] = ()) -> N
                 with os.fdopen(_new(target, executable), "wb") as file:
                     left -= _copy(source, file, left, f"The code in {folder}")
         except OSError as error:
+            if error.errno in _TROUBLE:
+                raise
             raise CodeInvalid(f"{path} cannot be copied: {error.strerror}.") from None
 
 

@@ -55,3 +55,5 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     watched: tuple[Path, ...] = ()
     """Files and folders whose change may change any of this."""
+    parameters: frozenset[str] = frozenset()
+    """The parameters that it has."""

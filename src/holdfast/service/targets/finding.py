@@ -26,7 +26,12 @@ def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes
         inline=tuple(one for part in parts for one in part.inline),
         warnings=tuple(warning for part in parts for warning in part.warnings),
         watched=tuple(path for part in parts for path in part.watched),
+        parameters=frozenset(name for part in parts for name in part.parameters),
     )
+    unknown = sorted(set(parameters) - found.parameters)
+    if unknown:
+        known = ", ".join(sorted(found.parameters)) or "none"
+        raise TemplateInvalid(f"No template here has a parameter {', '.join(unknown)}. Parameters here: {known}.")
     names = [one.name for one in found.deployed] + [f"{one.name}:{one.version}" for one in found.inline]
     names += [one.name for one in found.inline if one.name in names]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -41,8 +46,6 @@ def _find(target: str, parameters: Mapping[str, str], processes: bool) -> Found:
         return _in_folder(path, parameters, processes)
     if target.endswith(_ENDS):
         return _template(path, parameters)
-    if parameters:
-        raise TemplateInvalid(f"{target} is no template, and has no parameters.")
     return _in_python(target, processes)
 
 
@@ -74,7 +77,10 @@ def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> 
 
 def _mentions_us(path: Path) -> bool:
     """Whether a file is worth importing, which runs it."""
-    text = path.read_bytes()
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return False
     return b"holdfast" in text and b"durable_execution" in text
 
 

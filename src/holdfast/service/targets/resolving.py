@@ -116,10 +116,7 @@ class Resolver:
 
     def _given(self, parameters: Mapping[str, str]) -> dict[str, Any]:
         declared = self._section("Parameters")
-        unknown = sorted(set(parameters) - set(declared))
-        if unknown:
-            known = ", ".join(sorted(declared)) or "none"
-            raise TemplateInvalid(f"The template has no parameter {', '.join(unknown)}. Its parameters: {known}.")
+        self.parameters = frozenset(declared)
         found: dict[str, Any] = {}
         for name, about in declared.items():
             path: Path = ("Parameters", name)

@@ -86,6 +86,7 @@ class _Template:
             deployed=tuple(described.values()),
             warnings=tuple(f"{self._file}: {warning}" for warning in self._resolver.warnings),
             watched=(self._file, *sorted(places)),
+            parameters=self._resolver.parameters,
         )
 
     def _without_functions(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
+from holdfast.model.clock import monotonic
 from holdfast.model.errors import CodeInvalid
 from holdfast.service.catalogue.packing import files_of
 
@@ -34,17 +35,24 @@ def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> Look:
 
 async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, seconds: float = _LOOK_SECONDS) -> AsyncIterator[None]:
     """Yields when something has changed and then rested for one look: an editor writes more than one file. The list may change."""
-    seen = await asyncio.to_thread(look, paths, leave_out)
+    seen, pause = await _paced(paths, leave_out, seconds)
     while True:
-        await asyncio.sleep(seconds)
-        now = await asyncio.to_thread(look, paths, leave_out)
+        await asyncio.sleep(pause)
+        now, pause = await _paced(paths, leave_out, seconds)
         if now == seen:
             continue
         while True:
-            await asyncio.sleep(seconds)
-            later = await asyncio.to_thread(look, paths, leave_out)
+            await asyncio.sleep(pause)
+            later, pause = await _paced(paths, leave_out, seconds)
             if later == now:
                 break
             now = later
         seen = now
         yield
+
+
+async def _paced(paths: Sequence[Path], leave_out: Collection[Path], seconds: float) -> tuple[Look, float]:
+    """What is there, and how long to rest before the next look: looking takes one part in ten of the time at most."""
+    began = monotonic()
+    found = await asyncio.to_thread(look, paths, leave_out)
+    return found, max(seconds, 9 * (monotonic() - began))

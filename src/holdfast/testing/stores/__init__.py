@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from holdfast.testing.stores.batches import BatchSuite as BatchSuite
     from holdfast.testing.stores.chaining import ChainingSuite as ChainingSuite
     from holdfast.testing.stores.copies import CopySuite as CopySuite
+    from holdfast.testing.stores.credentials import CredentialsSuite as CredentialsSuite
+    from holdfast.testing.stores.credentials import SharedCredentialsSuite as SharedCredentialsSuite
     from holdfast.testing.stores.fencing import FencingSuite as FencingSuite
     from holdfast.testing.stores.fencing import SharedFencingSuite as SharedFencingSuite
     from holdfast.testing.stores.handles import Opening as Opening
@@ -43,6 +45,7 @@ _WHERE = {
     "BatchSuite": "batches",
     "ChainingSuite": "chaining",
     "CopySuite": "copies",
+    "CredentialsSuite": "credentials",
     "FencingSuite": "fencing",
     "KeepingSuite": "keeping",
     "ListingSuite": "listing",
@@ -51,6 +54,7 @@ _WHERE = {
     "RaceSuite": "races",
     "RetentionSuite": "retention",
     "RunnerSuite": "runners",
+    "SharedCredentialsSuite": "credentials",
     "SharedFencingSuite": "fencing",
     "SharedOutboxSuite": "outbox",
     "SharedRetentionSuite": "retention",

@@ -148,6 +148,13 @@ class ListingSuite(OneHandle):
         assert names(store.list(Filter(statuses=(ExecutionStatus.STOPPED,)))) == ["stopped"]
         assert set(names(store.list(Filter(statuses=(ExecutionStatus.STOPPED, ExecutionStatus.FAILED))))) == {"stopped", "failed"}
 
+    def test_a_list_can_be_of_one_tenant(self, store: Store) -> None:
+        for n, (name, tenant) in enumerate((("a", "north"), ("b", None), ("c", "south"), ("d", "north"))):
+            started(store, name, now=at(n), tenant=tenant)
+        assert names(store.list(Filter(tenant="north"))) == ["d", "a"]
+        assert names(store.list(Filter(tenant="nobody"))) == []
+        assert len(store.list(Filter())) == 4
+
     def test_time_bounds_are_exclusive(self, store: Store) -> None:
         for n in range(4):
             started(store, f"n{n}", now=at(n))

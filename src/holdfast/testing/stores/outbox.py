@@ -181,6 +181,17 @@ class OutboxSuite(OneHandle):
             cursor = page[-1].number
         assert seen == [(f"n{n}", X.RUNNING) for n in range(5)]
 
+    def test_kept_signals_are_told_to_anybody_in_pages(self, store: Store) -> None:
+        store.subscribe("billing")
+        for name in "abc":
+            started(store, name)
+        first, second, third = store.kept_signals(0, ALL)
+        assert [signal.name for signal in (first, second, third)] == ["a", "b", "c"]
+        assert list(store.kept_signals(first.number, 1)) == [second]
+        store.unsubscribe("billing")
+        forgotten(store)
+        assert list(store.kept_signals(0, ALL)) == []
+
     def test_a_cursor_never_goes_back(self, store: Store) -> None:
         store.subscribe("billing")
         started(store, "a")
