@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import hashlib
 import io
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from tests.surface.serve_program import Program, Programs, programs
+from tests.surface.serve_program import PATIENCE_SECONDS, Program, Programs, programs
 
 DOUBLE = "def handler(event, context): return event * 2\n"
 TRIPLE = "def handler(event, context): return event * 3\n"
@@ -109,6 +113,38 @@ def test_deployed_functions_survive_kill_9_and_executions_wait_for_a_function_th
     again = create(server, "durable", DURABLE, DurableConfig={"ExecutionTimeout": 300}, Publish=True)
     assert again["Version"] == "2"  # so nothing that began with another code goes on with this one
     assert server.lambda_.get_durable_execution(DurableExecutionArn=arn)["Status"] == "RUNNING"
+
+
+def test_no_acknowledged_change_is_lost_by_kill_9(serve: Programs) -> None:
+    server = serve("--allow-deploy")
+    sent = [create(server)["CodeSha256"]]
+    acknowledged: dict[str, str] = {}
+    """Published versions and their code, as they were answered."""
+    for after in (3, 7, 12):
+        stop = threading.Event()
+
+        def change(server: Program = server, stop: threading.Event = stop, after: int = after) -> None:
+            with contextlib.suppress(BotoCoreError, ClientError):  # the server is gone
+                while True:
+                    code = packed(f"{DOUBLE}# {len(sent)}\n")
+                    sent.append(base64.b64encode(hashlib.sha256(code).digest()).decode())
+                    made = server.lambda_.update_function_code(FunctionName="number", ZipFile=code, Publish=True)
+                    acknowledged[made["Version"]] = made["CodeSha256"]
+                    if len(acknowledged) >= after:
+                        stop.set()
+
+        changing = threading.Thread(target=change)
+        changing.start()
+        assert stop.wait(PATIENCE_SECONDS)
+        server.process.kill()
+        changing.join(PATIENCE_SECONDS)
+        server.kill()
+        server = serve("--allow-deploy")
+        listed = server.lambda_.list_versions_by_function(FunctionName="number", MaxItems=1000)["Versions"]
+        found = {one["Version"]: one["CodeSha256"] for one in listed}
+        assert {version: found[version] for version in acknowledged} == acknowledged
+        assert found["$LATEST"] in (list(acknowledged.values())[-1], sent[-1])
+        assert server.invoke("number", 4)["Payload"] == 8
 
 
 def test_code_may_be_a_folder_of_the_servers_machine(serve: Programs, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ KEPT: dict[str, Any] = {
     "DeadLetterConfig": {"TargetArn": "arn:aws:sqs:us-east-1:000000000000:dead"},
     "KMSKeyArn": "arn:aws:kms:us-east-1:000000000000:key/a",
     "TracingConfig": {"Mode": "Active"},
-    "FileSystemConfigs": [{"Arn": "arn:aws:elasticfilesystem:us-east-1:000000000000:access-point/fsap-1", "LocalMountPath": "/mnt/a"}],
+    "FileSystemConfigs": [{"Arn": "arn:aws:elasticfilesystem:us-east-1:000000000000:access-point/fsap-1", "LocalMountPath": "/" + "mnt/a"}],
     "EphemeralStorage": {"Size": 512},
     "LoggingConfig": {"LogFormat": "JSON", "ApplicationLogLevel": "INFO", "SystemLogLevel": "WARN", "LogGroup": "/aws/lambda/f"},
     "Environment": {"Variables": {"A": "1"}},

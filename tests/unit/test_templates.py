@@ -251,6 +251,15 @@ def test_what_is_not_made_here_stands_for_itself(read: Read) -> None:
     ]
 
 
+def test_macros_and_loops_are_said_not_to_be_done(read: Read) -> None:
+    found = read(FUNCTION + "  Fn::ForEach::Each: [N, [A], {}]\nTransform: [AWS::Serverless-2016-10-31, Mine]\n")
+    assert only(found).name == "F"
+    assert [warning.partition(": ")[2] for warning in found.warnings] == [
+        "Resources.Fn::ForEach::Each (line 8): Fn::ForEach::Each is not resolved here; what it makes is left out",
+        "Transform (line 9): the transform 'Mine' is not done here",
+    ]
+
+
 @pytest.mark.parametrize(
     "line, says",
     [
@@ -395,8 +404,11 @@ NAMES = st.sampled_from(
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(properties=st.dictionaries(NAMES, VALUES, max_size=5), more=st.dictionaries(st.sampled_from(
-    ["Parameters", "Mappings", "Conditions", "Globals"]), VALUES, max_size=2), kind=st.sampled_from(["Serverless", "Lambda"]))  # fmt: skip
+@given(
+    properties=st.dictionaries(NAMES, VALUES, max_size=5),
+    more=st.dictionaries(st.sampled_from(["Parameters", "Mappings", "Conditions", "Globals", "Transform"]), VALUES, max_size=2),
+    kind=st.sampled_from(["Serverless", "Lambda"]),
+)
 def test_any_template_is_served_or_refused(read: Read, properties: dict[str, Any], more: dict[str, Any], kind: str) -> None:
     function = {"Type": f"AWS::{kind}::Function", "Properties": {"Handler": "a.b", "Runtime": "python3"} | properties}
     try:

@@ -20,6 +20,7 @@ SAM: Final = "AWS::Serverless::Function"
 PLAIN: Final = "AWS::Lambda::Function"
 _ALIAS: Final = "AWS::Lambda::Alias"
 _VERSION: Final = "AWS::Lambda::Version"
+_TRANSFORMS: Final = ("AWS::Serverless-2016-10-31", "AWS::LanguageExtensions")
 _RUNTIMES: Final = ("python", "nodejs")
 _USED: Final = frozenset({
     "FunctionName", "Handler", "Runtime", "CodeUri", "Code", "InlineCode", "Environment", "Timeout", "MemorySize", "DurableConfig",
@@ -60,10 +61,16 @@ class _Template:
         document = self._text.value
         if not isinstance(document, dict) or not isinstance(document.get("Resources"), dict):
             raise TemplateInvalid("this is no template: it has no Resources.")
-        self._resources: dict[str, Any] = document["Resources"]
+        self._resources: dict[str, Any] = {name: found for name, found in document["Resources"].items() if not name.startswith("Fn::")}
         stack = self._folder.resolve().name or "stack"
         self._resolver = Resolver(self._text, parameters, stack=stack)
         self._globals = self._section_of_globals(document)
+        for name in sorted(set(document["Resources"]) - set(self._resources)):
+            self._resolver.warn(("Resources", name), f"{name} is not resolved here; what it makes is left out")
+        macros = document.get("Transform") or []
+        for macro in macros if isinstance(macros, list) else [macros]:
+            if macro not in _TRANSFORMS:
+                self._resolver.warn(("Transform",), f"the transform {macro!r:.100} is not done here")
 
     def found(self) -> Found:
         """All of it."""
