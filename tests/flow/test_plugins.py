@@ -14,6 +14,7 @@ from tests.flow.test_official_sdk import answer_early, others
 # What differs by nature, besides ids and the machine's time.
 RACES = {
     "branches_invoke_side_by_side": "which invocation learns of which child is a race between executions",
+    "branches_wait_for_callbacks": "which invocation of the official SDK learns of which answer depends on its threads on a busy machine",
     "a_branch_is_answered_while_another_one_works": "the answer comes to a live invocation: our coroutine goes on at once (Case.sooner)",
 }
 NO_LIMIT = {"a_result_too_large_for_an_answer_is_kept": "its text is told: in process an answer has no limit, so nothing stands in for it"}
