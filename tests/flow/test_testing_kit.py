@@ -162,6 +162,15 @@ def test_a_sound_function_comes_to_the_same_wherever_it_crashes(function: Any) -
     assert points == 2 * 4 + 1
 
 
+def test_ids_and_chance_drawn_from_the_context_are_the_same_in_every_run() -> None:
+    @durable_execution
+    async def drawn(event: Any, context: AsyncDurableContext) -> Any:
+        callback = await context.create_callback(name="answer")
+        return [str(context.uuid()), context.random().random(), callback.callback_id, await callback.result()]
+
+    assert crash_everywhere(drawn, answers={"answer": "yes"}) == 2 * 1 + 1
+
+
 def test_effects_are_compared_too() -> None:
     charged: list[str] = []
 

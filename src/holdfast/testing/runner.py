@@ -2,6 +2,7 @@
 
 The verbs are those of the official testing package where they fit. Time passes only inside `run`, `wait_for_result` and
 `wait_for_callback`, and then only when nothing is left to do: a year's wait takes no time, and no callback times out behind a test's back.
+Ids are the same in every run, and with them `context.uuid()`, `context.random()` and the ids of callbacks.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import copy
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from random import Random
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -21,17 +23,19 @@ from holdfast.hosts.inline import InlineHost
 from holdfast.model.clock import VirtualClock, monotonic
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import MAX_RETENTION_DAYS, Execution, State
-from holdfast.model.ids import Arn
+from holdfast.model.ids import Arn, Ids, Seal
 from holdfast.model.operations import Status, Type
 from holdfast.model.ports import Host
 from holdfast.service.opening import BlockingEngine, BlockingExecution
 from holdfast.service.opening import open as open_engine
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Store
+from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.results import Result, seen
 
 _PATIENCE = 60.0
 _POLL_SECONDS = 0.002
+_SEAL: Final = Seal(bytes(32))
 
 
 class TestClock(VirtualClock):
@@ -91,7 +95,9 @@ class Runner:
         self._functions = [self.function, *map(_kept, functions)]
         for name, stub in (stubs or {}).items():
             self.register_function(name, stub)
-        self._settings = settings or Settings(clock=self.clock, park=0 if replay else 1000, threads=8, tune=False)
+        self._settings = settings or Settings(
+            clock=self.clock, ids=Ids(Random(0)), chance=lambda: Random(0), park=0 if replay else 1000, threads=8, tune=False
+        )
 
     def __enter__(self) -> Runner:
         return self
@@ -217,6 +223,9 @@ class Runner:
             opening = open_engine(":memory:", functions=self._functions, settings=self._settings)
             opening.wrap = self.wrap
             self._engine = self._stack.enter_context(opening)
+            store = self._engine._inner._store
+            assert isinstance(store, SqliteStore)
+            store.seal = _SEAL  # its own key is drawn anew each time, and callback ids with it
         return self._engine
 
     @property
