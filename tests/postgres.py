@@ -14,7 +14,7 @@ import psycopg
 
 from holdfast.store.postgres.store import PostgresStore
 
-_TABLES = ("executions", "operations", "events", "functions", "expired", "signals", "subscribers", "credentials", "runners")
+_TABLES = ("executions", "operations", "events", "functions", "expired", "signals", "subscribers", "credentials", "counters", "runners")
 _numbers = itertools.count(1)
 
 

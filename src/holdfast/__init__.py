@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.durable.config import ParallelConfig as ParallelConfig
     from holdfast.durable.config import StepConfig as StepConfig
     from holdfast.durable.plain import plain_function as plain_function
+    from holdfast.hosts.toolhost.call import ToolCall as ToolCall
     from holdfast.model.errors import HoldfastError as HoldfastError
     from holdfast.model.payloads import PayloadCodec as PayloadCodec
     from holdfast.model.signals import StatusSignal as StatusSignal
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from holdfast.service.replaying import replay as replay
     from holdfast.service.settings import Settings as Settings
     from holdfast.store.encryption import AesGcm as AesGcm
+    from holdfast.workers.authoring import worker as worker
+    from holdfast.workers.body.context import WorkerContext as WorkerContext
+    from holdfast.workers.body.errors import WorkerError as WorkerError
+    from holdfast.workers.tools.decorating import tool as tool
 
 _WHERE = {
     "AesGcm": "holdfast.store.encryption",
@@ -50,6 +55,9 @@ _WHERE = {
     "StatusSignal": "holdfast.model.signals",
     "StepConfig": "holdfast.durable.config",
     "StepContext": "holdfast.durable",
+    "ToolCall": "holdfast.hosts.toolhost.call",
+    "WorkerContext": "holdfast.workers.body.context",
+    "WorkerError": "holdfast.workers.body.errors",
     "durable_execution": "holdfast.durable",
     "durable_parallel_branch": "holdfast.durable",
     "durable_step": "holdfast.durable",
@@ -58,7 +66,9 @@ _WHERE = {
     "open": "holdfast.service.opening",
     "plain_function": "holdfast.durable.plain",
     "replay": "holdfast.service.replaying",
+    "tool": "holdfast.workers.tools.decorating",
     "with_retry": "holdfast.durable",
+    "worker": "holdfast.workers.authoring",
 }
 
 __all__ = [

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import holdfast.contract.refusals
 import holdfast.durable.concurrency.models
 import holdfast.durable.exceptions
+import holdfast.hosts.sandbox.description
 import holdfast.testing.crashing
 import holdfast.testing.replays
 from holdfast.model.errors import HoldfastError

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from holdfast.cli import callbacks, executions, keys, replay, run, serve
+from holdfast.cli import callbacks, check, executions, keys, replay, run, serve
 from holdfast.cli.terminal import say
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, Rejected, Unsuccessful
@@ -27,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("check")(check.check)
 app.command("replay")(replay.replay)
 app.command("serve")(serve.serve)
 app.add_typer(executions.app, name="executions")

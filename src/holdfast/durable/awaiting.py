@@ -12,9 +12,9 @@ import contextlib
 import contextvars
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
 from holdfast.durable.hooks.parking import ParkingHooks
@@ -23,10 +23,11 @@ from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
+from holdfast.model.charging import Charge
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError, StoreBroken
-from holdfast.model.operations import Operation
-from holdfast.model.ports import Invocation, Port
+from holdfast.model.errors import HoldfastError, LimitReached, StoreBroken
+from holdfast.model.operations import Operation, Update
+from holdfast.model.ports import ChargingPort, Invocation, Port
 from holdfast.model.verbs import Checkpointed
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ _EVICTED = "This execution is suspended and will come back. Not an error; let it
 class AsyncState(ExecutionState):
     """An execution's state on its event loop."""
 
-    __slots__ = ("_aboard", "_loop", "_on_change", "_owed", "_quiet", "_resting", "_running", "_waiting", "cancelled", "threads")
+    __slots__ = ("_aboard", "_alone", "_loop", "_on_change", "_owed", "_quiet", "_resting", "_running", "_waiting", "cancelled", "threads")
 
     hooks: ParkingHooks | None
 
@@ -76,6 +77,8 @@ class AsyncState(ExecutionState):
         """Who waits for the write that is under way; None when none is."""
         self._waiting: list[asyncio.Future[None]] = []
         """Who waits for the one after it."""
+        self._alone: Sequence[tuple[asyncio.Future[None], list[Update], tuple[Charge, ...]]] = ()
+        """Writes that must go by themselves."""
         self._owed = 0
         """Updates of the write under way that are not sent yet: a large one goes in several, so that others get their turn between them."""
         self.cancelled = False
@@ -113,8 +116,14 @@ class AsyncState(ExecutionState):
         if future in self._resting:
             del self._resting[future]
             self._running += 1
-            if not future.done():
-                future.set_result(None)
+        if not future.done():
+            future.set_result(None)
+
+    def watch(self, operation: str) -> asyncio.Future[None]:
+        """Resolves when an operation changes, for somebody who goes on meanwhile."""
+        future = self._loop.create_future()
+        self._on_change[operation] = (*self._on_change.get(operation, ()), future)
+        return future
 
     def began(self) -> None:
         """A strand was added."""
@@ -169,6 +178,40 @@ class AsyncState(ExecutionState):
             self._waiting.append(mine)
         return mine
 
+    async def record_alone(self, updates: list[Update], charges: tuple[Charge, ...]) -> None:
+        """Write these updates and charges by themselves. LimitReached refuses them, and nothing else: the token is still good."""
+        self.check_usable()
+        mine: asyncio.Future[None] = self._loop.create_future()
+        self._alone = [*self._alone, (mine, updates, charges)]
+        if self._aboard is None:
+            self._go_on()
+        await mine
+
+    def _fly_alone(self) -> None:
+        (mine, updates, charges), *self._alone = self._alone
+
+        def landed(answer: Checkpointed | HoldfastError) -> None:
+            if not isinstance(answer, LimitReached):
+                self._touch_down(answer)
+                return
+            self._aboard = None
+            if not mine.done():
+                mine.set_exception(answer)
+            self._go_on()
+
+        self._aboard, self._owed = [mine], 0
+        cast("ChargingPort", self.port).checkpoint_soon(self.token, updates, landed, charges=charges)
+
+    def _go_on(self) -> None:
+        """Begin the next write, if anybody waits for one; what was recorded earlier goes first."""
+        if self._alone and not self.unwritten:
+            self._fly_alone()
+        elif self._waiting or self._alone:
+            waiting, self._waiting = self._waiting, []
+            self._take_off(waiting)
+        elif self._running == 0:
+            self._quiet()
+
     def write_riders(self) -> None:
         """Write what rides, if it still does; a failure is told to the strand that writes next."""
         if self.unwritten and self._aboard is None and self.broken is None:
@@ -206,8 +249,8 @@ class AsyncState(ExecutionState):
                 return
         except BackgroundThreadError as over:
             self.broken = over
-            aboard += self._waiting
-            self._waiting = []
+            aboard += [*self._waiting, *(waiter for waiter, _, _ in self._alone)]
+            self._waiting, self._alone = [], ()
         self._aboard = None
         for waiter in aboard:
             if not waiter.done():
@@ -215,11 +258,7 @@ class AsyncState(ExecutionState):
                     waiter.set_result(None)
                 else:
                     waiter.set_exception(self.broken)
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._take_off(waiting)
-        elif self._running == 0:
-            self._quiet()
+        self._go_on()
 
 
 class _Strands:

@@ -24,6 +24,7 @@ from holdfast.engine.registry import Function, Registry
 from holdfast.engine.tending import Tender
 from holdfast.engine.watching import ThreadWatch, Watching
 from holdfast.engine.writer import Writer
+from holdfast.model.charging import Charge
 from holdfast.model.clock import Clock
 from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, LeaseLost, Rejected
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, Terms, goes_on_as, new_execution
@@ -114,11 +115,15 @@ class Engine:
         version: str | None = None,
         tenant: str | None = None,
         terms: Terms | None = None,
+        charges: tuple[Charge, ...] = (),
+        same: str | None = None,
     ) -> Execution:
-        """Start an execution, or find the one that has this name and this input; the terms are the function's unless given."""
+        """Start an execution, or find the one of this name and input: of `same`, if given. Only what is started makes `charges`."""
         target = self.registry.wanted(function, version)
         now, terms = self.clock.now(), terms or target.terms
-        header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, tenant=tenant)
+        header = new_execution(
+            self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, tenant=tenant, same=same
+        )
         claimant = self._claimant(now) if self._reserve(target) else None
 
         def landed(answer: Answer | HoldfastError) -> None:
@@ -130,7 +135,7 @@ class Engine:
             self._doubt(answer)
             self.backlog |= created
 
-        started = await self._write(Start(header, payload, claimant), landed)
+        started = await self._write(Start(header, payload, claimant, charges, same), landed)
         assert isinstance(started, Started)
         return started.header
 

@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 from holdfast.engine.health import Health
 from holdfast.engine.invoking import Invoking
 from holdfast.engine.writer import Deliver, Writer
+from holdfast.model.charging import Charge
 from holdfast.model.errors import DiskFailed, HoldfastError
 from holdfast.model.ids import Position
 from holdfast.model.operations import Operation, Type, Update, unpruned
@@ -41,6 +42,7 @@ class EnginePort:
         landed: Callable[[Checkpointed | HoldfastError], None],
         *,
         client_token: str | None = None,
+        charges: tuple[Charge, ...] = (),
     ) -> None:
         """From the engine's loop; `landed` gets the answer there, at once when nobody else would run beside."""
         try:
@@ -48,7 +50,7 @@ class EnginePort:
         except HoldfastError as trouble:
             landed(trouble)
             return
-        write = Checkpoint(token, tuple(updates), client_token, children)
+        write = Checkpoint(token, tuple(updates), client_token, children, charges)
         deliver = cast("Deliver", landed)  # a checkpoint is answered by a Checkpointed
         answer = self._writer.write_now(write)
         if answer is None:

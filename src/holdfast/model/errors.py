@@ -62,6 +62,18 @@ class Rejected(HoldfastError):
     code = "rejected"
 
 
+class LimitReached(Rejected):
+    """A counter that executions share would go beyond its limit."""
+
+    code = "limit_reached"
+
+    def __init__(self, key: str, limit: int, until: int) -> None:
+        super().__init__(f"{key} would go beyond its limit of {limit}; it begins anew at {until}.")
+        self.key = key
+        self.limit = limit
+        self.until = until
+
+
 class InvalidParameter(Rejected):
     """A value in the request is not allowed."""
 

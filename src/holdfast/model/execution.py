@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.model import codec
+from holdfast.model.charging import Charge
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.history import Event
 from holdfast.model.ids import checked_name
@@ -142,15 +143,25 @@ class Birth(msgspec.Struct, frozen=True, gc=False):
 
 
 def new_execution(
-    identity: str, name: str | None, function: str, version: str, *, payload: str, now: int, terms: Terms, tenant: str | None = None
+    identity: str,
+    name: str | None,
+    function: str,
+    version: str,
+    *,
+    payload: str,
+    now: int,
+    terms: Terms,
+    tenant: str | None = None,
+    same: str | None = None,
 ) -> Execution:
-    """The header that a start asks for; without a name the execution is called like its id."""
+    """The header that a start asks for; without a name the execution is called like its id. `same` is as in `verbs.Start`."""
+    codec.fitting(payload, "Execution input")
     return Execution(
         id=identity,
         function=function,
         version=version,
         name=identity if name is None else checked_name(name),
-        input_hash=codec.payload_hash(codec.fitting(payload, "Execution input")),
+        input_hash=codec.payload_hash(payload if same is None else same),
         terms=terms,
         started_at=now,
         deadline=0,
@@ -206,3 +217,4 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     slight: bool = False
     """Of the header only what an ordinary checkpoint moves has changed: revision, sequence, counts, due and touched time."""
     births: tuple[Birth, ...] = ()
+    charges: tuple[Charge, ...] = ()

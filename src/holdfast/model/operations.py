@@ -72,6 +72,8 @@ class SubType(StrEnum):
     WAIT_FOR_CALLBACK = "WaitForCallback"
     WAIT_FOR_CONDITION = "WaitForCondition"
     CHAINED_INVOKE = "ChainedInvoke"
+    APPROVAL = "Approval"
+    """A callback that a person's decision answers, and nothing else does."""
 
 
 class Failure(

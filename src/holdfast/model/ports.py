@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.model.charging import Charge
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, Outcome
 from holdfast.model.ids import Position
@@ -33,6 +34,19 @@ class Port(Protocol):
     def input(self, token: Position) -> str | None:
         """What the execution was started with."""
         ...
+
+
+class ChargingPort(Port, Protocol):
+    """A port whose writes may move counters that executions share. Only our own engine has it: AWS knows no such thing."""
+
+    def checkpoint_soon(
+        self,
+        token: Position,
+        updates: Sequence[Update],
+        landed: Callable[[Checkpointed | HoldfastError], None],
+        *,
+        charges: tuple[Charge, ...] = (),
+    ) -> None: ...
 
 
 class Invocation(msgspec.Struct, frozen=True, gc=False):

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.model import codec, life, transitions
+from holdfast.model.charging import Charge
 from holdfast.model.draft import Draft
 from holdfast.model.errors import CodecFailed, ExecutionAlreadyStarted, InvalidToken, LeaseLost, Rejected, StoreBroken
 from holdfast.model.execution import Change, Execution, ExecutionStatus, Outcome, OutcomeStatus, State, View
@@ -58,6 +59,9 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     header: Execution
     input: str
     by: Claimant | None = None
+    charges: tuple[Charge, ...] = ()
+    same: str | None = None
+    """What makes two starts of one name the same, where that is not the whole input."""
 
     @property
     def execution(self) -> str:
@@ -84,7 +88,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         )
         if self.by is not None:
             born = life.claimed(born, self.by, at)
-        return Change(born, {}, [event]), Started(born, True)
+        return Change(born, {}, [event], charges=self.charges), Started(born, True)
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """The name is taken: the same input and version find it, anything else is a conflict."""
@@ -148,6 +152,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     updates: tuple[Update, ...]
     client_token: str | None = None
     children: Children = NO_CHILDREN
+    charges: tuple[Charge, ...] = ()
 
     @property
     def execution(self) -> str:
@@ -185,7 +190,10 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
             change = life.close(draft, ExecutionStatus.FAILED, codec.failure_text(_too_much(draft)))
             return change, Checkpointed(None, operations, change.header.revision)
         token = Position(header.id, at.epoch, at.sequence + 1, draft.revision)
-        return self._accepted(draft, client), Checkpointed(token, operations, draft.revision)
+        change = self._accepted(draft, client)
+        if self.charges:
+            change = msgspec.structs.replace(change, charges=self.charges)
+        return change, Checkpointed(token, operations, draft.revision)
 
     def _accepted(self, draft: Draft, client: str | None) -> Change:
         header = draft.header

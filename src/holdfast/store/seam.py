@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from holdfast.model.charging import Counter
 from holdfast.model.clock import Clock
 from holdfast.model.credentials import Credential
 from holdfast.model.errors import HoldfastError
@@ -143,6 +144,14 @@ class Store(Protocol):
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:
         """Its events after a number, in order."""
+        ...
+
+    def counters(self, keys: Collection[str]) -> Sequence[Counter]:
+        """Those of these counters that there are; one whose time is over may still be among them."""
+        ...
+
+    def undecided(self, beyond: str, limit: int) -> Sequence[str]:
+        """The ids of executions that wait for a person's decision, oldest first, after one of them."""
         ...
 
     def list(self, wanted: Filter) -> Sequence[Execution]: ...

@@ -7,16 +7,17 @@ heard, and another invocation has only the history to go on with. `before` the w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from holdfast.durable.execution import DurableFunction
+from holdfast.model.charging import Charge
 from holdfast.model.errors import HoldfastError, LeaseLost
 from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus
 from holdfast.model.ids import Position
 from holdfast.model.operations import Failure, Operation, Update
-from holdfast.model.ports import Host, Invocation, Port
+from holdfast.model.ports import ChargingPort, Host, Invocation, Port
 from holdfast.model.verbs import Checkpointed
 from holdfast.testing.results import Result, Seen
 from holdfast.testing.runner import Runner
@@ -131,11 +132,19 @@ class _Port:
             raise LeaseLost
         return answer
 
-    def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
+    def checkpoint_soon(
+        self,
+        token: Position,
+        updates: Sequence[Update],
+        landed: Callable[[Checkpointed | HoldfastError], None],
+        *,
+        charges: tuple[Charge, ...] = (),
+    ) -> None:
         if self._begin():
             landed(LeaseLost())
         else:
-            self._port.checkpoint_soon(token, updates, lambda answer: landed(LeaseLost() if self._dead else answer))
+            port = cast("ChargingPort", self._port)
+            port.checkpoint_soon(token, updates, lambda answer: landed(LeaseLost() if self._dead else answer), charges=charges)
 
     def _begin(self) -> bool:
         """Count a write; True when it must not be made."""

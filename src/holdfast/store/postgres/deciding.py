@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from holdfast.model.chaining import follow_ups
+from holdfast.model.charging import Counter, charged
 from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.payloads import identified
-from holdfast.model.verbs import Answer, Start, Write
+from holdfast.model.verbs import Answer, Checkpoint, Start, Write
 from holdfast.store.postgres.asking import Asking
 from holdfast.store.postgres.columns import texts
 from holdfast.store.sqlite import rows
@@ -21,6 +22,9 @@ from holdfast.store.sqlite.views import Overlay, RowView
 
 _KEYS = 1000
 """How many keys of executions are taken at a time; schema.sql says so as well."""
+
+
+Mark = tuple[int, int, int, dict[str, Counter]]
 
 
 class Batch:
@@ -31,6 +35,7 @@ class Batch:
         "bases",
         "born",
         "changes",
+        "counters",
         "events",
         "followed",
         "following",
@@ -63,14 +68,16 @@ class Batch:
         self.followed: list[Execution] = []
         self.sent = False
         """It may be in the database."""
+        self.counters: dict[str, Counter] = {}
+        """Those that its entries charge, as the batch leaves them; made anew by each charge, so that a mark can hold on to it."""
 
-    def mark(self) -> tuple[int, int, int]:
+    def mark(self) -> Mark:
         """How far it has come."""
-        return len(self.changes), len(self.events), len(self.followed)
+        return len(self.changes), len(self.events), len(self.followed), self.counters
 
-    def undo(self, mark: tuple[int, int, int]) -> set[str]:
+    def undo(self, mark: Mark) -> set[str]:
         """Take back everything decided since a mark. Answers which executions from memory are unsure again."""
-        changes, events, followed = mark
+        changes, events, followed, self.counters = mark
         for change in reversed(self.changes[changes:]):
             execution = change.header.id
             view = self.views.pop(execution)
@@ -133,6 +140,9 @@ class Deciding(Asking):
         if wanted:
             for row in self._writer.run(self._sql[statement], (texts(sorted(wanted)),)):
                 self._based(row, done)
+        if keys := charged_keys(batch):
+            self._writer.run(self._sql["make_counters"], (texts(keys),))
+            done.counters = {row[0]: Counter(*row) for row in self._writer.run(self._sql["locked_counters"], (texts(keys),))}
         named = [(w.header.function, w.header.name) for w in batch if isinstance(w, Start) and w.header.name != w.header.id]
         if named:
             functions, names = zip(*sorted(set(named)), strict=True)
@@ -156,7 +166,7 @@ class Deciding(Asking):
                 view = done.views.get(write.execution) or self._view(write.execution, done)
             change, answer = write.decide(view, now, self.seal)
             if change is not None:
-                self._accept(change, done)
+                self._accept(change, done, now)
         except HoldfastError as refused:
             change, answer = None, refused
         if view is not None and change is not None:
@@ -168,7 +178,7 @@ class Deciding(Asking):
             return self._decided(write, now, done)
         return answer
 
-    def _accept(self, change: Change, done: Batch) -> None:
+    def _accept(self, change: Change, done: Batch, now: int) -> None:
         """Take a change into the batch. Its events become rows here, so that a codec that fails spoils this entry alone."""
         _check_texts(change)
         execution, events = change.header.id, []
@@ -177,6 +187,8 @@ class Deciding(Asking):
             operation_id = event.operation_id
             place = None if operation_id is None else change.operations[operation_id].place
             events.append(rows.event_row(key, event, place, execution, self._codec))
+        if change.charges:
+            done.counters = done.counters | charged(change.charges, done.counters.get, now)
         done.events += events
         done.changes.append(change)
         done.unsure.discard(execution)
@@ -206,7 +218,7 @@ class Deciding(Asking):
         base = RowView(self, self._keys[0], header, 0, complete=True)
         done.bases[header.id] = base
         try:
-            self._accept(change, done)
+            self._accept(change, done, now)
         except HoldfastError:
             del done.bases[header.id]
             raise
@@ -256,6 +268,11 @@ class Deciding(Asking):
         if found:
             self._based(found[0], done)
         return True
+
+
+def charged_keys(batch: Sequence[Write]) -> list[str]:
+    """The counters that a batch charges, in order."""
+    return sorted({charge.key for write in batch if isinstance(write, Start | Checkpoint) for charge in write.charges})
 
 
 def _check_texts(change: Change) -> None:

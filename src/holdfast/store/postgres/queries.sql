@@ -210,6 +210,7 @@ SELECT id FROM executions WHERE runner = %s AND state = 'running'
 -- Whether there is anything to forget.
 SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= %s AND state IN ('closed', 'imported'))
     OR EXISTS (SELECT 1 FROM expired)
+    OR EXISTS (SELECT 1 FROM counters WHERE until <= %s)
     OR (SELECT min(number) FROM signals) <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers)
 
 -- name: expire_executions
@@ -275,6 +276,30 @@ SELECT 1 FROM subscribers WHERE name = %s AND holder = %s
 -- name: signals
 SELECT number, execution, function, version, name, status, started_at, ended_at FROM signals
 WHERE number > %s ORDER BY number LIMIT %s
+
+-- name: make_counters
+-- A row for each, so that there is something to lock.
+INSERT INTO counters SELECT unnest(%s::text[]), 0, 0 ON CONFLICT DO NOTHING
+
+-- name: locked_counters
+-- In one order for all processes.
+SELECT key, amount, until FROM counters WHERE key = ANY(%s::text[]) ORDER BY key FOR UPDATE
+
+-- name: counters
+SELECT key, amount, until FROM counters WHERE key = ANY(%s::text[])
+
+-- name: put_counters
+UPDATE counters AS c SET amount = n.amount, until = n.until
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS n (key, amount, until) WHERE c.key = n.key
+
+-- name: drop_counters
+DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until <= %s ORDER BY key LIMIT %s FOR UPDATE SKIP LOCKED)
+
+-- name: undecided
+-- The executions that wait for a person's decision, oldest first.
+SELECT DISTINCT x.id FROM operations AS o JOIN executions AS x ON x.key = o.execution
+WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' AND x.id > %s
+ORDER BY x.id LIMIT %s
 
 -- name: put_credential
 INSERT INTO credentials VALUES (%s, %s, %s, %s, %s, %s, %s, %s)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from holdfast.model.charging import Counter
 from holdfast.model.execution import Execution, Terms
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec
 from holdfast.store.postgres import listing
-from holdfast.store.postgres.columns import unmarked
+from holdfast.store.postgres.columns import texts, unmarked
 from holdfast.store.postgres.session import Parameters, Session
 from holdfast.store.seam import Filter, Hosted, Line, Target
 from holdfast.store.sqlite import rows
@@ -96,6 +97,14 @@ class Reading:
     def _line(self, row: rows.Row, operations: Mapping[int, Operation], execution: str) -> Line:
         number, kind, at, place, payload, detail = row
         return Line(*rows.event_from((number, kind, at, place, unmarked(payload), detail), operations, execution, self._codec))
+
+    def counters(self, keys: Collection[str]) -> Sequence[Counter]:
+        """Those of these that there are."""
+        return [Counter(*row) for row in self._read("counters", (texts(sorted(keys)),))]
+
+    def undecided(self, beyond: str, limit: int) -> Sequence[str]:
+        """The executions that wait for a decision."""
+        return [row[0] for row in self._read("undecided", (beyond, limit))]
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
         """Executions by filter, one page."""

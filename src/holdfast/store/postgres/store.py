@@ -21,8 +21,9 @@ from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.model.verbs import Answer, Write
 from holdfast.store.postgres.address import parsed
 from holdfast.store.postgres.clock import DatabaseClock
+from holdfast.store.postgres.columns import numbers, texts
 from holdfast.store.postgres.credentials import Credentials
-from holdfast.store.postgres.deciding import Batch, Deciding, last_headers
+from holdfast.store.postgres.deciding import Batch, Deciding, charged_keys, last_headers
 from holdfast.store.postgres.opening import load_queries, prepare
 from holdfast.store.postgres.outbox import Outbox, signals_of
 from holdfast.store.postgres.retention import Retention
@@ -92,8 +93,9 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
         known, followed = self._resolved()
         read: set[str] = set()
         crossed: psycopg.Error | None = None
+        charging = bool(charged_keys(batch))  # what all share is locked before it is read: somebody is always quicker there
         for attempt in range(_ATTEMPTS):
-            done = Batch(locking=attempt > 0)
+            done = Batch(locking=attempt > 0 or charging)
             done.followed += followed
             try:
                 if done.locking:
@@ -130,6 +132,10 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
         if not agreed:
             done.sent = False
             raise _Moved
+        if done.counters:
+            counters = done.counters.values()
+            columns = texts(done.counters), numbers(c.amount for c in counters), numbers(c.until for c in counters)
+            self._writer.run(self._sql["put_counters"], columns)
         return signalled
 
     def _put(self, done: Batch) -> tuple[bool, bool]:

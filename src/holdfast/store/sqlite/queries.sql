@@ -157,8 +157,9 @@ SELECT max(coalesce((SELECT max(key) FROM executions), 0), coalesce((SELECT max(
 
 -- name: is_over
 -- Whether there is anything to forget.
-SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= ? AND state IN ('closed', 'imported'))
+SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= ?1 AND state IN ('closed', 'imported'))
     OR EXISTS (SELECT 1 FROM expired)
+    OR EXISTS (SELECT 1 FROM counters WHERE until <= ?1)
     OR (SELECT min(number) FROM signals) <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers)
 
 -- name: expire_executions
@@ -213,6 +214,21 @@ SELECT 1 FROM subscribers WHERE name = ? AND holder = ?
 -- name: signals
 SELECT number, execution, function, version, name, status, started_at, ended_at FROM signals
 WHERE number > ? ORDER BY number LIMIT ?
+
+-- name: counter
+SELECT key, amount, until FROM counters WHERE key = ?
+
+-- name: put_counter
+INSERT INTO counters VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET amount = excluded.amount, until = excluded.until
+
+-- name: drop_counters
+DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until <= ? LIMIT ?)
+
+-- name: undecided
+-- The executions that wait for a person's decision, oldest first.
+SELECT DISTINCT x.id FROM operations AS o JOIN executions AS x ON x.key = o.execution
+WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' AND x.id > ?
+ORDER BY x.id LIMIT ?
 
 -- name: put_credential
 INSERT INTO credentials VALUES (?, ?, ?, ?, ?, ?, ?, ?)

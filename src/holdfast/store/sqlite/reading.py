@@ -7,6 +7,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 
 from holdfast.model import codec
+from holdfast.model.charging import Counter
 from holdfast.model.clock import Clock
 from holdfast.model.execution import Execution, Terms
 from holdfast.model.ids import Seal
@@ -94,6 +95,14 @@ class Reading:
         told = self._read("operations_at", (execution, places))
         operations = {op.place: op for op in (rows.operation_from(row, execution, self.seal, self._codec) for row in told)}
         return [Line(*rows.event_from(row, operations, execution, self._codec)) for row in found]
+
+    def counters(self, keys: Collection[str]) -> Sequence[Counter]:
+        """Those of these that there are."""
+        return [Counter(*row) for key in sorted(keys) for row in self._read("counter", (key,))]
+
+    def undecided(self, beyond: str, limit: int) -> Sequence[str]:
+        """The executions that wait for a decision."""
+        return [row[0] for row in self._read("undecided", (beyond, limit))]
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
         """Executions by filter, one page."""

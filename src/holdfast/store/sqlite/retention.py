@@ -28,7 +28,9 @@ class Retention(Writing):
             room = limit - self._expire_executions(writer, now, limit)
             room = self._remove_leftovers(writer, room)
             if room:
-                writer.execute(self._sql["drop_signals"], (room,))
+                room -= writer.execute(self._sql["drop_signals"], (room,)).rowcount
+            if room > 0:
+                writer.execute(self._sql["drop_counters"], (now, room))
         return True
 
     def _expire_executions(self, writer: sqlite3.Connection, now: int, limit: int) -> int:

@@ -93,6 +93,7 @@ CREATE TABLE operations (
 CREATE UNIQUE INDEX operations_by_place ON operations (execution, place);
 CREATE INDEX operations_due ON operations (execution, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX operations_ready ON operations (execution) WHERE status = 'READY';
+CREATE INDEX operations_undecided ON operations (execution) WHERE sub_type = 'Approval' AND status = 'STARTED';
 
 -- Append-only history, and the only home of payloads. `place` says which operation an event tells of: the number of the event that
 -- began that operation.
@@ -155,6 +156,14 @@ CREATE TABLE credentials (
     created_at INTEGER NOT NULL,
     expires_at INTEGER
 ) WITHOUT ROWID;
+
+-- What executions share: a number that begins anew at a certain time (model.charging).
+CREATE TABLE counters (
+    key    TEXT PRIMARY KEY,
+    amount INTEGER NOT NULL,
+    until  INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX counters_by_end ON counters (until);
 
 -- One row, one heartbeat per runner.
 CREATE TABLE runners (

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 
 from holdfast.model import codec
 from holdfast.model.chaining import follow_ups
+from holdfast.model.charging import Counter, charged
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.ids import Seal
@@ -34,10 +35,13 @@ from holdfast.store.sqlite.writing import CHUNKS
 _COLUMNS = {"put_executions": 40, "touch_executions": 9, "put_operations": 17, "put_events": 7, "put_signals": 7}
 
 
+Mark = tuple[int, int, int, dict[str, Counter]]
+
+
 class _Batch:
     """What a batch has decided so far."""
 
-    __slots__ = ("bases", "changes", "events", "followed", "following", "last_key", "names", "views")
+    __slots__ = ("bases", "changes", "counters", "events", "followed", "following", "last_key", "names", "views")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -51,14 +55,16 @@ class _Batch:
         """What earlier writes bring to other executions, not yet decided."""
         self.followed: list[Execution] = []
         self.last_key = 0
+        self.counters: dict[str, Counter] = {}
+        """As the batch leaves them; made anew by each charge, so that a mark can hold on to it."""
 
-    def mark(self) -> tuple[int, int, int]:
+    def mark(self) -> Mark:
         """How far it has come."""
-        return len(self.changes), len(self.events), len(self.followed)
+        return len(self.changes), len(self.events), len(self.followed), self.counters
 
-    def undo(self, mark: tuple[int, int, int]) -> None:
+    def undo(self, mark: Mark) -> None:
         """Take back everything decided since a mark."""
-        changes, events, followed = mark
+        changes, events, followed, self.counters = mark
         for change in reversed(self.changes[changes:]):
             view = self.views.pop(change.header.id)
             if isinstance(view, Overlay):
@@ -166,7 +172,7 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
                 view = done.views.get(write.execution) or self._view(write.execution, done)
             change, answer = write.decide(view, now, self.seal)
             if change is not None:
-                self._accept(change, done)
+                self._accept(change, done, now)
         except HoldfastError as refused:
             return refused
         if change is not None:
@@ -175,7 +181,7 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
                 done.following.extend(follow_ups(write, view.header, change, lambda parent: self._children(parent, done)))
         return answer
 
-    def _accept(self, change: Change, done: _Batch) -> None:
+    def _accept(self, change: Change, done: _Batch, now: int) -> None:
         """Take a change into the batch. Its events become rows here, so that a codec that fails spoils this entry alone."""
         execution, events = change.header.id, []
         key = done.bases[execution].key
@@ -183,6 +189,9 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             operation_id = event.operation_id
             place = None if operation_id is None else change.operations[operation_id].place
             events.append(rows.event_row(key, event, place, execution, self._codec))
+        if change.charges:
+            after = charged(change.charges, lambda counter: done.counters.get(counter) or self._counter(counter), now)
+            done.counters = done.counters | after
         done.events += events
         done.changes.append(change)
 
@@ -201,7 +210,7 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             (done.last_key,) = self._writer.execute(self._sql["last_key"]).fetchone()
         done.last_key += 1
         base = done.bases[header.id] = RowView(self, done.last_key, header, self._version, complete=True)
-        self._accept(change, done)
+        self._accept(change, done, now)
         done.views[header.id] = base
         done.names[header.function, header.name] = header.id
         return answer
@@ -267,6 +276,8 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
         self._put_rows("touch_executions", [rows.touched_row(keys[x].key, h) for x, h in headers.items() if x not in wide])
         self._put_rows("put_operations", [rows.operation_row(key, op) for (key, _), op in operations.items()])
         self._put_rows("put_events", done.events)
+        for counter in done.counters.values():
+            self._writer.execute(self._sql["put_counter"], (counter.key, counter.amount, counter.until))
         signals = self._new_signals(done.changes, keys)
         self._put_rows("put_signals", signals)
         return bool(signals)
@@ -282,7 +293,11 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             else:
                 self._views.pop(header.id, None)
 
-    # --- what a view reads inside the transaction
+    # --- what is read inside the transaction
+
+    def _counter(self, key: str) -> Counter | None:
+        row = self._writer.execute(self._sql["counter"], (key,)).fetchone()
+        return None if row is None else Counter(*row)
 
     def read_operation(self, view: RowView, operation_id: str) -> Operation | None:
         """One operation with its payload."""

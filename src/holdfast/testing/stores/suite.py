@@ -2,6 +2,7 @@
 
 from holdfast.testing.stores.batches import BatchSuite
 from holdfast.testing.stores.chaining import ChainingSuite
+from holdfast.testing.stores.charging import ChargingSuite, SharedChargingSuite
 from holdfast.testing.stores.copies import CopySuite
 from holdfast.testing.stores.credentials import CredentialsSuite, SharedCredentialsSuite
 from holdfast.testing.stores.fencing import FencingSuite, SharedFencingSuite
@@ -20,12 +21,13 @@ from holdfast.testing.stores.waking import SharedWakingSuite, WakingSuite
 class StoreSuite(
     StartingSuite, BatchSuite, KeepingSuite, FencingSuite, WakingSuite, TimerSuite, RunnerSuite, ChainingSuite,
     ListingSuite, OutboxSuite, RetentionSuite, CopySuite, CredentialsSuite,
+    ChargingSuite,
 ):  # fmt: skip
     """Any store. One handle; a backend's class provides the fixture `opening`."""
 
 
 class SharedStoreSuite(
     StoreSuite, SharingSuite, SharedFencingSuite, SharedWakingSuite, SharedOutboxSuite, SharedRetentionSuite, SharedCredentialsSuite,
-    RaceSuite,
+    SharedChargingSuite, RaceSuite,
 ):  # fmt: skip
     """A store that outlives a handle, and that several processes may open."""

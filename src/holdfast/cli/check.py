@@ -1,0 +1,126 @@
+"""`holdfast check`: read worker.md pages, tell all that is wrong with them, and what the worker may do when nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from holdfast.cli.arguments import JsonOption
+from holdfast.cli.terminal import print_document, printable
+from holdfast.contract.codes import Named, Status, meaning_of
+from holdfast.contract.reading import MAX_PAGE_BYTES, read
+from holdfast.contract.terms import Contract, Field, Level, Limits, Problem, Reading
+
+_UNFIT = 2
+
+
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pages to read: worker.md, in any of its renderings.")],
+    tool: Annotated[
+        list[str] | None, typer.Option("--tool", metavar="NAME", help="A tool of your own that pages may name. May be given several times.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Read worker.md pages and tell every problem, with its line.
+
+    A page without errors is summed up: what the worker takes and gives, and what it may do. The exit code is 2 if any page has an error.
+    """
+    readings = [(file, _read(file, tool or [])) for file in files]
+    if json_output:
+        print_document({"ok": not any(reading.errors for _, reading in readings), "files": [_document(*one) for one in readings]})
+    else:
+        for file, reading in readings:
+            print("\n".join(_lines(str(file), reading)))
+    if any(reading.errors for _, reading in readings):
+        raise typer.Exit(_UNFIT)
+
+
+def _read(file: Path, tools: list[str]) -> Reading:
+    try:
+        with file.open("rb") as opened:
+            return read(opened.read(MAX_PAGE_BYTES + 1), tools=tools)
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        return Reading(None, (Problem(Level.ERROR, "file_not_readable", "", 0, f"The file could not be read: {why}."),))
+
+
+def _document(file: Path, reading: Reading) -> dict[str, Any]:
+    return {
+        "file": str(file),
+        "ok": reading.contract is not None,
+        "problems": msgspec.to_builtins(reading.problems),
+        "contract": msgspec.to_builtins(reading.contract),
+    }
+
+
+def _lines(file: str, reading: Reading) -> Iterator[str]:
+    file = printable(file)
+    for problem in reading.problems:
+        where = f"{file}:{problem.line}" if problem.line else file
+        section = f" {problem.section}:" if problem.section else ""
+        yield f"{where}: {problem.level.value}[{problem.code}]{printable(section)} {printable(problem.message)}"
+    if reading.contract is None:
+        yield f"{file}: {_counted(len(reading.errors), 'error')}, {_counted(len(reading.warnings), 'warning')}"
+        return
+    contract = reading.contract
+    yield f"{file}: {contract.worker_id} {contract.version} is fine, {_counted(len(reading.warnings), 'warning')}"
+    for name, value in _summary(contract):
+        yield f"  {name:<10} {printable(value)}"
+
+
+def _summary(contract: Contract) -> Iterator[tuple[str, str]]:
+    """What a person wants to know before running somebody's worker."""
+    yield "takes", _fields(contract.inputs)
+    yield "gives", _fields(contract.outputs)
+    yield "may use", _listed(f"{tool.name}{' (optional)' * tool.optional}" for tool in contract.tools) or "no tools"
+    yield "may reach", "any public address" if contract.egress is None else _listed(contract.egress) or "nothing"
+    yield "limits", _listed(_limits(contract.limits))
+    if contract.rate_limit:
+        yield "rate", f"{contract.rate_limit.count} runs in {contract.rate_limit.per_seconds:g} s for each {contract.rate_limit.per}"
+    yield "retries", f"{_counted(contract.retries.max_attempts, 'attempt')}, {contract.retries.backoff} backoff"
+    if contract.approvals_required:
+        yield "approvals", _listed(contract.approvals_required)
+    if contract.errors:
+        yield "errors", _listed(f"{code} ({_rule(code, contract.errors)})" for code in contract.errors)
+
+
+def _fields(fields: tuple[Field, ...]) -> str:
+    texts = (f"enum({', '.join(field.enum)})" if field.type == "enum" else field.type for field in fields)
+    return _listed(f"{field.name}: {text}{' (optional)' * field.optional}" for field, text in zip(fields, texts, strict=True)) or "nothing"
+
+
+def _limits(limits: Limits) -> Iterator[str]:
+    yield f"{limits.timeout_seconds:g} s for each attempt"
+    for value, text in (
+        (limits.run_timeout_seconds, "{:g} s for the run"),
+        (limits.idle_timeout_seconds, "{:g} s without a sign of life"),
+        (limits.max_tokens, "{} tokens"),
+        (limits.max_cost_usd, "{} USD"),
+        (limits.max_tool_calls, "{} tool calls"),
+        (limits.max_cpu_seconds, "{:g} s of CPU"),
+        (limits.max_memory_mb, "{} MB of memory"),
+    ):
+        if value is not None:
+            yield text.format(value)
+    yield from (f"{count} calls of {tool}" for tool, count in limits.tool_quotas.items())
+    if limits.allow_subprocess:
+        yield "may start processes"
+
+
+def _rule(code: str, catalogue: dict[str, Named]) -> str:
+    meaning = meaning_of(code, catalogue=catalogue)
+    if meaning.status in (Status.RETRYABLE_ERROR, Status.PERMANENT_ERROR):
+        return "retryable" if meaning.retryable else "not retryable"
+    return meaning.status.value
+
+
+def _listed(words: Iterator[str] | tuple[str, ...]) -> str:
+    return ", ".join(words)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count or 'no'} {what}s"

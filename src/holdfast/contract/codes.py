@@ -1,0 +1,191 @@
+"""The one table of codes: what a code means for the caller, for HTTP, for a script and for the next attempt.
+
+`docs/reference/codes.md` is made from it: `python -m holdfast.contract.drawing > docs/reference/codes.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+
+class Status(StrEnum):
+    """How a run ended, in the six words a caller decides by."""
+
+    OK = "ok"
+    RETRYABLE_ERROR = "retryable_error"
+    INVALID_REQUEST = "invalid_request"
+    INVALID_OUTPUT = "invalid_output"
+    NEEDS_HUMAN = "needs_human"
+    PERMANENT_ERROR = "permanent_error"
+
+
+class Meaning(msgspec.Struct, frozen=True):
+    """What a code stands for."""
+
+    code: str
+    status: Status
+    retryable: bool
+    http: int
+    exit: int
+    what: str
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A code that a contract names among its failure modes, and the rule it gives."""
+
+    code: str
+    retryable: bool | None = None
+    """None: the page names the code and gives no rule."""
+    status: Status | None = None
+    unless_policy: bool = False
+    """The page leaves the rule to the operator ("non-retryable unless policy allows")."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """What follows from a status alone, for codes that the table does not know."""
+
+    retryable: bool
+    http: int
+    exit: int
+
+
+# Exit codes follow the command line's own: 0 it worked, 1 it ended badly, 2 the request must change, 3 this machine must change.
+# 4 waits for a person's decision, 5 is an output that breaks its promise, 75 is what sysexits calls a passing failure.
+# What must not be repeated never answers 429, 502, 503 or 504: clients repeat those by themselves.
+ENDINGS: Mapping[Status, Ending] = {
+    Status.OK: Ending(False, 200, 0),
+    Status.RETRYABLE_ERROR: Ending(True, 503, 75),
+    Status.INVALID_REQUEST: Ending(False, 400, 2),
+    Status.INVALID_OUTPUT: Ending(True, 502, 5),
+    Status.NEEDS_HUMAN: Ending(False, 409, 4),
+    Status.PERMANENT_ERROR: Ending(False, 422, 1),
+}
+
+_ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
+    (
+        Status.INVALID_REQUEST,
+        (
+            ("schema_mismatch", None, "the request or its inputs do not fit; `details` names each place"),
+            ("worker_not_found", 404, "no worker of that id is served here"),
+            ("version_not_found", 404, "the worker is served here, but not in that version"),
+            ("idempotency_conflict", 409, "the key was used before, with other inputs"),
+            ("constraint_widened", None, "a constraint of the request asks for more than the contract allows"),
+            ("missing_diff_context", None, "the change to be looked at came without the text around it"),
+        ),
+    ),
+    (
+        Status.INVALID_OUTPUT,
+        (("output_schema_mismatch", None, "the worker's outputs break its own output schema; `details` names each place"),),
+    ),
+    (
+        Status.RETRYABLE_ERROR,
+        (
+            ("timeout", 504, "the attempt ran longer than `timeout_seconds`"),
+            ("idle_timeout", 504, "the body gave no sign of life for `idle_timeout_seconds`"),
+            ("rate_limited", 429, "over the rate of the contract or of somebody outside; `retry_after_seconds` says when"),
+            ("overloaded", None, "too much waits here already"),
+            ("worker_crashed", 502, "the body's process died, or spoke out of turn"),
+            ("tool_timeout", 504, "a tool did not answer in time"),
+            ("tool_unavailable", None, "a tool could not be reached"),
+            ("fetch_timeout", 504, "a page did not answer in time"),
+        ),
+    ),
+    (
+        Status.PERMANENT_ERROR,
+        (
+            ("budget_exceeded", None, "tokens, cost or calls are spent"),
+            ("price_unknown", None, "a cost cap holds, and the model has no known price"),
+            ("tool_not_allowed", 403, "the contract does not allow this tool, or nobody provides it"),
+            ("tool_quota_exceeded", None, "the tool was called as often as its quota allows"),
+            ("tool_failed", None, "a tool said no, for good"),
+            ("egress_denied", 403, "the address is not one the contract or the operator lets the worker reach"),
+            ("access_denied", 403, "the other side refused: robots, a login, a permission"),
+            ("memory_exceeded", None, "the body took more than `max_memory_mb`"),
+            ("cpu_exceeded", None, "the body took more than `max_cpu_seconds`"),
+            ("disk_exceeded", None, "the body filled its scratch space"),
+            ("process_limit", None, "the body tried to start processes it may not have"),
+            ("sandbox_unavailable", 501, "this machine cannot keep the isolation that was asked for; the message names what is missing"),
+            ("cancelled", 409, "somebody cancelled the run"),
+            ("artifact_not_found", 404, "no artifact of that id belongs to this tenant"),
+            ("artifact_too_large", 413, "an artifact is above the limit"),
+            ("approval_rejected", 403, "a person said no"),
+            ("approval_expired", 410, "nobody decided in time"),
+            ("merge_conflict", 409, "partial results contradict each other"),
+            ("poison_message", None, "a message failed every time it was tried, and is set aside"),
+        ),
+    ),
+    (
+        Status.NEEDS_HUMAN,
+        (
+            ("unknown_outcome", 202, "a side effect may or may not have happened; a person must look before anything is sent again"),
+            ("receipt_conflict", None, "the same call was made before, with other arguments"),
+            ("approval_required", 202, "a person must approve before the run goes on"),
+        ),
+    ),
+)
+_EXITS = {"sandbox_unavailable": 3}
+
+
+def _table() -> dict[str, Meaning]:
+    return {
+        code: Meaning(code, status, ENDINGS[status].retryable, http or ENDINGS[status].http, _EXITS.get(code, ENDINGS[status].exit), what)
+        for status, rows in _ROWS
+        for code, http, what in rows
+    }
+
+
+CODES: Mapping[str, Meaning] = _table()
+"""Every code of the runtime. A contract adds its own; it cannot change these."""
+
+
+def meaning_of(
+    code: str,
+    *,
+    catalogue: Mapping[str, Named] | None = None,
+    retry_codes: Mapping[str, bool] | None = None,
+    needs_human: bool = False,
+    retryable: bool | None = None,
+) -> Meaning:
+    """What a code means: by the table, else by the contract's catalogue, else by what its author said when raising it.
+
+    `retry_codes` is the operator's word, code by code. It decides between retryable and permanent, and can make nothing of what needs a
+    person or another request.
+    """
+    known = CODES.get(code) or _named((catalogue or {}).get(code)) or _said(code, retryable)
+    if needs_human and known.status is not Status.NEEDS_HUMAN:
+        known = _ended(known, Status.NEEDS_HUMAN)
+    again = (retry_codes or {}).get(code)
+    if again is None or again == known.retryable:
+        return known
+    if known.status is Status.INVALID_OUTPUT:
+        return msgspec.structs.replace(known, retryable=again)
+    if known.status not in (Status.RETRYABLE_ERROR, Status.PERMANENT_ERROR):
+        return known
+    return _ended(known, Status.RETRYABLE_ERROR if again else Status.PERMANENT_ERROR)
+
+
+def ending_of(status: Status) -> Ending:
+    """What follows from a status where there is no code, `ok` above all."""
+    return ENDINGS[status]
+
+
+def _named(named: Named | None) -> Meaning | None:
+    if named is None or (named.retryable is None and named.status is None):
+        return None
+    status = named.status or (Status.RETRYABLE_ERROR if named.retryable else Status.PERMANENT_ERROR)
+    return _of(named.code, status, "named by the worker's contract")
+
+
+def _said(code: str, retryable: bool | None) -> Meaning:
+    return _of(code, Status.RETRYABLE_ERROR if retryable else Status.PERMANENT_ERROR, "raised by the worker")
+
+
+def _ended(known: Meaning, status: Status) -> Meaning:
+    return _of(known.code, status, known.what)
+
+
+def _of(code: str, status: Status, what: str) -> Meaning:
+    return Meaning(code, status, ENDINGS[status].retryable, ENDINGS[status].http, ENDINGS[status].exit, what)

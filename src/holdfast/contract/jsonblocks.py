@@ -1,0 +1,170 @@
+"""The JSON of a page: read strictly, with the line of every key, and with a mistake told where it is."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from holdfast.contract.notes import Notes, shown
+from holdfast.contract.page import Line, Section
+
+MAX_DEPTH = 60
+_PLACED_DEPTH = 8
+_TOLD_TWICE = 20
+_LARGEST = 2**63
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]:,]', re.S)
+_COLON = re.compile(r"\s*:")
+_AFTER = re.compile(r"\s*[{}\[\],\"]")
+
+Path = tuple[str, ...]
+
+
+class JsonBlock(msgspec.Struct, frozen=True):
+    """A value of the page and where its keys stand."""
+
+    value: Any
+    line: int
+    places: dict[Path, int]
+
+    def at(self, *path: str) -> int:
+        """The line of a key, or of the nearest one above it."""
+        while path:
+            if path in self.places:
+                return self.places[path]
+            path = path[:-1]
+        return self.line
+
+
+class _Unfit(ValueError):
+    """A value that JSON can write down and a contract cannot hold."""
+
+
+def read_json(section: Section, notes: Notes) -> JsonBlock | None:
+    """The JSON under a heading, or None with the reason noted."""
+    lines = section.block("json", "jsonc", "")
+    begin = next((index for index, line in enumerate(lines) if line.text.lstrip()[:1] in ("{", "[")), None)
+    if begin is None:
+        at = next((line.number for line in lines if line.text.strip()), section.line)
+        told = "There is no JSON here. Write a JSON object, in a ```json block for instance; or is the page cut off?"
+        notes.error("json_missing", section.name, at, told)
+        return None
+    return _Block(section.name, lines[begin:], notes).read()
+
+
+class _Block:
+    def __init__(self, name: str, lines: Sequence[Line], notes: Notes) -> None:
+        self._name = name
+        self._first = lines[0].number
+        self._text = "\n".join(line.text for line in lines)
+        self._notes = notes
+        self._twice: list[str] = []
+
+    def read(self) -> JsonBlock | None:
+        """The value, or None with the reason noted."""
+        start = len(self._text) - len(self._text.lstrip())
+        places, deep = _places(self._text, self._first)
+        if deep is not None:
+            self._failed("json_too_deep", deep, f"The JSON is nested more than {MAX_DEPTH} levels deep. Make it flatter.")
+            return None
+        decoder = json.JSONDecoder(object_pairs_hook=self._once, parse_constant=_no_number, parse_float=_number, parse_int=_integer)
+        try:
+            value, end = decoder.raw_decode(self._text, start)
+            json.dumps(value, ensure_ascii=False).encode()
+        except json.JSONDecodeError as error:
+            self._told(error)
+            return None
+        except UnicodeEncodeError:
+            self._failed("json_invalid", 0, "A string holds one half of a surrogate pair. Write the whole character.")
+            return None
+        except (ValueError, RecursionError) as error:
+            self._failed("json_invalid", 0, f"The JSON cannot be used: {error}.")
+            return None
+        for key in dict.fromkeys(self._twice[:_TOLD_TWICE]):
+            line = self._line(_last(self._text, key))
+            self._notes.error("json_duplicate_key", self._name, line, f'The key "{shown(key)}" stands twice in one object. Keep one.')
+        if after := _AFTER.match(self._text, end):
+            self._failed("json_invalid", after.end() - 1, "The JSON has ended before this. Is there a brace too many?")
+            return None
+        return JsonBlock(value, self._first, places)
+
+    def _told(self, error: json.JSONDecodeError) -> None:
+        if error.pos >= len(self._text.rstrip()) or (error.msg.startswith("Unterminated string") and "\n" not in self._text[error.pos :]):
+            told = "The JSON ends in the middle. Is the page cut off, or a closing brace missing?"
+            self._failed("json_cut_off", max(0, len(self._text.rstrip()) - 1), told)
+            return
+        hint = ""
+        if self._text[: error.pos].rstrip().endswith(",") and self._text[error.pos : error.pos + 1] in ("}", "]"):
+            hint = " Take away the comma before it."
+        elif self._text[error.pos : error.pos + 1] == "'":
+            hint = " Write strings with \", not with '."
+        elif self._text.startswith(("//", "/*", "#"), error.pos):
+            hint = " JSON has no comments."
+        column = error.pos - (self._text.rfind("\n", 0, error.pos) + 1) + 1
+        self._failed("json_invalid", error.pos, f"This is not JSON: {error.msg} (column {column}).{hint}")
+
+    def _failed(self, code: str, offset: int, message: str) -> None:
+        self._notes.error(code, self._name, self._line(offset), message)
+
+    def _line(self, offset: int) -> int:
+        return self._first + self._text.count("\n", 0, offset)
+
+    def _once(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            seen = set[str]()
+            for key, _ in pairs:
+                if key in seen:
+                    self._twice.append(key)
+                seen.add(key)
+        return made
+
+
+def _no_number(text: str) -> NoReturn:
+    raise _Unfit(f"{text} is no JSON number")
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _Unfit(f"the number {shown(text)} is too large")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20 or not -_LARGEST <= (value := int(text)) < _LARGEST:
+        raise _Unfit(f"the number {shown(text)} is too large")
+    return value
+
+
+def _last(text: str, key: str) -> int:
+    """Where a key stands for the last time; -1 becomes the start, for a key that is written with escapes."""
+    return max(0, text.rfind(json.dumps(key, ensure_ascii=False)))
+
+
+def _places(text: str, first: int) -> tuple[dict[Path, int], int | None]:
+    """The line of each key near the top, and the offset where the nesting becomes too deep, found without recursion."""
+    places: dict[Path, int] = {}
+    path: list[str] = []  # for each open bracket: the key it stands under
+    key, counted, line = "", 0, first
+    for token in _TOKEN.finditer(text):
+        sign = token.group()[0]
+        if sign in "{[":
+            path.append(key)
+            key = ""
+            if len(path) > MAX_DEPTH:
+                return places, token.start()
+        elif sign in "}]":
+            if path:
+                path.pop()
+            if not path:
+                break
+        elif sign == '"' and len(path) <= _PLACED_DEPTH and _COLON.match(text, token.end()):
+            line, counted = line + text.count("\n", counted, token.start()), token.start()
+            key = token.group()[1:-1]
+            places.setdefault((*path[1:], key), line)
+    return places, None

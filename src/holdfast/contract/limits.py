@@ -1,0 +1,79 @@
+"""A request may make a contract's limits tighter, never wider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.protocol import Constraints
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.contract.terms import Limits
+
+_BOUNDS = (
+    "timeout_seconds",
+    "idle_timeout_seconds",
+    "max_tokens",
+    "max_cost_usd",
+    "max_tool_calls",
+    "max_cpu_seconds",
+    "max_memory_mb",
+)
+
+
+class Widened(msgspec.Struct, frozen=True):
+    """A constraint that asks for more than the contract allows."""
+
+    field: str
+    asked: Any
+    allowed: Any
+
+
+def tighten(limits: Limits, constraints: Constraints, *, run_timeout_seconds: float | None = None) -> Limits:
+    """The limits of one run: the contract's, as far as the request does not set tighter ones. Wider is `constraint_widened`.
+
+    `run_timeout_seconds` stands in the request itself, not among its constraints; it may only tighten as well.
+    """
+    widened = list(_widened(limits, constraints))
+    if run_timeout_seconds is not None and limits.run_timeout_seconds is not None and run_timeout_seconds > limits.run_timeout_seconds:
+        widened.append(Widened("run_timeout_seconds", run_timeout_seconds, limits.run_timeout_seconds))
+    if widened:
+        told = "; ".join(f"{wide.field}: asked for {_shown(wide.asked)}, allowed is {_shown(wide.allowed)}" for wide in widened)
+        raise InvalidRequest(
+            f"Constraints may tighten the contract's limits, never widen them. {told}.", error_code="constraint_widened", details=widened
+        )
+    asked = {field: value for field in _BOUNDS if (value := getattr(constraints, field)) is not None}
+    if run_timeout_seconds is not None:
+        asked["run_timeout_seconds"] = run_timeout_seconds
+    if constraints.allow_subprocess is not None:
+        asked["allow_subprocess"] = constraints.allow_subprocess
+    if constraints.tool_quotas is not None:
+        asked["tool_quotas"] = {**limits.tool_quotas, **constraints.tool_quotas}
+    if constraints.tools_allowed is not None:
+        asked["tools"] = tuple(tool for tool in limits.tools if tool.name in constraints.tools_allowed)
+    return msgspec.structs.replace(limits, **asked)
+
+
+def _widened(limits: Limits, constraints: Constraints) -> Iterator[Widened]:
+    for field in _BOUNDS:
+        asked, allowed = getattr(constraints, field), getattr(limits, field)
+        if asked is not None and allowed is not None and asked > allowed:
+            yield Widened(field, asked, allowed)
+    if constraints.allow_subprocess and not limits.allow_subprocess:
+        yield Widened("allow_subprocess", True, False)
+    names = [tool.name for tool in limits.tools]
+    more = [name for name in constraints.tools_allowed or () if name not in names]
+    if more:
+        yield Widened("tools_allowed", more, names)
+    for name, count in (constraints.tool_quotas or {}).items():
+        if name not in names:
+            yield Widened(f"tool_quotas.{name}", count, 0)
+        elif name in limits.tool_quotas and count > limits.tool_quotas[name]:
+            yield Widened(f"tool_quotas.{name}", count, limits.tool_quotas[name])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(value)}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,201 @@
+"""The request and the response, as they travel: the same over HTTP, on the command line and in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.checking import Mismatch, brief, checker_of
+from holdfast.contract.codes import Status as Status
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.model import codec
+from holdfast.model.errors import PayloadNotJson
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the request comes from. A missing `trace_id` is made at the door."""
+
+    trace_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    upstream_request_id: str | None = None
+
+
+class Constraints(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a caller tightens for one run. The names are those of the contract's limits."""
+
+    timeout_seconds: float | None = None
+    idle_timeout_seconds: float | None = None
+    max_tokens: int | None = None
+    max_cost_usd: Decimal | None = None
+    max_tool_calls: int | None = None
+    tool_quotas: dict[str, int] | None = None
+    max_cpu_seconds: float | None = None
+    max_memory_mb: int | None = None
+    allow_subprocess: bool | None = None
+    tools_allowed: tuple[str, ...] | None = None
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One call of a worker. The tenant is no part of it: it comes from the credential."""
+
+    worker_id: str
+    version: str | None = None
+    """Text: 1.10 is not 1.1. None: the newest that is served."""
+    inputs: dict[str, Any]
+    constraints: Constraints = Constraints()
+    trace: Trace = Trace()
+    idempotency_key: str | None = None
+    run_timeout_seconds: float | None = None
+    user: str | None = None
+
+
+class ResponseError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a run did not end well."""
+
+    error_code: str
+    message: str
+    retryable: bool
+    retry_after_seconds: float | None = None
+    details: Any = None
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """What a language model read and wrote."""
+
+    input: int = 0
+    output: int = 0
+
+
+class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the whole run spent, all attempts together."""
+
+    tokens: Tokens = Tokens()
+    cost_usd: Decimal = Decimal(0)
+    tool_calls: int = 0
+
+
+class Observability(msgspec.Struct, frozen=True, kw_only=True):
+    """What operators and orchestrators look at."""
+
+    trace_id: str
+    span_id: str | None = None
+    attempt: int = 1
+    duration_ms: int = 0
+    usage: RunUsage = RunUsage()
+    isolation: str | None = None
+    partial: bool = False
+    """Outputs came with an error."""
+    log_fields: dict[str, Any] = {}
+
+
+class ArtifactRef(msgspec.Struct, frozen=True, kw_only=True):
+    """A large value, stored out of band."""
+
+    artifact_id: str
+    name: str
+    media_type: str
+    size_bytes: int
+    sha256: str
+    uri: str
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker's run came to."""
+
+    run_id: str
+    worker_id: str
+    version: str
+    status: Status
+    outputs: dict[str, Any] | None = None
+    error: ResponseError | None = None
+    artifacts: tuple[ArtifactRef, ...] = ()
+    approvals: tuple[dict[str, Any], ...] = ()
+    logs: tuple[dict[str, Any], ...] = ()
+    observability: Observability
+
+
+_TEXT = {"type": "string", "minLength": 1, "maxLength": 512}
+_SECONDS = {"type": "number", "exclusiveMinimum": 0}
+_COUNT = {"type": "integer", "minimum": 0, "maximum": 2**62}
+_TRACE = dict.fromkeys(Trace.__struct_fields__, _TEXT)
+_CONSTRAINTS: dict[str, Any] = {
+    "timeout_seconds": _SECONDS,
+    "idle_timeout_seconds": _SECONDS,
+    "max_tokens": _COUNT,
+    "max_cost_usd": {"type": "number", "minimum": 0},
+    "max_tool_calls": _COUNT,
+    "tool_quotas": {"type": "object", "additionalProperties": _COUNT},
+    "max_cpu_seconds": _SECONDS,
+    "max_memory_mb": {**_COUNT, "minimum": 1},
+    "allow_subprocess": {"type": "boolean"},
+    "tools_allowed": {"type": "array", "items": _TEXT},
+}
+REQUEST_SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "Request",
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["worker_id", "inputs"],
+    "properties": {
+        "worker_id": _TEXT,
+        "version": _TEXT,
+        "inputs": {"type": "object"},
+        "constraints": {"type": "object", "additionalProperties": False, "properties": _CONSTRAINTS},
+        "trace": {"type": "object", "additionalProperties": False, "properties": _TRACE},
+        "idempotency_key": _TEXT,
+        "run_timeout_seconds": _SECONDS,
+        "user": _TEXT,
+    },
+}
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
+
+def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | None = None) -> Request:
+    """The request that a JSON text or a document holds; all that does not fit is told at once, as `schema_mismatch`.
+
+    `worker_id` is the one of the address it came to, where there is one: the document may leave it out, and must not name another.
+    """
+    value = _loaded(document)
+    if worker_id is not None and isinstance(value, dict):
+        value = {"worker_id": worker_id, **value}
+    problems = list(checker_of(REQUEST_SCHEMA).problems(value))
+    if not problems and worker_id is not None and value["worker_id"] != worker_id:
+        problems = [Mismatch("/worker_id", f"the request was sent to {brief(worker_id)}", brief(value["worker_id"]))]
+    if problems:
+        told = "; ".join(_told(problem) for problem in problems)
+        raise InvalidRequest(f"The request does not fit: {told}.", details=problems)
+    return msgspec.convert(value, Request, strict=False)
+
+
+def response_text(response: Response) -> bytes:
+    """The response as JSON."""
+    return _encoder.encode(response)
+
+
+def response_document(response: Response) -> dict[str, Any]:
+    """The response as plain values, the same as its JSON says."""
+    document: dict[str, Any] = msgspec.json.decode(response_text(response))
+    return document
+
+
+def response_from(text: str | bytes) -> Response:
+    """The response that `response_text` wrote."""
+    return msgspec.json.decode(text, type=Response)
+
+
+def _loaded(document: str | bytes | Mapping[str, Any]) -> Any:
+    if isinstance(document, Mapping):
+        return dict(document)
+    try:
+        return codec.loads(document)
+    except PayloadNotJson as error:
+        raise InvalidRequest(str(error)) from None
+
+
+def _told(problem: Mismatch) -> str:
+    hint = ' (write it as text, "1.0")' if problem.path == "/version" and problem.value[:1] != '"' else ""
+    return f"{problem.path or 'the request'}: {problem.reason}{hint}"

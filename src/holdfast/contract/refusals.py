@@ -1,0 +1,33 @@
+"""What a caller or an author must change: the two errors of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.terms import Problem
+from holdfast.model.errors import Rejected
+
+
+class InvalidRequest(Rejected):
+    """The request does not fit the worker's contract."""
+
+    code = "invalid_request"
+
+    def __init__(self, message: str | None = None, *, error_code: str = "schema_mismatch", details: Sequence[msgspec.Struct] = ()) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+        """One of the one table: `schema_mismatch`, `constraint_widened`, `worker_not_found` …"""
+        self.details: list[dict[str, Any]] = msgspec.to_builtins(list(details))
+
+
+class ContractInvalid(Rejected):
+    """The worker's page is not a contract."""
+
+    code = "contract_invalid"
+
+    def __init__(self, message: str | None = None, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)

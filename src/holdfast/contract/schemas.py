@@ -1,0 +1,219 @@
+"""The two schemas of a page: are they draft 2020-12, and do they say what the spec says?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from holdfast.contract.checking import Checker, SchemaInvalid
+from holdfast.contract.jsonblocks import JsonBlock
+from holdfast.contract.notes import Notes, meant, shown
+from holdfast.contract.page import SPEC
+from holdfast.contract.redacting import found
+from holdfast.contract.terms import Field
+
+T = TypeVar("T", list[Any], dict[str, Any])
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+FORMATS = (
+    "date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname", "ipv4", "ipv6", "iri", "iri-reference",
+    "json-pointer", "regex", "relative-json-pointer", "time", "uri", "uri-reference", "uri-template", "uuid",
+)  # fmt: skip
+_ONE = (
+    "additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "contains", "propertyNames", "if", "then", "else",
+    "not", "contentSchema",
+)  # fmt: skip
+_MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NAMED = ("properties", "patternProperties", "$defs", "dependentSchemas")
+_PLAIN = (
+    "$schema", "$id", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor", "$comment", "$vocabulary", "type", "enum", "const", "multipleOf",
+    "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength", "minLength", "pattern", "maxItems", "minItems",
+    "uniqueItems", "maxContains", "minContains", "maxProperties", "minProperties", "required", "dependentRequired", "format", "title",
+    "description", "default", "deprecated", "readOnly", "writeOnly", "examples", "contentEncoding", "contentMediaType",
+)  # fmt: skip
+KEYWORDS = (*_ONE, *_MANY, *_NAMED, *_PLAIN)
+_LOOSE = ("anyOf", "oneOf", "allOf", "const", "not", "if")
+
+
+def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | None:
+    """The schema of a section, if it is one of draft 2020-12 for an object."""
+    schema = block.value
+    if not isinstance(schema, dict):
+        notes.error("schema_invalid", section, block.line, "The schema is no JSON object. Write an object with `type` and `properties`.")
+        return None
+    if (draft := schema.get("$schema", DRAFT)) not in (DRAFT, DRAFT + "#"):
+        told = f"The schema is written for `{shown(draft)}`. Write it for draft 2020-12: `{DRAFT}`."
+        notes.error("schema_draft", section, block.at("$schema"), told)
+        return None
+    try:
+        Checker(schema)
+    except SchemaInvalid as error:
+        path = error.path or _lost_reference(schema)
+        notes.error("schema_invalid", section, block.at(*path), _explained(error.reason, path))
+        return None
+    if schema.get("type", "object") != "object":
+        told = f"The schema must describe an object, and says `{shown(schema['type'])}`. Put the value under a name of its own."
+        notes.error("schema_invalid", section, block.at("type"), told)
+        return None
+    for path, part in _schemas(schema):
+        _words(path, part, block, section, notes)
+    return schema
+
+
+def _lost_reference(schema: dict[str, Any]) -> tuple[str, ...]:
+    """Where the first reference stands that leads nowhere inside the page; the validator does not say."""
+    for path, part in _schemas(schema):
+        if isinstance(part.get("$ref"), str) and not found(schema, part["$ref"]):
+            return (*path, "$ref")
+    return ()
+
+
+def _explained(reason: str, path: tuple[str, ...]) -> str:
+    where = f" (at /{'/'.join(path)})" if path else ""
+    if "etrieval is disabled" in reason or "not present in a registry" in reason:
+        return f"A reference leads out of the page{where}. Put what it means under `$defs` and refer to `#/$defs/NAME`."
+    return f"This is no schema of draft 2020-12{where}: {reason[:300]}"
+
+
+def _schemas(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """The schema and all the schemas in it, each with its path. Blocks are bounded in depth, so this may recurse."""
+    if not isinstance(schema, Mapping):
+        return
+    yield path, schema
+    for word in _ONE:
+        yield from _schemas(schema.get(word), (*path, word))
+    for word in _MANY:
+        for part in _as(list, schema.get(word)):
+            yield from _schemas(part, (*path, word))
+    for word in _NAMED:
+        for name, part in _as(dict, schema.get(word)).items():
+            yield from _schemas(part, (*path, word, name))
+
+
+def _as(kind: type[T], value: Any) -> T:
+    """The value, if it is of that kind; it need not be before the schema is known to be one."""
+    return value if isinstance(value, kind) else kind()
+
+
+def _words(path: tuple[str, ...], part: Mapping[str, Any], block: JsonBlock, section: str, notes: Notes) -> None:
+    """Words that the checker would pass over in silence."""
+    for word in part:
+        if word not in KEYWORDS and not word.startswith("x-") and (hint := meant(word, KEYWORDS)):
+            notes.warning("unknown_keyword", section, block.at(*path, word), f"`{shown(word)}` is no word of JSON Schema.{hint}")
+    form = part.get("format")
+    if isinstance(form, str) and form not in FORMATS:
+        told = f"The format `{shown(form)}` is not known here and is not checked.{meant(form, FORMATS)}"
+        notes.warning("unknown_format", section, block.at(*path, "format"), told)
+
+
+def derived(fields: Sequence[Field], *, closed: bool) -> dict[str, Any]:
+    """The schema that the lines of a spec amount to, in the shape that the site's pages have."""
+    return {
+        "$schema": DRAFT,
+        "type": "object",
+        "additionalProperties": not closed,
+        "properties": {field.name: _shape(field) for field in fields},
+        "required": [field.name for field in fields if not field.optional],
+    }
+
+
+def _shape(field: Field) -> dict[str, Any]:
+    if field.type == "enum":
+        return {"type": "string", "enum": list(field.enum)}
+    return {} if field.type == "any" else {"type": field.type}
+
+
+def fields_of(schema: Mapping[str, Any]) -> tuple[Field, ...]:
+    """What a schema says a spec would list, where there is no spec."""
+    required = schema.get("required", ())
+    return tuple(Field(name, _type(schema, part) or "any", name not in required) for name, part in schema.get("properties", {}).items())
+
+
+def _type(schema: Mapping[str, Any], part: Any) -> str | None:
+    for one in _resolved(schema, part):
+        if isinstance(one, Mapping) and isinstance(one.get("type"), str):
+            return str(one["type"])
+    return None
+
+
+def _resolved(schema: Mapping[str, Any], part: Any) -> list[Any]:
+    """The part, and what its references lead to."""
+    seen: list[Any] = []
+    waiting = [part]
+    while waiting and len(seen) < 20:
+        one = waiting.pop()
+        seen.append(one)
+        if isinstance(one, Mapping) and isinstance(one.get("$ref"), str):
+            waiting.extend(found(schema, one["$ref"]))
+    return seen
+
+
+class Comparison:
+    """A schema beside the lines of the spec that speak of the same fields. Where they disagree, both lines are named."""
+
+    def __init__(self, block: JsonBlock, section: str, lines: Mapping[str, int], list_line: int, notes: Notes) -> None:
+        self._schema: Mapping[str, Any] = block.value
+        self._block = block
+        self._section = section
+        self._lines = lines
+        self._list_line = list_line
+        self._notes = notes
+
+    def run(self, fields: Sequence[Field], *, required_counts: bool) -> None:
+        """Note every disagreement. Where `required` does not count, the spec alone says what is optional."""
+        properties = self._schema.get("properties", {})
+        for field in fields:
+            if field.name in properties:
+                self._shape(field, properties[field.name])
+            else:
+                self._differ(field.name, f"the spec names `{field.name}`, the schema does not", self._block.at("properties"))
+            if required_counts and field.name in properties:
+                self._required(field)
+        for name in properties:
+            if name not in self._lines:
+                self._differ(name, f"the schema names `{shown(name)}`, the spec does not", self._block.at("properties", name))
+
+    def _required(self, field: Field) -> None:
+        listed = field.name in self._schema.get("required", ())
+        if listed == field.optional:
+            spec = "optional" if field.optional else "required"
+            schema = "required" if listed else "optional"
+            self._differ(field.name, f"in the spec it is {spec}, in the schema it is {schema}", self._block.at("required"))
+
+    def _shape(self, field: Field, part: Any) -> None:
+        parts = [one for one in _resolved(self._schema, part) if isinstance(one, Mapping)]
+        line = self._block.at("properties", field.name)
+        if field.type == "enum":
+            values = next((one["enum"] for one in parts if isinstance(one.get("enum"), list)), None)
+            if values is None and not any(word in one for one in parts for word in _LOOSE):
+                self._differ(field.name, f"the spec gives it the values {', '.join(field.enum)}, the schema none", line)
+            elif values is not None and {str(value) for value in values if value is not None} != set(field.enum):
+                listed = ", ".join(str(value) for value in values)
+                self._differ(field.name, f"the spec gives it the values {', '.join(field.enum)}, the schema {shown(listed)}", line)
+            return
+        types = next((one["type"] for one in parts if "type" in one), None)
+        if types is None or field.type == "any":
+            return
+        if field.type not in (types if isinstance(types, list) else [types]):
+            self._differ(field.name, f"the spec says `{field.type}`, the schema `{shown(types)}`", line)
+
+    def _differ(self, name: str, how: str, line: int) -> None:
+        spec_line = self._lines.get(name, self._list_line)
+        told = f"`{shown(name)}`: {how} ({SPEC}, line {spec_line}; {self._section}, line {line}). Make them say the same."
+        self._notes.error("spec_and_schema_differ", self._section, line, told)
+
+
+def defs_of(schemas: Mapping[str, Mapping[str, Any]], blocks: Mapping[str, JsonBlock], notes: Notes) -> dict[str, Any]:
+    """The `$defs` of all schemas under their names, each fit to be used alone: one that refers to others carries them."""
+    merged: dict[str, Any] = {}
+    for section, schema in schemas.items():
+        own = schema.get("$defs", {})
+        for name, part in own.items():
+            alone = part
+            if isinstance(part, dict) and any("$ref" in one for _, one in _schemas(part)):
+                alone = {**part, "$defs": {**own, **part.get("$defs", {})}}
+            if name in merged and merged[name] != alone:
+                line = blocks[section].at("$defs", name)
+                told = f"`$defs` has another `{shown(name)}` in the input schema, and a worker sees that one. Give one another name."
+                notes.warning("defs_differ", section, line, told)
+            merged.setdefault(name, alone)
+    return merged

@@ -1,0 +1,107 @@
+"""Frames of a body that may be hostile: cut, checked and counted before anybody looks at what they say."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.hosts.sandbox.description import Frame
+
+_LENGTH: Final = 4
+_FDS_PER_FRAME: Final = 1
+
+
+class Malformed(Exception):
+    """The body broke the rules of the line. Says which."""
+
+
+class Reader:
+    """Bytes in, frames out."""
+
+    def __init__(self, frame_bytes: int, frames_per_second: int, now: float) -> None:
+        self._most = frame_bytes
+        self._rate = frames_per_second
+        self._credit = float(frames_per_second)
+        self._counted_at = now
+        self._buffer = bytearray()
+        self._fds: list[int] = []
+
+    def take(self, data: bytes, fds: list[int], now: float) -> list[Frame]:
+        """What is complete now. A descriptor belongs to the frame that holds the last byte it came with: the kernel ends a read there."""
+        self._buffer += data
+        begun, self._fds = self._fds, []
+        frames: list[Frame] = []
+        try:
+            for fd in fds:
+                _check(fd)
+            while (text := self._cut()) is not None:
+                frames.append(Frame(_decoded(text), tuple(begun)))
+                begun = []
+                self._count(now)
+            self._fds = begun
+            if fds and frames and not self._buffer:
+                frames[-1] = Frame(frames[-1].data, (*frames[-1].fds, *fds))
+            else:
+                self._fds = self._fds + fds
+            if any(len(held) > _FDS_PER_FRAME for held in (self._fds, *(frame.fds for frame in frames))):
+                raise Malformed("more than one descriptor with a frame")
+        except Malformed:
+            for fd in {*begun, *fds, *self._fds, *(fd for frame in frames for fd in frame.fds)}:
+                os.close(fd)
+            self._fds = []
+            raise
+        return frames
+
+    def close(self) -> None:
+        """Let go of what no frame came for."""
+        for fd in self._fds:
+            os.close(fd)
+        self._fds = []
+
+    def _cut(self) -> bytes | None:
+        if len(self._buffer) < _LENGTH:
+            return None
+        length = int.from_bytes(self._buffer[:_LENGTH], "big")
+        if length > self._most:
+            raise Malformed(f"a frame of {length} bytes; at most {self._most} are allowed")
+        end = _LENGTH + length
+        if len(self._buffer) < end:
+            return None
+        text = bytes(self._buffer[_LENGTH:end])
+        del self._buffer[:end]
+        return text
+
+    def _count(self, now: float) -> None:
+        """A second's worth may come at once."""
+        self._credit = min(self._rate, self._credit + (now - self._counted_at) * self._rate)
+        self._counted_at = now
+        self._credit -= 1
+        if self._credit < 0:
+            raise Malformed(f"more than {self._rate} frames in a second")
+
+
+def encoded(frame: dict[str, Any]) -> bytes:
+    """One frame as it goes over the line."""
+    text = msgspec.json.encode(frame)
+    return len(text).to_bytes(_LENGTH, "big") + text
+
+
+def _decoded(text: bytes) -> dict[str, Any]:
+    try:
+        data = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Malformed(f"a frame that is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise Malformed("a frame that is not an object")
+    return data
+
+
+def _check(fd: int) -> None:
+    """Only what can be read without waiting for anybody: no pipe, socket, device or folder, no mere path."""
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    if not stat.S_ISREG(os.fstat(fd).st_mode) or flags & os.O_ACCMODE == os.O_WRONLY or flags & getattr(os, "O_PATH", 0):
+        raise Malformed("a descriptor that is not a regular file open for reading")

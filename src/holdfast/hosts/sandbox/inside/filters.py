@@ -1,0 +1,191 @@
+"""The seccomp filter: which system calls a jailed program may make, as a program for the kernel's small machine (classic BPF).
+
+Every jump is forward and short, so no labels are needed: a rule is "when these tests hold, answer this", else the next instruction.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+from typing import Final, NamedTuple
+
+from holdfast.hosts.sandbox.inside import kernel, syscalls
+
+ALLOW: Final = 0x7FFF0000
+KILL: Final = 0x80000000
+_ERRNO: Final = 0x00050000
+_ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_X32: Final = 0x40000000
+
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_EQUAL, _GREATER, _AT_LEAST, _ANY_BIT = 0x15, 0x25, 0x35, 0x45
+
+_CLONE_THREAD: Final = 0x00010000
+_CLONE_PARENT: Final = 0x00008000
+_CLONE_NEW: Final = 0x7E020000
+_AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET = 1, 1, 5
+_SOL_SOCKET, _LAST_PLAIN_OPTION = 1, 21
+_O_ACCMODE, _O_TRUNC = 0o3, 0o1000
+_TRUNCATE_ABI: Final = 3
+# isatty, size of a terminal, its group, bytes waiting, (non)blocking, close on exec: what Python asks of a descriptor.
+_IOCTLS: Final = (0x5401, 0x5413, 0x540F, 0x541B, 0x5421, 0x5450, 0x5451)
+# A descriptor that signals another process when it is ready, with a signal of one's choice; leases; directory notices.
+_FCNTLS: Final = (8, 10, 15, 1024, 1026)
+_PRCTLS: Final = (
+    kernel.PR_SET_PDEATHSIG, kernel.PR_SET_DUMPABLE, kernel.PR_SET_MM, kernel.PR_SET_CHILD_SUBREAPER, kernel.PR_SET_PTRACER,
+)  # fmt: skip
+
+Instruction = tuple[int, int, int, int]
+
+
+class Held(NamedTuple):
+    """What else holds the program, so that the filter knows what is left to it."""
+
+    children: bool
+    own_pid: int | None
+    """Set when no PID namespace hides the others: it may then signal and limit nobody but itself."""
+    mounted: bool
+    """It sees only what is mounted for it, read-only: changing modes and owners can do no harm."""
+    landlock: int
+
+
+class Test(NamedTuple):
+    """One question about an argument."""
+
+    argument: int
+    jump: int
+    value: int
+    wanted: bool = True
+    mask: int | None = None
+    high: bool = False
+
+
+class Rule(NamedTuple):
+    """When all tests hold, this is the answer."""
+
+    tests: tuple[Test, ...]
+    answer: int
+
+
+def refuse(number: int) -> int:
+    """The answer that fails with an errno; 0 pretends that it was done."""
+    return _ERRNO | number
+
+
+def equal(argument: int, value: int) -> Test:
+    """Is the argument this number?"""
+    return Test(argument, _EQUAL, value)
+
+
+def any_bit(argument: int, bits: int) -> Test:
+    """Is one of these bits set?"""
+    return Test(argument, _ANY_BIT, bits)
+
+
+_NO: Final = refuse(errno.EPERM)
+_PRETEND: Final = refuse(0)
+
+
+def program(machine: str, held: Held) -> list[Instruction]:
+    """The whole filter; KeyError for a machine that we have no numbers of."""
+    numbers = syscalls.numbers(machine)
+    code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _ARCHITECTURES[machine]), (_RETURN, 0, 0, KILL), (_LOAD, 0, 0, 0)]
+    if machine == "x86_64":
+        code += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, KILL)]
+    ruled = _rules(held)
+    plain = [*syscalls.FILES, *syscalls.WAITING, *syscalls.MEMORY, *syscalls.SELF, *syscalls.CHANNEL]
+    code += _answered({numbers[name] for name in plain if name in numbers and name not in ruled}, ALLOW)
+    for name, rules in ruled.items():
+        if name in numbers:
+            body = [part for rule in rules for part in _compiled(rule)]
+            code += [(_EQUAL, 0, len(body), numbers[name]), *body]
+    code += _answered({numbers[name] for name in syscalls.REFUSED if name in numbers}, _NO)
+    return [*code, (_RETURN, 0, 0, refuse(errno.ENOSYS))]
+
+
+def install(code: list[Instruction]) -> None:
+    """From now on, for good, here and in every child."""
+    packed = b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+    buffer = ctypes.create_string_buffer(packed, len(packed))
+    head = struct.pack("@HP", len(code), ctypes.addressof(buffer))
+    pointer = ctypes.create_string_buffer(head, len(head))
+    kernel.prctl(kernel.PR_SET_SECCOMP, 2, ctypes.addressof(pointer))
+
+
+def _answered(numbers: set[int], answer: int) -> list[Instruction]:
+    """The same answer for many calls, as few ranges."""
+    code: list[Instruction] = []
+    todo = sorted(numbers)
+    while todo:
+        first = last = todo.pop(0)
+        while todo and todo[0] == last + 1:
+            last = todo.pop(0)
+        code += [(_AT_LEAST, 0, 2, first), (_GREATER, 1, 0, last), (_RETURN, 0, 0, answer)]
+    return code
+
+
+def _compiled(rule: Rule) -> list[Instruction]:
+    code: list[Instruction] = [(_RETURN, 0, 0, rule.answer)]
+    for test in reversed(rule.tests):
+        beyond = len(code)
+        yes, no = (0, beyond) if test.wanted else (beyond, 0)
+        mask: list[Instruction] = [] if test.mask is None else [(_AND, 0, 0, test.mask)]
+        # Arguments are 64 bits wide, little-endian on both machines. The kernel looks at the low half of all that we compare but pointers.
+        code = [(_LOAD, 0, 0, 16 + 8 * test.argument + 4 * test.high), *mask, (test.jump, yes, no, test.value), *code]
+    return code
+
+
+Rules = dict[str, tuple[Rule, ...]]
+
+
+def _rules(held: Held) -> Rules:
+    return {**_always(held.children), **_towards_others(held.own_pid), **_on_files(held)}
+
+
+def _always(children: bool) -> Rules:
+    allow, no = Rule((), ALLOW), Rule((), _NO)
+    forks = (allow if children else no,)
+    stream, packets = (Test(1, _EQUAL, kind, mask=0xF) for kind in (_SOCK_STREAM, _SOCK_SEQPACKET))
+    return {
+        # A datagram pair could be pointed at a socket in the file system; a connected stream cannot.
+        "socketpair": (Rule((equal(0, _AF_UNIX), stream), ALLOW), Rule((equal(0, _AF_UNIX), packets), ALLOW), no),
+        "sendto": (Rule((equal(4, 0), Test(4, _EQUAL, 0, high=True)), ALLOW), no),
+        # The later options attach filters, which is code in the kernel.
+        "setsockopt": (Rule((equal(1, _SOL_SOCKET), Test(2, _GREATER, _LAST_PLAIN_OPTION, wanted=False)), ALLOW), no),
+        "clone": (Rule((any_bit(0, _CLONE_NEW | _CLONE_PARENT),), _NO), Rule((any_bit(0, _CLONE_THREAD),), ALLOW), *forks),
+        "fork": forks, "vfork": forks, "execve": forks, "execveat": forks,
+        "prctl": (*(Rule((equal(0, option),), _NO) for option in _PRCTLS), allow),
+        "ioctl": (*(Rule((equal(1, request),), ALLOW) for request in _IOCTLS), Rule((), refuse(errno.ENOTTY))),
+        "fcntl": (*(Rule((equal(1, command),), _NO) for command in _FCNTLS), allow),
+    }  # fmt: skip
+
+
+def _towards_others(own_pid: int | None) -> Rules:
+    """Calls that name a process."""
+    first = ["kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "prlimit64"]
+    first += ["sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"]
+    if own_pid is None:
+        return dict.fromkeys([*first, "tkill", "setpriority"], (Rule((), ALLOW),))
+    no = Rule((), _NO)
+    itself = (Rule((equal(0, 0),), ALLOW), Rule((equal(0, own_pid),), ALLOW), no)
+    ranked = (Rule((equal(0, 0), equal(1, who)), ALLOW) for who in (0, own_pid))
+    return {**dict.fromkeys(first, itself), "tkill": (no,), "setpriority": (*ranked, no)}
+
+
+def _on_files(held: Held) -> Rules:
+    """What Landlock does not see, where nothing but Landlock keeps the program from the user's own files."""
+    modes = ["chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "futimesat"]
+    owners = ["chown", "lchown", "fchown", "fchownat"]
+    marks = ["setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"]
+    allow, no = (Rule((), ALLOW),), (Rule((), _NO),)
+    found: Rules = dict.fromkeys(marks, (Rule((), refuse(errno.EOPNOTSUPP)),))
+    found.update(dict.fromkeys(modes, allow if held.mounted else (Rule((), _PRETEND),)))
+    found.update(dict.fromkeys(owners, allow if held.mounted else no))
+    if held.mounted or held.landlock >= _TRUNCATE_ABI:
+        return {**found, "truncate": allow, "openat2": allow}
+    # Older Landlock lets everybody truncate, by name or by opening for reading with O_TRUNC.
+    for name, flags in (("open", 1), ("openat", 2)):
+        emptied = (any_bit(flags, _O_TRUNC), Test(flags, _EQUAL, 0, mask=_O_ACCMODE))
+        found[name] = (Rule(emptied, _NO), *allow)
+    return {**found, "truncate": no, "openat2": (Rule((), refuse(errno.ENOSYS)),)}

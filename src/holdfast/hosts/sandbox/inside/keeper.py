@@ -1,0 +1,215 @@
+"""The keeper of one attempt: makes its namespaces, forks the body, watches it, ends it, and says so when nothing of it is left.
+
+It is trusted and stays outside. The runner speaks to it over a line of its own: `begin` starts the attempt's clock, the end of the line
+means kill. It answers with `locked` (and a descriptor of the body's process), later `ended`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import time
+import traceback
+from typing import Any, Final, NamedTuple, NoReturn
+
+from holdfast.hosts.sandbox.inside import kernel, launching, locking, mounts, namespaces, wire
+from holdfast.hosts.sandbox.inside.clearing import clear, kill_below
+from holdfast.hosts.sandbox.inside.plan import BODY_FD, EXITS, Means, Plan
+from holdfast.hosts.sandbox.inside.watching import Breach, Watch
+
+_PERIOD_MS: Final = 50
+_SPARE_PERIOD_MS: Final = 200
+_NEARLY: Final = 0.9
+
+
+class Lines(NamedTuple):
+    """What the runner gave for one attempt."""
+
+    channel: socket.socket
+    output: int
+    control: socket.socket
+
+
+class Place(NamedTuple):
+    """Where on the disk: an empty folder that becomes the root, and a scratch for when there can be no tmpfs."""
+
+    root: str
+    scratch: str
+
+
+def keep(plan: Plan, means: Means, place: Place, lines: Lines, mapper: socket.socket) -> NoReturn:
+    """One attempt, from its namespaces to its end."""
+    try:
+        _kept(plan, means, place, lines, mapper)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            _say(lines.control, {"unable": "".join(traceback.format_exception(error)[-1:]).strip()})
+    finally:
+        os._exit(0)
+
+
+def _kept(plan: Plan, means: Means, place: Place, lines: Lines, mapper: socket.socket) -> None:
+    apart = means.jails(plan) and means.namespaces
+    tree = not means.jails(plan) and kernel.LINUX
+    woken = _woken()
+    if apart:
+        namespaces.enter(mapper)
+    else:
+        os.mkdir(place.scratch, 0o700)
+    mapper.close()
+    if kernel.LINUX:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
+        if tree:
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    ours, theirs = socket.socketpair()
+    body = os.fork()
+    if not body:
+        ours.close()
+        _body(plan, means, place, lines, theirs, mounts.SCRATCH if apart else place.scratch)
+    theirs.close()
+    lines.channel.close()
+    os.close(lines.output)
+    try:
+        held, scratch = _locked(ours)
+        if held is None:
+            _say(lines.control, {"unable": scratch})
+            return
+        pidfd = os.pidfd_open(body) if kernel.LINUX else None
+        _say(lines.control, {"locked": {"pid": body, "isolation": held}}, pidfd)
+        watch = Watch(body, plan, scratch if apart else place.scratch, tree)
+        breach, end = _watched(body, watch, lines.control, woken)
+    finally:
+        usage = _ended(body, tree)
+        if not apart:
+            clear(place.scratch)
+    _say(lines.control, {"ended": _account(plan, watch, breach, end or usage)})
+
+
+def _body(plan: Plan, means: Means, place: Place, lines: Lines, keeper: socket.socket, scratch: str) -> NoReturn:
+    """The process that becomes the body."""
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        channel, output = (os.dup(fd) for fd in (lines.channel.fileno(), lines.output))
+        held = locking.lock(plan, means, place.root, scratch, keeper)
+        at = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
+        keeper.sendmsg([json.dumps(held).encode() + b"\n"], wire.rights(at))
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for fd, to in ((nothing, 0), (output, 1), (output, 2), (channel, BODY_FD)):
+            os.dup2(fd, to)  # not inheritable by default, so a child has the channel only if the body hands it on
+        os.set_inheritable(BODY_FD, False)
+        os.closerange(BODY_FD + 1, 1 << 16)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            keeper.sendall(json.dumps({"unable": f"{type(error).__name__}: {error}"}).encode() + b"\n")
+        os._exit(1)
+    launching.launch(plan, scratch)
+
+
+def _locked(body: socket.socket) -> tuple[dict[str, Any], int] | tuple[None, str]:
+    """Wait for its report: what holds, and a descriptor of its scratch. Until then it is our own code."""
+    text, fds = b"", []
+    while not text.endswith(b"\n"):
+        data, ancillary, _, _ = body.recvmsg(64 * 1024, socket.CMSG_SPACE(4))
+        if not data:
+            return None, "the process ended before it was locked"
+        fds += wire.received(ancillary)
+        if data.startswith(b"?"):
+            body.sendall(b"!")
+            data = data[1:]
+        text += data
+    body.close()
+    told = json.loads(text)
+    return (told, fds[0]) if "unable" not in told else (None, str(told["unable"]))
+
+
+def _watched(body: int, watch: Watch, control: socket.socket, woken: int) -> tuple[Breach | None, Any]:
+    """Until it ends by itself, passes a limit, or the runner lets go. The second part says how it ended by itself."""
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    deadline: float | None = None
+    seconds = 0.0
+    while True:
+        period = _SPARE_PERIOD_MS if deadline is None else min(_PERIOD_MS, max(0, (deadline - time.monotonic()) * 1000))
+        for fd, _ in poll.poll(period):
+            if fd == woken:
+                if signal.SIGTERM in os.read(woken, 4096):
+                    return None, None
+                continue
+            told = control.recv(4096)
+            if not told:
+                return None, None
+            seconds = float(json.loads(told)["begin"])
+            deadline = time.monotonic() + seconds
+            watch.begin()
+        end = os.wait4(body, os.WNOHANG)
+        if end[0]:
+            return None, end
+        if deadline is not None and time.monotonic() >= deadline:
+            return Breach("timeout", f"not done after {seconds:g} s"), None
+        breach = watch.look()
+        if breach is not None:
+            return breach, None
+
+
+def _ended(body: int, tree: bool) -> Any:
+    """Kill what is left, and wait until it is gone. Where it is the first of a PID namespace, that is everything."""
+    end: Any = None
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(body, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        end = os.wait4(body, 0)
+    if tree:
+        kill_below()
+    elif not kernel.LINUX:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(body, signal.SIGKILL)
+    return end
+
+
+def _account(plan: Plan, watch: Watch, breach: Breach | None, end: Any) -> dict[str, Any]:
+    status, used = (end[1], end[2]) if end is not None else (0, resource.getrusage(resource.RUSAGE_CHILDREN))
+    kilobytes = used.ru_maxrss if kernel.LINUX else used.ru_maxrss // 1024
+    cpu = max(0.0, used.ru_utime + used.ru_stime - watch.cpu_before)
+    code, detail = breach or _judged(plan, os.waitstatus_to_exitcode(status), kilobytes / 1024, used.ru_utime + used.ru_stime)
+    return {"code": code, "detail": detail, "cpu_seconds": round(cpu, 4), "max_rss_mb": round(kilobytes / 1024, 1)}
+
+
+def _judged(plan: Plan, exit_code: int, rss_mb: float, cpu: float) -> tuple[str | None, str]:
+    if exit_code == 0:
+        return None, ""
+    if exit_code > 0:
+        return EXITS.get(exit_code, "worker_crashed"), f"the body exited with code {exit_code}"
+    number = signal.Signals(-exit_code)
+    detail = f"the body was ended by {number.name}"
+    if number is signal.SIGXCPU or (number is signal.SIGKILL and cpu > plan.cpu_seconds * 2):
+        return "cpu_exceeded", detail
+    if number is signal.SIGXFSZ:
+        return "disk_exceeded", detail
+    if rss_mb > plan.memory_mb * _NEARLY:  # an allocation failed where nobody was prepared for it
+        return "memory_exceeded", detail
+    return "worker_crashed", detail
+
+
+def _woken() -> int:
+    woken, wake = os.pipe()
+    for end in (woken, wake):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(wake)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    return woken
+
+
+def _say(control: socket.socket, message: dict[str, Any], fd: int | None = None) -> None:
+    text = json.dumps(message).encode() + b"\n"
+    control.sendmsg([text], [] if fd is None else wire.rights(fd))
+    if fd is not None:
+        os.close(fd)

@@ -1,0 +1,53 @@
+"""Limits that the kernel keeps by itself. The keeper watches the same things more closely; these hold when it looks away."""
+
+from __future__ import annotations
+
+import math
+import resource
+from pathlib import Path
+from typing import Final
+
+from holdfast.hosts.sandbox.inside import kernel
+from holdfast.hosts.sandbox.inside.plan import TASKS, Plan
+
+_MB: Final = 1 << 20
+_SLACK_MB: Final = 64
+_ADDRESSES_MB: Final = 512
+_SIGNALS: Final = 256
+
+
+def apply(plan: Plan) -> dict[str, int]:
+    """Set them, and say which."""
+    limits = {
+        "cpu_seconds": (resource.RLIMIT_CPU, math.ceil(plan.cpu_seconds * 2) + 2),  # once for the import, once for the attempt
+        "file_bytes": (resource.RLIMIT_FSIZE, plan.scratch_mb * _MB),
+        "open_files": (resource.RLIMIT_NOFILE, plan.open_files),
+        "core_bytes": (resource.RLIMIT_CORE, 0),
+        "locked_bytes": (resource.RLIMIT_MEMLOCK, 0),
+    }
+    if kernel.LINUX:
+        # Written memory is what the limit is about. Some more is let through, so that whoever lives there is seen and stopped by name.
+        limits["data_bytes"] = (resource.RLIMIT_DATA, (plan.memory_mb * 5 // 4 + _SLACK_MB) * _MB)
+        # Shared memory can be hidden from the count of resident pages, but not from this.
+        limits["address_bytes"] = (resource.RLIMIT_AS, _mapped() + (plan.memory_mb * 2 + _ADDRESSES_MB) * _MB)
+        limits["message_queue_bytes"] = (resource.RLIMIT_MSGQUEUE, 0)
+        limits["pending_signals"] = (resource.RLIMIT_SIGPENDING, _SIGNALS)
+    set_limits = {}
+    for name, (kind, value) in limits.items():
+        _, hard = resource.getrlimit(kind)
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+        set_limits[name] = value
+    return set_limits
+
+
+def bind_tasks(plan: Plan) -> int:
+    """Threads and processes together. Only within a user namespace, where nobody else's are counted."""
+    most = TASKS + plan.most_processes() + 8
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    return most
+
+
+def _mapped() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * resource.getpagesize()

@@ -1,0 +1,69 @@
+"""What this kernel gives us, found out by trying: an answer on paper (a version, a switch) has too many exceptions."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+
+from holdfast.hosts.sandbox.inside import filters, kernel, landlock, mounts, namespaces
+from holdfast.hosts.sandbox.inside.plan import Means, Plan
+
+
+def find(plan: Plan, folder: str) -> Means:
+    """What can be used for this plan. Makes the folder that becomes the body's root."""
+    machine = platform.machine()
+    if plan.isolation != "all" or not kernel.LINUX:
+        return Means(machine, False, 0, False, "not asked for" if kernel.LINUX else "not Linux")
+    root = f"{folder}/root"
+    os.mkdir(root, 0o755)
+    why = _namespaces(root, machine)
+    return Means(machine, not why, landlock.version(), _seccomp(machine), why)
+
+
+def _namespaces(root: str, machine: str) -> str:
+    """Nothing when all of it works, else what did not."""
+    stays, goes = socket.socketpair()
+    heard, says = os.pipe()
+    child = os.fork()
+    if not child:
+        _try(root, machine, goes, says)
+    goes.close()
+    os.close(says)
+    with stays:
+        namespaces.map_users(child, stays)
+    with os.fdopen(heard) as answer:
+        why = answer.read()
+    os.waitpid(child, 0)
+    return why
+
+
+def _try(root: str, machine: str, mapper: socket.socket, says: int) -> None:
+    doing = "new namespaces"
+    try:
+        namespaces.enter(mapper)
+        doing = "a process in them"
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            os._exit(0)
+        doing = "mounts"
+        mounts.enter(root, [], 1, Means(machine, True, 0, True).owner(), machine)
+    except BaseException as error:
+        os.write(says, f"{doing}: {error}".encode())
+    finally:
+        os._exit(0)
+
+
+def _seccomp(machine: str) -> bool:
+    """Does the kernel take a filter, and do we know the machine's numbers? Tried in a process of its own, since it is for good."""
+    child = os.fork()
+    if not child:
+        done = 1
+        try:
+            kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+            filters.install(filters.program(machine, filters.Held(False, os.getpid(), False, 0)))
+            done = 0
+        finally:
+            os._exit(done)
+    return os.waitpid(child, 0)[1] == 0

@@ -1,0 +1,145 @@
+"""The stub of one worker version: a small trusted process that forks a keeper for each attempt.
+
+Run as `python -I -S -u stub.py PARENT`, with a socket as standard input: there comes a jail as JSON, then for each attempt one byte with
+three descriptors (the body's channel, what it prints to, the keeper's line). Never forked from the runner, and started with an empty
+environment: what the body inherits from it, memory included, holds nothing of the runner's. It ends with its socket, and leaves nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    _ROOT = str(Path(__file__).resolve().parents[4])
+    sys.path.append(_ROOT)
+
+from holdfast.hosts.sandbox.inside import keeper, kernel, namespaces, wire
+from holdfast.hosts.sandbox.inside.clearing import clear
+from holdfast.hosts.sandbox.inside.means import find
+from holdfast.hosts.sandbox.inside.plan import Means, Plan
+from holdfast.hosts.sandbox.inside.watching import below
+
+_keepers: set[int] = set()
+
+
+def main() -> None:
+    """Serve one runner until it lets go."""
+    control = socket.socket(fileno=0)
+    if kernel.LINUX:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # what a killed keeper leaves comes to us
+        if os.getppid() != int(sys.argv[1]):
+            return
+    folder = tempfile.mkdtemp(prefix="holdfast-sandbox-")
+    try:
+        plan = Plan.of(_told(control))
+        sys.path[:] = [*(path for path in sys.path if path != _ROOT), *plan.path]
+        for module in plan.preload:
+            importlib.import_module(module)
+        means = find(plan, folder)
+        _say(control, {"means": means._asdict(), "missing": means.missing(plan)})
+        gc.collect()
+        gc.freeze()  # so that a collection in a child does not copy every page that they share
+        _serve(control, plan, means, folder)
+    except Exception as error:
+        with contextlib.suppress(OSError):
+            _say(control, {"error": f"{type(error).__name__}: {error}"})
+    finally:
+        control.close()
+        while _keepers:  # they have heard it too
+            _reap(os.wait()[0])
+        clear(folder)
+
+
+def _serve(control: socket.socket, plan: Plan, means: Means, folder: str) -> None:
+    woken, wake = os.pipe()
+    for end in (woken, wake):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(wake)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    count = 0
+    while True:
+        for fd, _ in poll.poll():
+            if fd == woken:
+                if signal.SIGTERM in os.read(woken, 4096):
+                    return
+                with contextlib.suppress(ChildProcessError):
+                    while ended := os.waitpid(-1, os.WNOHANG)[0]:
+                        _reap(ended)
+                continue
+            data, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(3 * 4))
+            if not data:
+                return
+            count += 1
+            _fork(plan, means, f"{folder}/{count}", folder, wire.received(ancillary), (control, woken, wake))
+
+
+def _fork(plan: Plan, means: Means, scratch: str, folder: str, fds: list[int], ours: tuple[socket.socket, int, int]) -> None:
+    stays, goes = socket.socketpair()
+    child = os.fork()
+    if child:
+        _keepers.add(child)
+        for fd in fds:
+            os.close(fd)
+        goes.close()
+        with stays:
+            if means.jails(plan) and means.namespaces:
+                namespaces.map_users(child, stays)
+        return
+    try:
+        signal.set_wakeup_fd(-1)
+        stays.close()
+        control, woken, wake = ours
+        control.detach()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        for fd in (nothing, woken, wake):
+            os.close(fd)
+        lines = keeper.Lines(socket.socket(fileno=fds[0]), fds[1], socket.socket(fileno=fds[2]))
+        keeper.keep(plan, means, keeper.Place(f"{folder}/root", scratch), lines, goes)
+    finally:
+        os._exit(1)
+
+
+def _reap(ended: int) -> None:
+    """Take leave of a keeper. It leaves nothing, unless somebody killed it: then its orphans are ours."""
+    if ended in _keepers:
+        _keepers.discard(ended)
+        for orphan in below(os.getpid()) if kernel.LINUX else ():
+            if orphan not in _keepers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(orphan, signal.SIGKILL)
+
+
+def _told(control: socket.socket) -> dict[str, Any]:
+    text = b""
+    while not text.endswith(b"\n"):
+        data = control.recv(64 * 1024)
+        if not data:
+            raise EOFError("the runner is gone")
+        text += data
+    told: dict[str, Any] = json.loads(text)
+    return told
+
+
+def _say(control: socket.socket, message: dict[str, Any]) -> None:
+    control.sendall(json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""A sandbox: the stub of one worker version and one spare, which waits locked in and with its code imported. No process serves twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.hosts.sandbox.attempt import Attempt
+from holdfast.hosts.sandbox.description import Jail, SandboxUnavailable
+from holdfast.model.clock import monotonic
+
+_STUB: Final = str(Path(__file__).parent / "inside" / "stub.py")
+_START_SECONDS: Final = 30.0
+_END_SECONDS: Final = 10.0
+# Nothing of ours. One heap for all threads: each further one reserves addresses that count against the limit.
+_ENVIRONMENT: Final = {"LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
+_ADVICE: Final = "`--isolation process` runs it without a jail, as an ordinary process with limits"
+
+
+class Sandbox:
+    """Attempts of one worker version, each in a jail of its own. Everything happens on the loop that starts it."""
+
+    def __init__(self, jail: Jail) -> None:
+        self._jail = jail
+        self._stub: _Stub | None = None
+        self._starting = asyncio.Lock()
+        self._spare: Attempt | None = None
+        self._attempts: set[Attempt] = set()
+        self._closed = False
+
+    async def start(self) -> dict[str, Any]:
+        """Start the stub and the first spare, unless they run. Returns what this machine offers.
+
+        Raises SandboxUnavailable when that is not enough, naming what is missing.
+        """
+        async with self._starting:
+            if self._stub is None or self._stub.dead:
+                if self._stub is not None:
+                    await self._stub.close()
+                self._stub, self._spare = await _Stub.started(self._jail), None
+            if self._spare is None and not self._closed:
+                self._spare = self._made(self._stub)
+            return self._stub.means
+
+    async def attempt(self, timeout: float, idle_timeout: float | None = None) -> Attempt:
+        """A body that has imported its code and waits, within the time; or one that is over, which `receive` tells.
+
+        The time counts from here: what the sandbox needs to start is part of it.
+        """
+        began = monotonic()
+        if self._closed:
+            raise SandboxUnavailable("the sandbox is closed")
+        try:
+            await self.start()
+            attempt = self._taken()
+        except BrokenPipeError:  # the stub died while we asked: there will be another
+            await self.start()
+            attempt = self._taken()
+        attempt.begin(max(0.001, timeout - (monotonic() - began)), idle_timeout)
+        try:
+            await attempt.settled()
+        except asyncio.CancelledError:
+            attempt.stop("cancelled", "nobody waits for it any more")
+            raise
+        if attempt.unable is not None:
+            raise SandboxUnavailable(f"the worker could not be locked in: {attempt.unable}; {_ADVICE}")
+        return attempt
+
+    async def close(self) -> None:
+        """End every attempt and the stub, and wait until they are gone."""
+        self._closed = True
+        await asyncio.gather(*(attempt.close() for attempt in list(self._attempts)))
+        self._attempts.clear()
+        if self._stub is not None:
+            await self._stub.close()
+
+    def _taken(self) -> Attempt:
+        """The spare, if it lives; the next one is made while this one works."""
+        assert self._stub is not None
+        spare, self._spare = self._spare, None
+        if spare is None or spare.over:
+            spare = self._made(self._stub)
+        asyncio.get_running_loop().call_soon(self._refill)
+        return spare
+
+    def _refill(self) -> None:
+        if self._spare is None and not self._closed and self._stub is not None:
+            with contextlib.suppress(OSError):  # the stub died: the next attempt starts another
+                self._spare = self._made(self._stub)
+
+    def _made(self, stub: _Stub) -> Attempt:
+        attempt = Attempt(self._jail)
+        self._attempts = {other for other in self._attempts if not other.over} | {attempt}
+        stub.make(attempt)
+        return attempt
+
+
+class _Stub:
+    """The process that forks keepers."""
+
+    def __init__(self, jail: Jail) -> None:
+        self.means: dict[str, Any] = {}
+        self._control, theirs = socket.socketpair()
+        command = [str(jail.python), "-I", "-S", "-u", _STUB, str(os.getpid())]
+        quiet = subprocess.DEVNULL
+        try:
+            with theirs:  # on the loop's own thread: when the thread that started it ends, the kernel ends the stub
+                self._process = subprocess.Popen(
+                    command, stdin=theirs.fileno(), stdout=quiet, stderr=quiet, env=_ENVIRONMENT, cwd="/", start_new_session=True
+                )
+        except OSError as error:
+            self._control.close()
+            raise SandboxUnavailable(f"the interpreter {jail.python} could not be started: {error.strerror}") from None
+        self._control.setblocking(False)
+
+    @classmethod
+    async def started(cls, jail: Jail) -> _Stub:
+        """Start it, tell it its jail, and hear what it can do."""
+        stub = cls(jail)
+        try:
+            await stub._greet(jail)
+        except BaseException:
+            await stub.close()
+            raise
+        return stub
+
+    @property
+    def dead(self) -> bool:
+        """Did it end?"""
+        return self._process.poll() is not None
+
+    def make(self, attempt: Attempt) -> None:
+        """Have a keeper made for this one."""
+        attempt.hand_over(self._control)
+
+    async def close(self) -> None:
+        """Let it go; it takes leave of its keepers first."""
+        self._control.close()
+        try:
+            await asyncio.to_thread(self._process.wait, _END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
+
+    async def _greet(self, jail: Jail) -> None:
+        loop = asyncio.get_running_loop()
+        text = b""
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await loop.sock_sendall(self._control, msgspec.json.encode(msgspec.to_builtins(jail, enc_hook=str)) + b"\n")
+                while not text.endswith(b"\n"):
+                    data = await loop.sock_recv(self._control, 64 * 1024)
+                    if not data:
+                        raise ConnectionResetError
+                    text += data
+        except ConnectionError:
+            raise SandboxUnavailable(f"the stub ended at once ({jail.python} -I -S); is this interpreter whole?") from None
+        except TimeoutError:
+            raise SandboxUnavailable(f"the stub did not start within {_START_SECONDS:g} s") from None
+        answer = msgspec.json.decode(text)
+        if "error" in answer:
+            raise SandboxUnavailable(f"the stub failed: {answer['error']}")
+        if answer["missing"]:
+            raise SandboxUnavailable(f"isolation `all` needs {answer['missing']}; {_ADVICE}")
+        self.means = answer["means"]

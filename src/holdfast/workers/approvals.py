@@ -1,0 +1,220 @@
+"""Approvals: what a person decides. Each is a callback of its run that takes no other answer, bound to the exact arguments it was asked for.
+
+The request stands beside it in the run's history, written in the same moment; whether a decision comes too late is settled by the write that
+brings it, and the intent that uses it up is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.contract.checking import checker_of
+from holdfast.contract.codes import Status as ResponseStatus
+from holdfast.durable.identifier import Identity
+from holdfast.model import codec
+from holdfast.model.errors import Rejected
+from holdfast.model.execution import Execution
+from holdfast.model.operations import Operation, Status, SubType, Type
+from holdfast.workers.journal import REQUEST, place
+
+Kind = Literal["approve", "unknown_outcome", "question"]
+VERDICTS: dict[Kind, frozenset[str]] = {
+    "approve": frozenset({"approve", "reject"}),
+    "unknown_outcome": frozenset({"happened", "not_happened", "stop"}),
+    "question": frozenset({"answer", "stop"}),
+}
+"""What may be said to each kind."""
+_PREFIX = "a_"
+_SHOWN = 16
+_DECIDED = ("decided_by", "decided_at", "edited_arguments", "comment")
+
+
+class ApprovalRefused(Rejected):
+    """A decision cannot be taken."""
+
+    code = "approval_refused"
+
+
+class ApprovalNotFound(Rejected):
+    """There is no such approval."""
+
+    code = "approval_not_found"
+
+
+class Requested(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be decided, as the run wrote it down."""
+
+    kind: Kind
+    tool: str
+    arguments: dict[str, Any]
+    arguments_sha256: str
+    requested_by: str
+    approvers: tuple[str, ...] = ()
+    used_ms: int = 0
+    """How much of the attempt's time was used up when it began to wait."""
+    attempt: int = 1
+    question: str | None = None
+    schema: dict[str, Any] | None = None
+    """What edited arguments, or an answer, must fit."""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a person said."""
+
+    verdict: str
+    decided_by: str
+    decided_at: int
+    edited_arguments: dict[str, Any] | None = None
+    edited_sha256: str | None = None
+    result: Any = None
+    """The answer to a question, or what a call that happened came to."""
+    comment: str | None = None
+    own_request: bool = False
+    """Somebody decided what he had asked for himself: allowed only where nobody logs in."""
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """An approval as people see it."""
+
+    approval_id: str
+    kind: Kind
+    run_id: str
+    worker_id: str
+    tool: str
+    arguments: dict[str, Any]
+    arguments_sha256: str
+    requested_by: str
+    requested_at: int
+    expires_at: int | None
+    approvers: tuple[str, ...]
+    state: str
+    question: str | None = None
+    decided_by: str | None = None
+    decided_at: int | None = None
+    edited_arguments: dict[str, Any] | None = None
+    comment: str | None = None
+    tenant: str | None = None
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an approval and its request are kept."""
+
+    callback: Identity
+    request: Identity
+
+
+_requests = msgspec.json.Decoder(Requested)
+_decisions = msgspec.json.Decoder(Decision)
+
+
+def approval_at(effects: Identity, kind: Kind, tool: str, identity: str, number: int) -> Place:
+    """Where the approval of a call is kept."""
+    parts = (kind, identity, number)
+    callback = place(Type.CALLBACK, SubType.APPROVAL.value, tool, *parts, parent=effects)
+    return Place(callback, place(Type.STEP, REQUEST, tool, *parts, parent=effects))
+
+
+def arguments_hash(arguments: dict[str, Any]) -> str:
+    """The identity of arguments."""
+    return sha256(codec.dumps(arguments).encode()).hexdigest()
+
+
+def request_of(operation: Operation) -> Requested:
+    """The request that an operation holds."""
+    return _requests.decode(operation.result or "{}")
+
+
+def decision_of(operation: Operation) -> Decision | None:
+    """The decision on a closed approval; None when its time ran out."""
+    return _decisions.decode(operation.result) if operation.status is Status.SUCCEEDED and operation.result else None
+
+
+def approval_id(run_id: str, operation_id: str) -> str:
+    """The name of an approval; it says where it is, and gives no right to anything."""
+    return f"{_PREFIX}{run_id}.{operation_id[:_SHOWN]}"
+
+
+def run_of(identity: str) -> str:
+    """The run an approval belongs to."""
+    run, dot, _ = identity.removeprefix(_PREFIX).rpartition(".")
+    if not identity.startswith(_PREFIX) or not dot:
+        raise ApprovalNotFound(f"{identity!r:.100} is no approval id; they look like a_….")
+    return run
+
+
+def approvals_of(header: Execution, operations: Sequence[Operation]) -> list[tuple[Approval, Operation]]:
+    """All approvals of a run, in the order they were asked for, with the callbacks they are."""
+    requests = {(op.name, op.parent_id, op.place): op for op in operations if op.sub_type == REQUEST}
+    found = []
+    for op in operations:
+        if op.type is Type.CALLBACK and op.sub_type == SubType.APPROVAL:
+            # The request is written right after its callback, so it is the next event.
+            request = requests.get((op.name, op.parent_id, op.place + 1))
+            if request is not None:
+                found.append((_shown(header, op, request_of(request)), op))
+    return found
+
+
+def waiting(header: Execution, operations: Sequence[Operation]) -> list[Approval]:
+    """The approvals that a run waits for."""
+    return [approval for approval, op in approvals_of(header, operations) if op.status is Status.STARTED]
+
+
+def _shown(header: Execution, op: Operation, request: Requested) -> Approval:
+    decision = decision_of(op)
+    state = "open" if op.status is Status.STARTED else "expired" if decision is None else decision.verdict
+    decided = {} if decision is None else {name: getattr(decision, name) for name in _DECIDED}
+    return Approval(
+        approval_id=approval_id(header.id, op.id),
+        kind=request.kind,
+        run_id=header.id,
+        worker_id=header.function,
+        tool=request.tool,
+        arguments=request.arguments,
+        arguments_sha256=request.arguments_sha256,
+        requested_by=request.requested_by,
+        requested_at=op.started_at,
+        expires_at=op.timeout_at,
+        approvers=request.approvers,
+        state=state,
+        question=request.question,
+        tenant=header.tenant,
+        **decided,
+    )
+
+
+def checked(request: Requested, decision: Decision, *, logged_in: bool) -> Decision:
+    """The decision as it may be written, or why it may not be."""
+    allowed = VERDICTS[request.kind]
+    if decision.verdict not in allowed:
+        raise ApprovalRefused(f"This takes {' or '.join(sorted(allowed))}, not {decision.verdict!r:.50}.")
+    if request.approvers and decision.decided_by not in request.approvers:
+        raise ApprovalRefused(f"{decision.decided_by} is not among those who may decide this: {', '.join(request.approvers)}.")
+    own = decision.decided_by == request.requested_by
+    if own and logged_in:
+        raise ApprovalRefused(f"{decision.decided_by} asked for this; somebody else must decide it.")
+    edited = decision.edited_arguments
+    if edited is not None and (request.kind != "approve" or decision.verdict != "approve"):
+        raise ApprovalRefused("Only an approval can come with edited arguments.")
+    _check_fits(request.schema, edited if edited is not None else decision.result if decision.verdict == "answer" else None)
+    hashed = None if edited is None else arguments_hash(edited)
+    return msgspec.structs.replace(decision, edited_sha256=hashed, own_request=own)
+
+
+def _check_fits(schema: dict[str, Any] | None, value: Any) -> None:
+    if schema is None or value is None:
+        return
+    problems = checker_of(schema).problems(value)
+    if problems:
+        told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems)
+        raise ApprovalRefused(f"What was given does not fit: {told}.")
+
+
+def status_of(approvals: Iterable[Approval]) -> tuple[ResponseStatus, str]:
+    """The status and the code of a run that waits for these."""
+    kinds = {approval.kind for approval in approvals}
+    return ResponseStatus.NEEDS_HUMAN, "unknown_outcome" if "unknown_outcome" in kinds else "approval_required"

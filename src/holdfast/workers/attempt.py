@@ -1,0 +1,290 @@
+"""One attempt: a body at work, its frames served, until it is done, gave up, was ended, or must wait for a person."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.contract.protocol import ArtifactRef
+from holdfast.durable.identifier import Identity
+from holdfast.hosts.sandbox.description import Code, Ended, Frame
+from holdfast.model import codec
+from holdfast.model.clock import monotonic
+from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type
+from holdfast.workers.approvals import Place
+from holdfast.workers.artifacts import ArtifactMissing, Artifacts
+from holdfast.workers.frames import (
+    ArtifactGiven,
+    Asked,
+    BodyError,
+    Done,
+    Failed,
+    FrameInvalid,
+    Logged,
+    OpenAsked,
+    Progress,
+    Ready,
+    StepBegun,
+    StepEnded,
+    ToolAsked,
+    frame_of,
+)
+from holdfast.workers.gateway import Answer, Gateway, Parked
+from holdfast.workers.journal import STEP, Journal, begun, ended, place
+from holdfast.workers.tools.seam import ToolFailed
+
+_MOST_OPEN = 256
+"""Questions a body may have open at once."""
+_MOST_LOGS = 1000
+_MESSAGE_LENGTH = 4000
+
+
+class Body(Protocol):
+    """A body in its host."""
+
+    @property
+    def isolation(self) -> dict[str, Any]: ...
+    async def send(self, frame: dict[str, Any], fd: int | None = None) -> None: ...
+    async def receive(self) -> Frame | Ended: ...
+    async def kill(self, code: Code = "cancelled", detail: str = "") -> Ended:
+        """End it and all it started; comes back when that is certain. The first reason counts."""
+        ...
+
+    def working(self) -> AbstractContextManager[None]:
+        """While the runner works for the body, the body is not idle."""
+        ...
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an attempt came to."""
+
+    outputs: Any = None
+    error: BodyError | None = None
+    artifacts: tuple[ArtifactRef, ...] = ()
+    logs: tuple[dict[str, Any], ...] = ()
+    isolation: str | None = None
+    duration_ms: int = 0
+
+
+class Watcher(Protocol):
+    """Whoever looks on while a body works."""
+
+    def progressed(self, data: Any) -> None: ...
+    def logged(self, record: dict[str, Any]) -> None: ...
+
+
+class Attempt:
+    """The service of one body. Each question is a task of its own; the answers go back in the order they are ready."""
+
+    def __init__(
+        self, number: int, at: Identity, tenant: str, gateway: Gateway, journal: Journal, artifacts: Artifacts, watcher: Watcher
+    ) -> None:
+        self._number = number
+        self._at = at
+        self._tenant = tenant
+        self._gateway = gateway
+        self._journal = journal
+        self._artifacts = artifacts
+        self._watcher = watcher
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._steps: dict[int, asyncio.Future[StepEnded]] = {}
+        self._step_count = 0
+        self._parked: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
+        self._kept: dict[str, ArtifactRef] = {}
+        self._logs: list[dict[str, Any]] = []
+
+    async def run(self, body: Body, order: dict[str, Any], cancelled: asyncio.Future[None], grace: float) -> Outcome | Place:
+        """Serve a body until its end; a Place is what it waits for."""
+        began = monotonic()
+        self._body = body
+        await body.send(order)
+        frames = asyncio.ensure_future(self._frames())
+        try:
+            ends: set[asyncio.Future[Any]] = {frames, self._parked, cancelled}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if self._parked.done():
+                await body.kill(detail="it waits for a person")
+                return self._parked.result()
+            if not frames.done():
+                await body.kill()
+                await self._drain(grace)
+                outcome: Outcome = _failed("cancelled", "Somebody cancelled the run.")
+            else:
+                outcome = frames.result()
+                await self._drain(grace)
+        finally:
+            frames.cancel()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(frames, *self._tasks, return_exceptions=True)
+            await body.kill()
+        return msgspec.structs.replace(
+            outcome,
+            artifacts=tuple(self._kept.values()),
+            logs=tuple(self._logs),
+            isolation=str(body.isolation.get("isolation", "none")),
+            duration_ms=int((monotonic() - began) * 1000),
+        )
+
+    async def _drain(self, grace: float) -> None:
+        """Let calls in flight record what they did; a call that is cancelled is one whose outcome nobody knows."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace)
+
+    async def _frames(self) -> Outcome:
+        while True:
+            received = await self._body.receive()
+            if isinstance(received, Ended):
+                return _failed(received.code or "worker_crashed", received.detail or "The body's process ended without an answer.")
+            try:
+                frame = frame_of(received.data)
+                last = self._taken(frame, received.fds)
+            except FrameInvalid as wrong:
+                await self._body.kill("worker_crashed")
+                return _failed("worker_crashed", str(wrong))
+            finally:
+                for fd in received.fds:
+                    os.close(fd)
+            if last is not None:
+                return last
+
+    def _taken(self, frame: Any, fds: tuple[int, ...]) -> Outcome | None:
+        """Serve one frame; the last one is what it came to."""
+        if isinstance(frame, Done):
+            return Outcome(outputs=frame.outputs)
+        if isinstance(frame, Failed):
+            return Outcome(error=frame.error)
+        if isinstance(frame, Progress):
+            self._watcher.progressed(frame.data)
+        elif isinstance(frame, Logged):
+            self._log(frame)
+        elif isinstance(frame, StepEnded):
+            waiting = self._steps.pop(frame.id, None)
+            if waiting is None:
+                raise FrameInvalid(f"No step {frame.id} is running.")
+            waiting.set_result(frame)
+        elif not isinstance(frame, Ready):
+            self._serve(frame, fds)
+        return None
+
+    def _serve(self, frame: Any, fds: tuple[int, ...]) -> None:
+        if len(self._tasks) >= _MOST_OPEN:
+            raise FrameInvalid(f"More than {_MOST_OPEN} questions are open at once.")
+        if isinstance(frame, ToolAsked):
+            serving = self._answer(frame.id, self._gateway.call(frame))
+        elif isinstance(frame, Asked):
+            serving = self._answer(frame.id, self._gateway.ask(frame))
+        elif isinstance(frame, StepBegun):
+            self._step_count += 1
+            serving = self._answer(frame.id, self._step(frame, self._step_count))
+        elif isinstance(frame, ArtifactGiven):
+            serving = self._answer(frame.id, self._keep(frame, _first(fds)))
+        else:
+            serving = self._open(frame)
+        task = asyncio.ensure_future(serving)
+        self._tasks.add(task)
+        task.add_done_callback(self._served)
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._parked.done():
+            self._parked.set_exception(error)  # nothing can be written any more, say: the attempt is over here
+
+    async def _answer(self, id: int, serving: Awaitable[Answer]) -> None:
+        try:
+            with self._body.working():
+                answer = await serving
+        except Parked as parked:
+            if not self._parked.done():
+                self._parked.set_result(parked.at)
+            return
+        except ToolFailed as failed:
+            await self._refuse(id, failed)
+            return
+        await self._send({"op": "answer", "id": id, "result": answer.result, "now": answer.at})
+
+    async def _refuse(self, id: int, failed: ToolFailed) -> None:
+        error = {
+            "error_code": failed.code,
+            "message": failed.message,
+            "retry_after_seconds": failed.retry_after_seconds,
+            "details": failed.details,
+        }
+        await self._send({"op": "answer", "id": id, "error": {key: value for key, value in error.items() if value is not None}})
+
+    async def _send(self, frame: dict[str, Any], fd: int | None = None) -> None:
+        with contextlib.suppress(ConnectionError, OSError):  # a body that is gone is told of by `receive`
+            await self._body.send(frame, fd)
+
+    # --- steps
+
+    async def _step(self, frame: StepBegun, count: int) -> Answer:
+        """A step of the body's own: its result is on disk before the body hears of it."""
+        at = place(Type.STEP, STEP, frame.name, self._number, count, parent=self._at)
+        known = self._journal.find(at)
+        if known is None or known.status in OPEN:
+            if known is None:
+                self._journal.write_later(begun(at))
+            told = self._steps[frame.id] = asyncio.get_running_loop().create_future()
+            await self._send({"op": "step_run", "id": frame.id})
+            end = await told
+            await self._journal.write(_step_end(at, end))
+            known = self._journal.find(at)
+        assert known is not None
+        return _step_answer(known)
+
+    # --- artifacts
+
+    async def _keep(self, frame: ArtifactGiven, fd: int) -> Answer:
+        """Store a file; off the loop, for it may be large."""
+        with os.fdopen(fd, "rb") as file:
+            kept = await asyncio.to_thread(self._artifacts.keep, self._tenant, frame.name, frame.media_type, file.read)
+        self._kept[kept.artifact_id] = kept
+        return Answer(msgspec.to_builtins(kept), 0)
+
+    async def _open(self, frame: OpenAsked) -> None:
+        try:
+            fd = await asyncio.to_thread(self._artifacts.open, self._tenant, frame.artifact_id)
+        except ArtifactMissing as missing:
+            await self._refuse(frame.id, ToolFailed("artifact_not_found", str(missing)))
+            return
+        try:
+            await self._send({"op": "answer", "id": frame.id, "fd": True}, fd)
+        finally:
+            os.close(fd)
+
+    def _log(self, frame: Logged) -> None:
+        record = {"level": frame.level[:20], "message": frame.message[:_MESSAGE_LENGTH], "attempt": self._number, **frame.fields}
+        self._watcher.logged(record)
+        if len(self._logs) < _MOST_LOGS:
+            self._logs.append(record)
+
+
+def _first(fds: tuple[int, ...]) -> int:
+    if not fds:
+        raise FrameInvalid("An artifact came without its file.")
+    return os.dup(fds[0])
+
+
+def _step_end(at: Identity, end: StepEnded) -> Any:
+    if end.error is not None:
+        return at.update(Action.FAIL, error=Failure(end.error.message, end.error.type))
+    return ended(at, codec.dumps(end.result))
+
+
+def _step_answer(known: Operation) -> Answer:
+    if known.status is Status.FAILED:
+        error = known.error or Failure()
+        raise ToolFailed("worker_crashed", f"{error.type}: {error.message}")
+    return Answer(codec.loads(known.result or "null"), known.ended_at or 0)
+
+
+def _failed(code: str, message: str) -> Outcome:
+    return Outcome(error=BodyError(error_code=code, message=message))

@@ -1,0 +1,252 @@
+"""WorkerContext: all that a body may touch. Everything with an effect is a question to the runner; the rest replays the same by itself.
+
+`async def` bodies await every call that asks; `def` bodies get the value at once. The names and the arguments are the same.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import tempfile
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import IO, Any, Protocol, cast
+
+from holdfast.contract.terms import Contract
+from holdfast.model.clock import monotonic
+from holdfast.workers.body.errors import ToolError, WorkerError
+from holdfast.workers.body.links import AsyncAsking, Asking, Frame, Received
+from holdfast.workers.tools.pure import PURE, call_pure
+from holdfast.workers.tools.seam import ToolFailed
+
+_FEW_BYTES = 1 << 16
+
+
+class Tools(Protocol):
+    """The tools the contract allows, by name: `ctx.tools.fetch_url(url=...)`. `key=` names a call that may come in any order."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]: ...
+    def __getitem__(self, name: str) -> Callable[..., Any]: ...
+
+
+class _Tools:
+    def __init__(self, call: Callable[[str, dict[str, Any], str | None], Any]) -> None:
+        self._call = call
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def tool(*, key: str | None = None, **arguments: Any) -> Any:
+            return self._call(name, arguments, key)
+
+        return tool
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return cast("Callable[..., Any]", getattr(self, name))
+
+
+class WorkerContext:
+    """What both colours share; `tools`, `step`, `ask`, `artifact` and `open` are each colour's own."""
+
+    contract: Contract
+
+    def __init__(self, asking: Asking | AsyncAsking, run: Frame, contract: Contract) -> None:
+        self.contract = contract
+        self._asking = asking
+        self._ends_at: float = monotonic() + run["remaining"]
+        self._chance = random.Random(run["seed"])
+        self._asking.now = run["now"]
+        self.tools: Tools = _Tools(self._tool)
+
+    def progress(self, data: Any) -> None:
+        """Tell whoever watches how far it is; also a sign of life."""
+        self._asking.tell({"op": "progress", "data": data})
+
+    def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+        """Write a structured line to the run's log."""
+        self._asking.tell({"op": "log", "level": level, "message": message, "fields": fields})
+
+    def now(self) -> datetime:
+        """The service's time at the latest answer: the same on every replay."""
+        return datetime.fromtimestamp(self._asking.now / 1000, UTC)
+
+    def uuid(self) -> uuid.UUID:
+        """An id nobody else has; the same on every replay."""
+        return uuid.UUID(bytes=self._chance.randbytes(16), version=4)
+
+    def random(self) -> float:
+        """A number from 0 up to 1; the same on every replay."""
+        return self._chance.random()
+
+    def remaining(self) -> float:
+        """Seconds until this attempt is ended. Differs between replays, as time does."""
+        return max(0.0, self._ends_at - monotonic())
+
+    # --- the questions; each colour says how their answers come
+
+    def step(self, func: Callable[[], Any], name: str | None = None) -> Any:
+        """Run `func` once and remember what it returned; a replay gets that without running anything."""
+        raise NotImplementedError
+
+    def ask(self, question: str, *, schema: Mapping[str, Any] | None = None) -> Any:
+        """Ask a person. The run waits without a process, and goes on from here with the answer."""
+        return self._value({"op": "ask", "question": question, "schema": schema})
+
+    def artifact(self, name: str, data: bytes | str | IO[bytes], *, media_type: str = "application/octet-stream") -> Any:
+        """Store something large out of band; returns its reference."""
+        return self._value({"op": "artifact", "name": name, "media_type": media_type, "fd": True}, _file_of(data))
+
+    def open(self, reference: Mapping[str, Any]) -> Any:
+        """The bytes behind a reference, as an open file."""
+        raise NotImplementedError
+
+    def _tool(self, name: str, arguments: dict[str, Any], key: str | None) -> Any:
+        raise NotImplementedError
+
+    def _value(self, frame: Frame, fd: int | None = None) -> Any:
+        raise NotImplementedError
+
+    def _local(self, name: str, arguments: dict[str, Any]) -> Any:
+        """A pure tool, if the contract allows it; the others are the runner's to refuse."""
+        if all(grant.name != name for grant in self.contract.tools):
+            raise WorkerError("tool_not_allowed", f"The contract does not allow the tool {name!r}.", retryable=False)
+        try:
+            return call_pure(name, arguments)
+        except ToolFailed as failed:
+            raise ToolError(failed.code, failed.message, details=failed.details) from None
+
+
+class BlockingContext(WorkerContext):
+    """The context of a `def` body."""
+
+    _asking: Asking
+
+    def _tool(self, name: str, arguments: dict[str, Any], key: str | None) -> Any:
+        if name in PURE:
+            return self._local(name, arguments)
+        return self._value({"op": "tool", "tool": name, "arguments": arguments, "key": key})
+
+    def _value(self, frame: Frame, fd: int | None = None) -> Any:
+        try:
+            return self._asking.ask(frame, fd)[0].get("result")
+        finally:
+            _close(fd)
+
+    def step(self, func: Callable[[], Any], name: str | None = None) -> Any:
+        """Run `func` once and remember what it returned."""
+        answer, _ = self._asking.ask({"op": "step_begin", "name": _step_name(func, name)})
+        if answer["op"] != "step_run":
+            return answer.get("result")
+        try:
+            told = {"result": func()}
+        except Exception as error:
+            told = {"error": {"type": type(error).__name__, "message": str(error)[:2000]}}
+            self._asking.again({"op": "step_end", "id": answer["id"], **told})
+            raise
+        return self._asking.again({"op": "step_end", "id": answer["id"], **told})[0].get("result")
+
+    def open(self, reference: Mapping[str, Any]) -> Any:
+        """The bytes behind a reference, as an open file."""
+        return _opened(self._asking.ask({"op": "open", "artifact_id": _id_of(reference)}))
+
+
+class AsyncContext(WorkerContext):
+    """The context of an `async def` body."""
+
+    _asking: AsyncAsking
+
+    def __init__(self, asking: AsyncAsking, run: Frame, contract: Contract) -> None:
+        super().__init__(asking, run, contract)
+        self._writes = frozenset(run.get("writes", ()))
+        self._open: set[str | None] = set()
+        """Tools that change the world and are being called without a key: the next such call must wait, or have a name."""
+
+    def _tool(self, name: str, arguments: dict[str, Any], key: str | None) -> Awaitable[Any]:
+        if name in PURE:
+            return _at_once(lambda: self._local(name, arguments))
+        if key is None and name in self._writes:
+            if name in self._open:
+                raise WorkerError("tool_failed", f"Calls of {name} that run side by side need a `key=` each: their order may change.")
+            self._open.add(name)
+        return self._value({"op": "tool", "tool": name, "arguments": arguments, "key": key}, ends=name if key is None else None)
+
+    def _value(self, frame: Frame, fd: int | None = None, ends: str | None = None) -> Awaitable[Any]:
+        asked = self._asking.ask(frame, fd)
+
+        async def answer() -> Any:
+            try:
+                return (await asked)[0].get("result")
+            finally:
+                self._open.discard(ends)
+                _close(fd)
+
+        return answer()
+
+    def step(self, func: Callable[[], Any], name: str | None = None) -> Awaitable[Any]:
+        """Run `func` once and remember what it returned; it may be an `async def`."""
+        asked = self._asking.ask({"op": "step_begin", "name": _step_name(func, name)})
+
+        async def run() -> Any:
+            answer, _ = await asked
+            if answer["op"] != "step_run":
+                return answer.get("result")
+            try:
+                result = func()
+                told = {"result": await result if isinstance(result, Awaitable) else result}
+            except Exception as error:
+                told = {"error": {"type": type(error).__name__, "message": str(error)[:2000]}}
+                await self._asking.again({"op": "step_end", "id": answer["id"], **told})
+                raise
+            return (await self._asking.again({"op": "step_end", "id": answer["id"], **told}))[0].get("result")
+
+        return run()
+
+    def open(self, reference: Mapping[str, Any]) -> Awaitable[Any]:
+        """The bytes behind a reference, as an open file."""
+        asked = self._asking.ask({"op": "open", "artifact_id": _id_of(reference)})
+
+        async def answer() -> Any:
+            return _opened(await asked)
+
+        return answer()
+
+
+def _step_name(func: Callable[[], Any], name: str | None) -> str:
+    return name or str(getattr(func, "__name__", "step"))
+
+
+async def _at_once(call: Callable[[], Any]) -> Any:
+    return call()
+
+
+def _id_of(reference: Mapping[str, Any]) -> str:
+    inner = reference.get("$artifact", reference)
+    found: Any = inner.get("artifact_id") if isinstance(inner, Mapping) else None
+    if not isinstance(found, str):
+        raise WorkerError("artifact_not_found", "ctx.open takes a reference: an object with an artifact_id.", retryable=False)
+    return str(found)
+
+
+def _opened(answer: Received) -> IO[bytes]:
+    descriptor = answer[1]
+    if descriptor is None:
+        raise WorkerError("artifact_not_found", "The runner sent no file.", retryable=False)
+    return os.fdopen(descriptor, "rb")
+
+
+def _file_of(data: bytes | str | IO[bytes]) -> int:
+    """An open file with the data in it, which has no name any more."""
+    source = io.BytesIO(data.encode() if isinstance(data, str) else data) if isinstance(data, bytes | str) else data
+    with tempfile.NamedTemporaryFile() as file:
+        while chunk := source.read(_FEW_BYTES):
+            file.write(chunk)
+        file.flush()
+        return os.open(file.name, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _close(fd: int | None) -> None:
+    if fd is not None:
+        os.close(fd)

@@ -1,0 +1,51 @@
+"""What an author raises, and what a refused call raises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class WorkerError(Exception):
+    """The worker cannot do it, for a reason with a code; the contract's catalogue, or these flags, say what follows."""
+
+    def __init__(
+        self,
+        error_code: str,
+        message: str | None = None,
+        *,
+        retryable: bool | None = None,
+        needs_human: bool = False,
+        partial: Mapping[str, Any] | None = None,
+        retry_after_seconds: float | None = None,
+        details: Any = None,
+    ) -> None:
+        super().__init__(message or error_code)
+        self.error_code = error_code
+        self.message = message or error_code
+        self.retryable = retryable
+        self.needs_human = needs_human
+        self.partial = partial
+        """Outputs that are good as far as they go."""
+        self.retry_after_seconds = retry_after_seconds
+        self.details = details
+
+
+class ToolError(WorkerError):
+    """A tool was refused or failed. A worker that lets it pass ends with its code."""
+
+
+def as_frame(error: BaseException) -> dict[str, Any]:
+    """The error as the runner is told of it: an author's own words, or what kind of accident it was."""
+    if not isinstance(error, WorkerError):
+        return {"error_code": "worker_crashed", "message": f"{type(error).__name__}: {error}"[:2000], "type": type(error).__name__}
+    told = {
+        "error_code": error.error_code,
+        "message": error.message,
+        "retryable": error.retryable,
+        "needs_human": error.needs_human or None,
+        "partial": None if error.partial is None else dict(error.partial),
+        "retry_after_seconds": error.retry_after_seconds,
+        "details": error.details,
+    }
+    return {key: value for key, value in told.items() if value is not None}

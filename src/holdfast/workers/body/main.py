@@ -1,0 +1,72 @@
+"""One attempt from the inside: take the order, run the author's function, say what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.terms import Contract
+from holdfast.workers.body.context import AsyncContext, BlockingContext
+from holdfast.workers.body.errors import as_frame
+from holdfast.workers.body.links import Asking, AsyncAsking, Frame, Link, SocketLink, reading
+
+Function = Callable[[Any, Any], Any]
+
+
+def enter(fd: int, module: str, function: str) -> None:
+    """What a jail calls: import the author's code, behind the locks, and serve one attempt."""
+    serve(socket.socket(fileno=fd), getattr(importlib.import_module(module), function))
+
+
+def serve(sock: socket.socket, function: Function) -> None:
+    """Serve one attempt over a socket, from `ready` to `done` or `failed`."""
+    link = SocketLink(sock)
+    link.send({"op": "ready"})
+    run, _ = link.receive()
+    if inspect.iscoroutinefunction(function):
+        asyncio.run(_served(link, function, run))
+    else:
+        link.send(answered(link, function, run))
+
+
+async def _served(link: SocketLink, function: Function, run: Frame) -> None:
+    asking = AsyncAsking(link)
+    with reading(link, asking.answered, lambda: os._exit(1)):  # nobody is left to answer to
+        link.send(await awaited(asking, function, run))
+
+
+def answered(link: Link, function: Function, run: Frame) -> Frame:
+    """What a `def` body came to."""
+    try:
+        context = BlockingContext(Asking(link), run, _contract(run))
+        return done(function(run["inputs"], context))
+    except BaseException as error:
+        return {"op": "failed", "error": as_frame(error)}
+
+
+async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
+    """What an `async def` body came to."""
+    try:
+        context = AsyncContext(asking, run, _contract(run))
+        return done(await function(run["inputs"], context))
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return {"op": "failed", "error": as_frame(error)}
+
+
+def done(outputs: Any) -> Frame:
+    """The last frame of a body that came to its end; what is no JSON is its own mistake."""
+    msgspec.json.encode(outputs)
+    return {"op": "done", "outputs": outputs}
+
+
+def _contract(run: Frame) -> Contract:
+    return msgspec.convert(run["contract"], Contract)

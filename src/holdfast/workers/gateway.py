@@ -1,0 +1,393 @@
+"""The gateway: every effect of a body goes through here, and none without an intent on disk before it.
+
+    allowed? → receipt known? answer it → approved? → intend (ONE write: quota, reservation, caps, cool-down, intent) → call → settle
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.checking import checker_of
+from holdfast.contract.terms import Limits
+from holdfast.durable.identifier import Identity
+from holdfast.model import codec
+from holdfast.model.charging import Charge
+from holdfast.model.clock import Clock, monotonic
+from holdfast.model.errors import LimitReached
+from holdfast.model.operations import OPEN, Type
+from holdfast.workers.approvals import Decision, Kind, Place, Requested, approval_at, arguments_hash, decision_of, request_of
+from holdfast.workers.frames import Asked, ToolAsked
+from holdfast.workers.journal import EFFECTS, Journal, begun, ended, place
+from holdfast.workers.ledger import CallError, Intent, Ledger, Receipt, Try, intent_at, receipt_at
+from holdfast.workers.policy import Policy
+from holdfast.workers.tools.seam import (
+    Call,
+    DidNotHappen,
+    Effect,
+    Happened,
+    Tool,
+    ToolFailed,
+    Unknown,
+    Usage,
+    cool_down_keys,
+    verdict_on,
+)
+
+EFFECTS_AT = place(Type.CONTEXT, EFFECTS, "effects")
+NANO = 10**9
+_DAY_MS = 86_400_000
+
+
+class Parked(Exception):
+    """The body must wait for a person: end it, and run it again when the answer is there."""
+
+    def __init__(self, at: Place) -> None:
+        super().__init__("the run waits for a person")
+        self.at = at
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a body is told, and the time it was written."""
+
+    result: Any
+    at: int
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gateway must know of the run."""
+
+    run_id: str
+    family: str
+    """The same for every run of one idempotency key: what is handed downstream does not change with a new run."""
+    tenant: str
+    requested_by: str
+    limits: Limits
+    egress: tuple[str, ...] | None
+    approvals: frozenset[str]
+
+
+class Gateway:
+    """The effects of one run. One attempt is at work at a time."""
+
+    def __init__(self, terms: Terms, journal: Journal, ledger: Ledger, tools: Mapping[str, Tool], policy: Policy, clock: Clock) -> None:
+        self._terms = terms
+        self._journal = journal
+        self.ledger = ledger
+        self._tools = tools
+        self._policy = policy
+        self._clock = clock
+        self.attempt = 0
+        self.deadline = 0.0
+        self.used_ms = 0
+        self._ordinals: Counter[str] = Counter()
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def begin(self, attempt: int, deadline: float, used_ms: int) -> None:
+        """A body begins, from the top: its calls are counted anew, and meet their receipts."""
+        self.attempt, self.deadline, self.used_ms = attempt, deadline, used_ms
+        self._began = monotonic()
+        self._ordinals.clear()
+        self._turns.clear()
+
+    # --- a tool
+
+    async def call(self, asked: ToolAsked) -> Answer:
+        """Serve one call; raises ToolFailed, or Parked."""
+        tool = self._allowed(asked.tool)
+        identity = self._identity(tool, asked)
+        async with self._turns.setdefault(identity, asyncio.Lock()):  # two calls of one key are one call
+            return await self._served(tool, asked, identity)
+
+    async def _served(self, tool: Tool, asked: ToolAsked, identity: str) -> Answer:
+        hashed = arguments_hash(asked.arguments)
+        known = self.ledger.latest(identity)
+        if known is not None and known.intent.asked_sha256 != hashed:
+            raise ToolFailed("receipt_conflict", f"{tool.name} was called before under the same key with other arguments.", known=True)
+        if known is not None and known.receipt is not None and (known.receipt.error is None or known.intent.attempt == self.attempt):
+            return _answered(known)
+        if known is not None and known.receipt is None:
+            settled = await self._lost(tool, known)
+            if settled is not None:
+                return settled
+        return await self._made(tool, asked, identity, hashed, known)
+
+    def _allowed(self, name: str) -> Tool:
+        if all(grant.name != name for grant in self._terms.limits.tools):
+            raise ToolFailed("tool_not_allowed", f"The contract does not allow the tool {name!r:.100}.")
+        tool = self._tools.get(name)
+        if tool is None:
+            raise ToolFailed("tool_not_allowed", f"Nobody provides the tool {name!r} here.")
+        return tool
+
+    def _identity(self, tool: Tool, asked: ToolAsked) -> str:
+        """Which call it is: by its key, else by its place among the calls of its tool. What only reads is called anew in each attempt."""
+        self._ordinals[tool.name] += asked.key is None
+        which = f"#{self._ordinals[tool.name]}" if asked.key is None else f"key:{asked.key}"
+        scope = "" if tool.effect is Effect.WRITE else f"@{self.attempt}"
+        return sha256(f"{tool.name}\0{which}{scope}".encode()).hexdigest()[:32]
+
+    async def _made(self, tool: Tool, asked: ToolAsked, identity: str, hashed: str, known: Try | None) -> Answer:
+        arguments, approval = asked.arguments, None
+        number = 1 if known is None else known.intent.number + 1
+        _check_arguments(tool, arguments)
+        if tool.name in self._terms.approvals:
+            decision, approval = await self._decided("approve", tool.name, f"{identity}.{number}", arguments, _schema(tool))
+            if decision.verdict == "reject":
+                raise ToolFailed("approval_rejected", f"{decision.decided_by} rejected the call of {tool.name}.{_said(decision)}")
+            arguments = decision.edited_arguments if decision.edited_arguments is not None else arguments
+        intent = Intent(
+            tool=tool.name,
+            identity=identity,
+            number=number,
+            attempt=self.attempt,
+            asked_sha256=hashed,
+            arguments=arguments,
+            write=tool.effect is Effect.WRITE,
+            approval=approval,
+        )
+        attempted = await self._intend(tool, intent)
+        return await self._called(tool, attempted)
+
+    async def _intend(self, tool: Tool, intent: Intent) -> Try:
+        """One write: everything the call uses up, and that it is about to be made."""
+        self.ledger.check_calls(tool.name)
+        reservation = tool.reserve(intent.arguments, self.ledger.remaining)
+        self.ledger.check_reservation(reservation)
+        intent = msgspec.structs.replace(intent, reservation=reservation)
+        attempted = Try(intent=intent, live=True)
+        at = (EFFECTS_AT, tool.name, intent.identity, intent.number)
+        self.ledger.begin(attempted)  # before the write: two calls side by side must not reserve the same tokens
+        try:
+            await self._journal.write(
+                *self._context(),
+                ended(intent_at(*at), _text(intent)),
+                begun(receipt_at(*at)),
+                charges=(*self._caps(reservation.tokens, int(reservation.cost_usd * NANO)), *self._open_keys(tool, intent.arguments)),
+            )
+        except LimitReached as limit:
+            self.ledger.take_back(attempted)
+            raise self._limited(limit) from None
+        return attempted
+
+    async def _called(self, tool: Tool, attempted: Try) -> Answer:
+        """Make the call and write down what came of it."""
+        call = self._call_of(attempted.intent)
+        try:
+            async with asyncio.timeout(max(0.0, self.deadline - monotonic()) + self._policy.grace_seconds):
+                called = await tool.call(call, attempted.intent.arguments, attempted.intent.reservation)
+            codec.fitting(codec.dumps(called.result), f"The result of {tool.name}")
+        except ToolFailed as failed:
+            return await self._failed(tool, attempted, failed)
+        except asyncio.CancelledError:
+            attempted.live = False
+            raise
+        except TimeoutError:
+            late = ToolFailed("tool_timeout", f"{tool.name} did not answer in time.", known=False)
+            return await self._failed(tool, attempted, late)
+        except Exception as error:  # whatever a tool raises is the tool's failure, and whether it happened nobody can say
+            broken = ToolFailed("tool_failed", f"{tool.name} failed: {type(error).__name__}: {error}"[:2000], known=False)
+            return await self._failed(tool, attempted, broken)
+        await self._settle(attempted, Receipt(result=called.result, usage=called.usage))
+        return _answered(attempted)
+
+    async def _failed(self, tool: Tool, attempted: Try, failed: ToolFailed) -> Answer:
+        if not failed.known and tool.effect is Effect.WRITE:
+            attempted.live = False
+            settled = await self._lost(tool, attempted)
+            if settled is not None:
+                return settled
+            raise failed  # it did not take place: the next attempt may make it
+        usage = failed.usage
+        if not failed.known and usage == Usage():  # a lost reservation counts as spent
+            usage = Usage(attempted.intent.reservation.tokens, 0, attempted.intent.reservation.cost_usd)
+        error = CallError(
+            error_code=failed.code, message=failed.message, retry_after_seconds=failed.retry_after_seconds, details=failed.details
+        )
+        await self._settle(attempted, Receipt(error=error, usage=usage), self._closing(failed))
+        raise failed
+
+    async def _lost(self, tool: Tool, attempted: Try) -> Answer | None:
+        """Nobody knows what became of a call. None: it did not happen, or only read, and may be made again."""
+        intent = attempted.intent
+        if tool.effect is not Effect.WRITE:
+            spent = Usage(intent.reservation.tokens, 0, intent.reservation.cost_usd)
+            await self._settle(attempted, Receipt(error=CallError(error_code="tool_failed", message="the answer was lost"), usage=spent))
+            return None
+        try:
+            verdict = await verdict_on(tool, self._call_of(intent), intent.arguments)
+        except ToolFailed:
+            verdict = Unknown()
+        if isinstance(verdict, Unknown):
+            decision, _ = await self._decided("unknown_outcome", tool.name, f"{intent.identity}.{intent.number}", intent.arguments, None)
+            if decision.verdict == "stop":
+                raise ToolFailed("unknown_outcome", f"Nobody knows whether {tool.name} took place, and {decision.decided_by} said stop.")
+            verdict = Happened(decision.result) if decision.verdict == "happened" else DidNotHappen()
+        if isinstance(verdict, Happened):
+            await self._settle(attempted, Receipt(result=verdict.result))
+            return _answered(attempted)
+        await self._settle(attempted, Receipt(error=CallError(error_code="tool_failed", message="it did not take place")))
+        return None
+
+    async def _settle(self, attempted: Try, receipt: Receipt, closing: tuple[Charge, ...] = ()) -> None:
+        """Write what a call came to, and give back what it did not use."""
+        intent = attempted.intent
+        attempted.live = False
+        at = receipt_at(EFFECTS_AT, intent.tool, intent.identity, intent.number)
+        if not attempted.inherited:
+            used = receipt.usage
+            tokens = used.input_tokens + used.output_tokens - intent.reservation.tokens
+            cost = int((used.cost_usd - intent.reservation.cost_usd) * NANO)
+            back = tuple(msgspec.structs.replace(charge, limit=None) for charge in self._caps(tokens, cost))
+            await self._journal.write(ended(at, _text(receipt)), charges=(*back, *closing))
+        attempted.receipt, attempted.at = receipt, self._clock.now()
+        found = None if attempted.inherited else self._journal.find(at)
+        if found is not None:
+            attempted.at = found.ended_at or attempted.at
+
+    # --- a person
+
+    async def ask(self, asked: Asked) -> Answer:
+        """Put a question to a person; raises Parked until it is answered."""
+        arguments = {"question": asked.question}
+        asked_before = f"ask {arguments_hash(arguments)}"
+        self._ordinals[asked_before] += 1
+        identity = f"{asked_before}#{self._ordinals[asked_before]}"
+        decision, _ = await self._decided("question", "ask", identity, arguments, asked.schema, asked.question)
+        if decision.verdict == "stop":
+            raise ToolFailed("approval_rejected", f"{decision.decided_by} did not answer the question.{_said(decision)}")
+        return Answer(decision.result, decision.decided_at)
+
+    async def _decided(
+        self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
+    ) -> tuple[Decision, str]:
+        """What was decided on these very arguments; asks if nobody was asked yet, and parks until there is an answer."""
+        at = approval_at(EFFECTS_AT, kind, tool, identity, 1)
+        found, written = self._journal.find(at.callback), self._journal.find(at.request)
+        hashed = arguments_hash(arguments)
+        if found is None or written is None:
+            request = Requested(
+                kind=kind,
+                tool=tool,
+                arguments=arguments,
+                arguments_sha256=hashed,
+                requested_by=self._terms.requested_by,
+                approvers=self._policy.approvers,
+                used_ms=self.used_ms + int((monotonic() - self._began) * 1000),
+                attempt=self.attempt,
+                question=question,
+                schema=schema,
+            )
+            wait = begun(at.callback, timeout_seconds=self._policy.approval_seconds)
+            await self._journal.write(*self._context(), wait, ended(at.request, _text(request)))
+            raise Parked(at)
+        if request_of(written).arguments_sha256 != hashed:
+            raise ToolFailed("receipt_conflict", f"A person was asked about {tool} with other arguments; what was approved is what runs.")
+        if found.status in OPEN:
+            raise Parked(at)
+        decision = decision_of(found)
+        if decision is None:
+            raise ToolFailed("approval_expired", f"Nobody decided on {tool} in time.")
+        return decision, at.callback.operation_id
+
+    # --- what is used up
+
+    def _context(self) -> tuple[Any, ...]:
+        """The subtree of all effects, begun with the first of them; it is never closed, so that a replay sees everything in it."""
+        if self._journal.find(EFFECTS_AT) is not None or self._begun:
+            return ()
+        self._begun = True
+        return (begun(EFFECTS_AT),)
+
+    _begun = False
+
+    def _caps(self, tokens: int, nanos: int) -> tuple[Charge, ...]:
+        """The tenant's day."""
+        caps, tenant = self._policy.caps_of(self._terms.tenant), self._terms.tenant
+        day, until = day_of(self._clock.now())
+        charges = []
+        if caps.tokens is not None and tokens:
+            charges.append(Charge(f"day/{day}/{key_part(tenant)}/tokens", tokens, caps.tokens, until))
+        if caps.cost_usd is not None and nanos:
+            charges.append(Charge(f"day/{day}/{key_part(tenant)}/cost", nanos, int(caps.cost_usd * NANO), until))
+        return tuple(charges)
+
+    def _open_keys(self, tool: Tool, arguments: dict[str, Any]) -> tuple[Charge, ...]:
+        return tuple(Charge(self._closed_key(key), 0, 0) for key in cool_down_keys(tool, arguments))
+
+    def _closing(self, failed: ToolFailed) -> tuple[Charge, ...]:
+        """Somebody outside said when to come back: until then nobody of this tenant tries."""
+        if failed.closes is None or failed.retry_after_seconds is None:
+            return ()
+        until = self._clock.now() + int(failed.retry_after_seconds * 1000)
+        return (Charge(self._closed_key(failed.closes), 1, None, until, extends=True),)
+
+    def _closed_key(self, key: str) -> str:
+        return f"closed/{key_part(self._terms.tenant)}/{key_part(key)}"
+
+    def _limited(self, limit: LimitReached) -> ToolFailed:
+        if limit.key.startswith("closed/"):
+            seconds = max(0.0, (limit.until - self._clock.now()) / 1000)
+            return ToolFailed("rate_limited", f"{limit.key.rpartition('/')[2]} asked not to be called before then.", retry_after_seconds=seconds)
+        return ToolFailed("budget_exceeded", f"The day's {limit.key.rpartition('/')[2]} of tenant {self._terms.tenant} are spent.")
+
+    def _call_of(self, intent: Intent) -> Call:
+        key = sha256(f"{self._terms.family}\0{intent.identity}".encode()).hexdigest()[:32]
+        return Call(
+            run_id=self._terms.run_id,
+            tool=intent.tool,
+            idempotency_key=key,
+            deadline=self.deadline,
+            now=self._clock.now(),
+            attempt=self.attempt,
+            tenant=self._terms.tenant,
+            egress=self._terms.egress,
+        )
+
+
+def day_of(now: int) -> tuple[str, int]:
+    """The UTC day of a time, and when it is over."""
+    at = datetime.fromtimestamp(now / 1000, UTC)
+    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    return at.strftime("%Y-%m-%d"), int(midnight.timestamp() * 1000)
+
+
+def key_part(text: str) -> str:
+    """A text as part of a counter's key: whatever it holds, it stays within its place."""
+    safe = text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
+    return safe if len(safe) <= 100 else sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _answered(attempted: Try) -> Answer:
+    receipt = attempted.receipt
+    assert receipt is not None
+    if receipt.error is None:
+        return Answer(receipt.result, attempted.at)
+    error = receipt.error
+    raise ToolFailed(error.error_code, error.message, retry_after_seconds=error.retry_after_seconds, details=error.details)
+
+
+def _said(decision: Decision) -> str:
+    return "" if decision.comment is None else f" ({decision.comment})"
+
+
+def _check_arguments(tool: Tool, arguments: dict[str, Any]) -> None:
+    schema = _schema(tool)
+    problems = () if schema is None else checker_of(schema).problems(arguments)
+    if problems:
+        told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems)
+        raise ToolFailed("tool_failed", f"{tool.name} was called with arguments that do not fit: {told}.", details=msgspec.to_builtins(problems))
+
+
+def _schema(tool: Tool) -> dict[str, Any] | None:
+    return None if tool.arguments_schema is None else dict(tool.arguments_schema)
+
+
+def _text(value: msgspec.Struct) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,178 @@
+"""The ledger: every call of a tool that a run has made, what it came to, and what that leaves of the budget.
+
+It is read from the run's own intents and receipts, never remembered: a crash changes nothing that was spent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.terms import Limits
+from holdfast.durable.identifier import Identity
+from holdfast.model.operations import Operation, Status, Type
+from holdfast.workers.journal import INTENT, RECEIPT, place
+from holdfast.workers.tools.seam import Remaining, Reservation, ToolFailed, Usage
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """What was about to be done, on disk before it was."""
+
+    tool: str
+    identity: str
+    number: int
+    """Which try of this call it is, from 1."""
+    attempt: int
+    asked_sha256: str
+    """Of the arguments the body gave."""
+    arguments: dict[str, Any]
+    """Those that were used: a person may have edited them."""
+    reservation: Reservation = Reservation()
+    write: bool = True
+    approval: str | None = None
+
+
+class CallError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a call came to nothing."""
+
+    error_code: str
+    message: str
+    retry_after_seconds: float | None = None
+    details: Any = None
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a call came to."""
+
+    result: Any = None
+    error: CallError | None = None
+    usage: Usage = Usage()
+
+
+class Try(msgspec.Struct, kw_only=True):
+    """One try of a call: its intent, and its receipt once there is one."""
+
+    intent: Intent
+    receipt: Receipt | None = None
+    """None: it is under way, or nobody knows what became of it."""
+    at: int = 0
+    """When the receipt was written."""
+    live: bool = False
+    """It is under way in this very process."""
+    inherited: bool = False
+    """It was made by an earlier run of the same key."""
+
+
+def intent_at(effects: Identity, tool: str, identity: str, number: int) -> Identity:
+    """Where the intent of a try is kept."""
+    return place(Type.STEP, INTENT, tool, identity, number, parent=effects)
+
+
+def receipt_at(effects: Identity, tool: str, identity: str, number: int) -> Identity:
+    """Where its receipt is kept."""
+    return place(Type.STEP, RECEIPT, tool, identity, number, parent=effects)
+
+
+_intents = msgspec.json.Decoder(Intent)
+_receipts = msgspec.json.Decoder(Receipt)
+
+
+class Ledger:
+    """The calls of one run."""
+
+    def __init__(self, limits: Limits, effects: Identity) -> None:
+        self._limits = limits
+        self._effects = effects
+        self._tries: dict[str, list[Try]] = {}
+        self._calls: Counter[str] = Counter()
+
+    def read(self, operations: Iterable[Operation], *, inherited: bool = False) -> None:
+        """Take in what a run has written; of an earlier run only what it did to the world counts."""
+        by_id = {operation.id: operation for operation in operations}
+        for operation in by_id.values():
+            if operation.sub_type != INTENT or operation.result is None:
+                continue
+            intent = _intents.decode(operation.result)
+            if inherited and not intent.write:
+                continue
+            found = by_id.get(receipt_at(self._effects, intent.tool, intent.identity, intent.number).operation_id)
+            receipt = _receipts.decode(found.result) if found is not None and found.status is Status.SUCCEEDED and found.result else None
+            if inherited and receipt is not None and receipt.error is not None:
+                continue
+            at = (found.ended_at or 0) if found is not None else 0
+            self.begin(Try(intent=intent, receipt=receipt, at=at, inherited=inherited))
+
+    def begin(self, attempted: Try) -> None:
+        """A call is about to be made."""
+        self._tries.setdefault(attempted.intent.identity, []).append(attempted)
+        if not attempted.inherited:
+            self._calls[attempted.intent.tool] += 1
+
+    def take_back(self, attempted: Try) -> None:
+        """A call was refused before it was written."""
+        self._tries[attempted.intent.identity].remove(attempted)
+        self._calls[attempted.intent.tool] -= 1
+
+    def latest(self, identity: str) -> Try | None:
+        """The last try of a call."""
+        tries = self._tries.get(identity)
+        return tries[-1] if tries else None
+
+    @property
+    def usage(self) -> Usage:
+        """What was spent, and what lost calls may have spent: that counts as spent."""
+        total = Usage()
+        for attempted in self._own():
+            if attempted.receipt is not None:
+                total += attempted.receipt.usage
+            elif not attempted.live:
+                total += Usage(attempted.intent.reservation.tokens, 0, attempted.intent.reservation.cost_usd)
+        return total
+
+    @property
+    def calls(self) -> int:
+        """How many calls were made."""
+        return self._calls.total()
+
+    @property
+    def remaining(self) -> Remaining:
+        """What is left for the next call; what others have reserved is not."""
+        tokens, cost = 0, Decimal(0)
+        for attempted in self._own():
+            if attempted.receipt is not None:
+                usage = attempted.receipt.usage
+                tokens += usage.input_tokens + usage.output_tokens
+                cost += usage.cost_usd
+            else:
+                tokens += attempted.intent.reservation.tokens
+                cost += attempted.intent.reservation.cost_usd
+        limits = self._limits
+        return Remaining(
+            None if limits.max_tokens is None else limits.max_tokens - tokens,
+            None if limits.max_cost_usd is None else limits.max_cost_usd - cost,
+        )
+
+    def check_calls(self, tool: str) -> None:
+        """Refuse a call beyond the number of calls allowed."""
+        most, quota = self._limits.max_tool_calls, self._limits.tool_quotas.get(tool)
+        if most is not None and self.calls >= most:
+            raise ToolFailed("budget_exceeded", f"The run has made its {most} tool calls (max_tool_calls).")
+        if quota is not None and self._calls[tool] >= quota:
+            raise ToolFailed("tool_quota_exceeded", f"The run has called {tool} {quota} times, which is its quota.")
+
+    def check_reservation(self, reservation: Reservation) -> None:
+        """Refuse a call that may cost more than is left."""
+        left = self.remaining
+        if left.tokens is not None and reservation.tokens > left.tokens:
+            raise ToolFailed("budget_exceeded", f"The call may take {reservation.tokens} tokens, and {max(0, left.tokens)} are left (max_tokens).")
+        if left.cost_usd is not None and reservation.cost_usd > left.cost_usd:
+            raise ToolFailed(
+                "budget_exceeded", f"The call may cost {reservation.cost_usd} USD, and {max(Decimal(0), left.cost_usd)} are left (max_cost_usd)."
+            )
+
+    def _own(self) -> Iterable[Try]:
+        return (attempted for tries in self._tries.values() for attempted in tries if not attempted.inherited)

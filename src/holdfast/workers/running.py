@@ -1,0 +1,326 @@
+"""A run: the durable function that every worker is. It replays; whatever it does is recorded, or pure.
+
+    attempt → judge → (wait, attempt again)* → response
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.contract.checking import checker_of
+from holdfast.contract.codes import Meaning, Status, meaning_of
+from holdfast.contract.protocol import (
+    ArtifactRef,
+    Observability,
+    Request,
+    Response,
+    ResponseError,
+    RunUsage,
+    Tokens,
+    response_text,
+)
+from holdfast.contract.terms import Contract, Limits, Retries
+from holdfast.durable.awaiting import AsyncState
+from holdfast.durable.context import AsyncDurableContext
+from holdfast.durable.delays import Duration
+from holdfast.durable.identifier import Identity
+from holdfast.model import codec
+from holdfast.model.clock import monotonic
+from holdfast.model.errors import HoldfastError
+from holdfast.model.operations import OPEN, Action, Failure, Operation, Type
+from holdfast.workers.approvals import Place, request_of
+from holdfast.workers.artifacts import Artifacts, brought_in, moved_out
+from holdfast.workers.attempt import Attempt, Body, Outcome, Watcher
+from holdfast.workers.frames import BodyError
+from holdfast.workers.gateway import EFFECTS_AT, Gateway, Terms
+from holdfast.workers.journal import ATTEMPT, CANCEL, Journal, begun, ended, place
+from holdfast.workers.ledger import Ledger
+from holdfast.workers.policy import Policy
+from holdfast.workers.tools.seam import Effect, Tool
+
+CANCEL_AT = place(Type.CALLBACK, CANCEL, "cancel")
+_PARKED_TIME_LEFT = 1.0
+"""Seconds an attempt has at least after it waited for a person: it only repeats what it did."""
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's order: what its execution is started with."""
+
+    request: Request
+    version: str
+    limits: Limits
+    package: str
+    """The snapshot of the code and the page that this run is pinned to."""
+    tenant: str
+    requested_by: str
+    family: str
+    link: int = 1
+    """Which run of its idempotency key it is."""
+    before: str | None = None
+    """The run before it, whose receipts it inherits."""
+    trace_id: str
+    span_id: str
+
+
+class Worker(Protocol):
+    """A worker as a run needs it: one version of its code and page."""
+
+    @property
+    def contract(self) -> Contract: ...
+    @property
+    def tools(self) -> Mapping[str, Tool]: ...
+    @property
+    def approvals(self) -> frozenset[str]: ...
+    async def body(self, limits: Limits, timeout: float) -> Body:
+        """A fresh body; its time runs from the call on."""
+        ...
+
+
+class Surroundings(Protocol):
+    """What runs stand in."""
+
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def artifacts(self) -> Artifacts: ...
+    async def worker(self, worker_id: str, package: str) -> Worker: ...
+    def watcher(self, run_id: str, accepted: Accepted) -> Watcher: ...
+    def operations(self, run_id: str) -> Iterable[Operation]: ...
+    def waits(self, run_id: str) -> None:
+        """The run waits for a person."""
+        ...
+
+    def over(self, accepted: Accepted, response: Response) -> None:
+        """The run is over."""
+        ...
+
+
+class Run:
+    """One run, as one invocation of it sees it."""
+
+    def __init__(self, accepted: Accepted, worker: Worker, context: AsyncDurableContext, around: Surroundings) -> None:
+        state = context._scope.state
+        assert isinstance(state, AsyncState)
+        self._accepted = accepted
+        self._worker = worker
+        self._context = context
+        self._around = around
+        self._state = state
+        self._id = state.header.id
+        self._journal = Journal(state)
+        self._ledger = Ledger(accepted.limits, EFFECTS_AT)
+        self._contract = worker.contract
+
+    async def respond(self) -> Response:
+        """From the first attempt to the response."""
+        self._ledger.read(self._journal.operations)
+        if self._accepted.before is not None:
+            self._ledger.read(self._around.operations(self._accepted.before), inherited=True)
+        if self._journal.find(CANCEL_AT) is None:
+            self._journal.write_later(begun(CANCEL_AT))
+        number = 1
+        while True:
+            outcome = await self._attempt(number)
+            response = self._judged(number, outcome)
+            again = response.error is not None and response.error.retryable and number < self._contract.retries.max_attempts
+            if not again or self._cancelled():
+                return response
+            assert response.error is not None
+            await self._context.wait(Duration.from_seconds(self._delay(number, response.error.retry_after_seconds)), name=f"retry-{number}")
+            number += 1
+
+    # --- one attempt
+
+    async def _attempt(self, number: int) -> Outcome:
+        """An attempt's outcome: the recorded one, or that of a body run now, to the end or to a person and on again."""
+        at = place(Type.CONTEXT, ATTEMPT, f"attempt-{number}", number)
+        known = self._journal.find(at)
+        if known is not None and known.status not in OPEN:
+            return _recorded(known)
+        if known is None:
+            self._journal.write_later(begun(at))
+        waited: Place | None = None
+        while True:
+            if self._cancelled():
+                return await self._closed(at, Outcome(error=BodyError(error_code="cancelled", message="Somebody cancelled the run.")))
+            used = 0 if waited is None else request_of(self._at(waited.request)).used_ms
+            outcome = await self._worked(number, at, used)
+            if isinstance(outcome, Outcome):
+                return await self._closed(at, outcome)
+            waited = outcome
+            self._around.waits(self._id)
+            await self._journal.closed(waited.callback, CANCEL_AT)
+
+    async def _worked(self, number: int, at: Identity, used_ms: int) -> Outcome | Place:
+        """Run a body once, from the top."""
+        limits, policy = self._accepted.limits, self._around.policy
+        timeout = max(limits.timeout_seconds - used_ms / 1000, min(limits.timeout_seconds, _PARKED_TIME_LEFT))
+        gateway = self._gateway()
+        gateway.begin(number, monotonic() + timeout, used_ms)
+        cancelled = self._journal.when_closed(CANCEL_AT)
+        try:
+            body = await self._worker.body(limits, timeout)
+        except HoldfastError as unavailable:
+            return Outcome(error=BodyError(error_code=unavailable.code, message=str(unavailable)))
+        attempt = Attempt(
+            number, at, self._accepted.tenant, gateway, self._journal, self._around.artifacts, self._around.watcher(self._id, self._accepted)
+        )
+        found = self._journal.find(at)
+        order = {
+            "op": "run",
+            "inputs": self._inputs(),
+            "contract": msgspec.to_builtins(self._contract),
+            "attempt": number,
+            "run_id": self._id,
+            "seed": f"{self._id}/{number}",
+            "now": self._state.header.started_at if found is None else found.started_at,
+            "remaining": timeout,
+            "writes": [name for name, tool in self._worker.tools.items() if tool.effect is Effect.WRITE],
+        }
+        return await attempt.run(body, order, cancelled, policy.grace_seconds)
+
+    def _gateway(self) -> Gateway:
+        accepted = self._accepted
+        terms = Terms(
+            run_id=self._id,
+            family=accepted.family,
+            tenant=accepted.tenant,
+            requested_by=accepted.requested_by,
+            limits=accepted.limits,
+            egress=self._contract.egress,
+            approvals=self._worker.approvals | frozenset(self._contract.approvals_required) | self._around.policy.approvals,
+        )
+        return Gateway(terms, self._journal, self._ledger, self._worker.tools, self._around.policy, self._state.clock)
+
+    def _inputs(self) -> Any:
+        artifacts, tenant = self._around.artifacts, self._accepted.tenant
+        return brought_in(self._accepted.request.inputs, lambda identity: artifacts.value(tenant, identity))
+
+    async def _closed(self, at: Identity, outcome: Outcome) -> Outcome:
+        """Write an attempt's end, after its body's death is certain; the next one begins only after that."""
+        checked = self._checked(outcome)
+        text = msgspec.json.encode(checked).decode()
+        error = checked.error
+        if error is None:
+            self._journal.write_later(ended(at, text))  # rides with the run's own end
+        else:
+            await self._journal.write(at.update(Action.FAIL, error=Failure(error.message, error.error_code, text)))
+        return checked
+
+    def _checked(self, outcome: Outcome) -> Outcome:
+        """An outcome whose outputs are what the contract promises, with what is large moved out; else why they are not."""
+        if outcome.error is not None:
+            return outcome
+        problems = checker_of(self._contract.output_schema).problems(outcome.outputs)
+        if problems or not isinstance(outcome.outputs, dict):
+            told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems) or "the outputs are no object"
+            error = BodyError(error_code="output_schema_mismatch", message=f"The outputs do not fit: {told}.", details=msgspec.to_builtins(problems))
+            return msgspec.structs.replace(outcome, outputs=None, error=error)
+        kept, moved = moved_out(outcome.outputs, self._keep, self._around.policy.inline_artifact_bytes)
+        return msgspec.structs.replace(outcome, outputs=kept, artifacts=(*outcome.artifacts, *moved))
+
+    def _keep(self, name: str, text: bytes) -> ArtifactRef:
+        view = memoryview(text)
+        position = 0
+
+        def read(size: int) -> bytes:
+            nonlocal position
+            chunk = bytes(view[position : position + size])
+            position += len(chunk)
+            return chunk
+
+        return self._around.artifacts.keep(self._accepted.tenant, name, "application/json", read)
+
+    def _cancelled(self) -> bool:
+        found = self._state.operations.get(CANCEL_AT.operation_id)
+        return found is not None and found.status not in OPEN
+
+    def _at(self, at: Identity) -> Operation:
+        found = self._journal.find(at)
+        assert found is not None
+        return found
+
+    # --- what it comes to
+
+    def _delay(self, number: int, told: float | None) -> int:
+        """Seconds until the next attempt: what somebody outside said, else by the contract's policy, with jitter."""
+        return max(1, round(max(told or 0.0, backoff(self._contract.retries, number, self._context.random()))))
+
+    def _meaning(self, error: BodyError) -> Meaning:
+        codes = self._around.policy.retry_codes.get(self._contract.worker_id)
+        known = meaning_of(
+            error.error_code, catalogue=self._contract.errors, retry_codes=codes, needs_human=error.needs_human, retryable=error.retryable
+        )
+        return known
+
+    def _judged(self, number: int, outcome: Outcome) -> Response:
+        accepted, error = self._accepted, outcome.error
+        status, told = Status.OK, None
+        if error is not None:
+            meaning = self._meaning(error)
+            status = meaning.status
+            told = ResponseError(
+                error_code=error.error_code,
+                message=error.message,
+                retryable=meaning.retryable,
+                retry_after_seconds=error.retry_after_seconds,
+                details=error.details,
+            )
+        usage, partial = self._ledger.usage, error is not None and error.partial is not None
+        took = self._state.clock.now() - self._state.header.started_at
+        fields = {
+            "worker_id": self._contract.worker_id,
+            "attempt": number,
+            "duration_ms": took,
+            "status": status.value,
+            "error_code": None if error is None else error.error_code,
+            "trace_id": accepted.trace_id,
+        }
+        return Response(
+            run_id=self._id,
+            worker_id=self._contract.worker_id,
+            version=self._contract.version,
+            status=status,
+            outputs=error.partial if error is not None else outcome.outputs,
+            error=told,
+            artifacts=outcome.artifacts,
+            logs=outcome.logs,
+            observability=Observability(
+                trace_id=accepted.trace_id,
+                span_id=accepted.span_id,
+                attempt=number,
+                duration_ms=took,
+                usage=RunUsage(
+                    tokens=Tokens(usage.input_tokens, usage.output_tokens), cost_usd=Decimal(usage.cost_usd), tool_calls=self._ledger.calls
+                ),
+                isolation=outcome.isolation,
+                partial=partial,
+                log_fields={name: fields.get(name) for name in self._contract.log_fields},
+            ),
+        )
+
+
+def backoff(retries: Retries, number: int, chance: float) -> float:
+    """Seconds to wait after an attempt: growing, at most the cap, and spread out so that neighbours do not come together."""
+    first, most = retries.initial_delay_seconds, retries.max_delay_seconds
+    grown: float = {"exponential": first * 2 ** (number - 1), "linear": first * number, "fixed": first, "none": 0.0}[retries.backoff]
+    return min(most, grown) * (0.5 + chance / 2)
+
+
+async def run(event: Any, context: AsyncDurableContext, around: Surroundings) -> Any:
+    """The handler of every worker: the order in, the response out."""
+    accepted = msgspec.convert(event, Accepted)
+    worker = await around.worker(accepted.request.worker_id, accepted.package)
+    response = await Run(accepted, worker, context, around).respond()
+    around.over(accepted, response)
+    return codec.loads(response_text(response))
+
+
+def _recorded(known: Operation) -> Outcome:
+    text = known.result if known.error is None else known.error.data
+    return msgspec.json.decode(text or "{}", type=Outcome)
+

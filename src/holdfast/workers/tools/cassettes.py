@@ -1,0 +1,205 @@
+"""Cassettes: calls recorded once and played back ever after, so that tests and CI need no key, no network and no money.
+
+A cassette is a file of JSON lines, one per call: tool, arguments and their hash, then the result and what it cost, or the failure.
+The n-th call with the same arguments plays the n-th recording, then the last one again. Secrets are taken out before a line is
+written, and the hash is that of the arguments without them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.model import codec
+from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.workers.tools.seam import (
+    Call,
+    Called,
+    Effect,
+    Remaining,
+    Reservation,
+    Tool,
+    ToolFailed,
+    Usage,
+    Verdict,
+    cool_down_keys,
+    verdict_on,
+)
+from holdfast.workers.tools.secrets import Redactor
+
+
+class Mode(StrEnum):
+    """What a cassette does."""
+
+    OFF = "off"
+    RECORD = "record"
+    REPLAY = "replay"
+
+
+class CassetteSettings(Struct, frozen=True):
+    """Whether calls are recorded or played back, and where."""
+
+    mode: Mode = Mode.OFF
+    path: str = ""
+
+
+def cassette_settings(text: str | None) -> CassetteSettings:
+    """From `HOLDFAST_CASSETTE` or a setting: `off`, `record:FILE`, `replay:FILE`."""
+    word, _, path = (text or "off").partition(":")
+    if word == Mode.OFF and not path:
+        return CassetteSettings()
+    if word not in (Mode.RECORD, Mode.REPLAY) or not path:
+        raise InvalidParameter(f"The cassette setting is {text!r}: it is off, record:FILE or replay:FILE.")
+    return CassetteSettings(Mode(word), path)
+
+
+class Cassette:
+    """One file of recorded calls."""
+
+    def __init__(self, settings: CassetteSettings, redactor: Redactor | None = None) -> None:
+        self.mode = settings.mode
+        self._path = Path(settings.path)
+        self._redactor = redactor or Redactor({})
+        self._played: dict[str, int] = {}
+        self._lines = _read(self._path) if settings.mode is Mode.REPLAY else {}
+
+    def wrap(self, tool: Tool) -> Tool:
+        """The tool with this cassette around it; pure tools, and a cassette that is off, change nothing."""
+        return tool if self.mode is Mode.OFF or tool.effect is Effect.PURE else TapedTool(tool, self)
+
+    def play(self, tool: str, arguments: Mapping[str, Any]) -> Called:
+        """The recorded outcome of this call."""
+        kept = self._redactor.value(dict(arguments))
+        key = _key(tool, kept)
+        lines = self._lines.get(key)
+        if lines is None:
+            raise ToolFailed("tool_failed", self._missed(tool, kept), details={"reason": "cassette_miss"})
+        at = self._played.get(key, 0)
+        self._played[key] = at + 1
+        return _outcome(lines[min(at, len(lines) - 1)])
+
+    def record(self, tool: str, arguments: Mapping[str, Any], outcome: Called | ToolFailed) -> None:
+        """Add one call, in a single write, so that several processes may share the file."""
+        kept = self._redactor.value(dict(arguments))
+        line: dict[str, Any] = {"tool": tool, "arguments_sha256": _key(tool, kept), "arguments": kept}
+        if isinstance(outcome, Called):
+            line["result"] = self._redactor.value(outcome.result)
+        else:
+            clean = self._redactor.failure(outcome)
+            line["error"] = {"code": clean.code, "message": clean.message, "retry_after_seconds": clean.retry_after_seconds}
+            line["error"] |= {"closes": clean.closes, "details": clean.details}
+        usage = outcome.usage
+        line["usage"] = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, "cost_usd": str(usage.cost_usd)}
+        data = (codec.dumps(line) + "\n").encode()
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
+
+    def _missed(self, tool: str, arguments: Any) -> str:
+        said = f"The cassette {self._path.name} has no call of {tool} with these arguments"
+        cure = f"Record it with HOLDFAST_CASSETTE=record:{self._path.name}."
+        others = [codec.dumps(line["arguments"]) for lines in self._lines.values() for line in lines if line["tool"] == tool]
+        if not others:
+            tools = ", ".join(sorted({line["tool"] for lines in self._lines.values() for line in lines})) or "none"
+            return f"{said}, and none of that tool at all (it has calls of: {tools}). {cure}"
+        wanted = codec.dumps(arguments)
+        nearest = max(others, key=lambda text: difflib.SequenceMatcher(None, wanted[:2000], text[:2000]).ratio())
+        return f"{said}: asked {wanted[:300]}, nearest {nearest[:300]}. {cure}"
+
+
+class TapedTool:
+    """A tool behind a cassette."""
+
+    def __init__(self, tool: Tool, cassette: Cassette) -> None:
+        self._tool = tool
+        self._cassette = cassette
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tool, name)  # whatever else the tool is (`approval`, `declared`, `close`)
+
+    @property
+    def name(self) -> str:
+        """The tool's own."""
+        return self._tool.name
+
+    @property
+    def effect(self) -> Effect:
+        """The tool's own."""
+        return self._tool.effect
+
+    @property
+    def arguments_schema(self) -> Mapping[str, Any] | None:
+        """The tool's own."""
+        return self._tool.arguments_schema
+
+    def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
+        """The tool's own: budgets hold in a test as they hold in life."""
+        return self._tool.reserve(arguments, remaining)
+
+    def cool_down_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """The tool's own."""
+        return cool_down_keys(self._tool, arguments)[1:]
+
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+        """Play it back; or make it, and remember it."""
+        if self._cassette.mode is Mode.REPLAY:
+            return self._cassette.play(self.name, arguments)
+        try:
+            called = await self._tool.call(call, arguments, reservation)
+        except ToolFailed as failed:
+            if failed.known:
+                self._cassette.record(self.name, arguments, failed)
+            raise
+        self._cassette.record(self.name, arguments, called)
+        return called
+
+    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
+        """The tool's own."""
+        return await verdict_on(self._tool, call, arguments)
+
+
+def _key(tool: str, arguments: Any) -> str:
+    return codec.payload_hash(f"{tool}\n{codec.dumps(arguments)}")
+
+
+def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InvalidParameter(f"The cassette {path.name} cannot be read: {error.strerror}.") from None
+    for number, text in enumerate(texts, 1):
+        if text.strip():
+            try:
+                line = codec.loads(text)
+                found.setdefault(_key(line["tool"], line["arguments"]), []).append(line)
+                _outcome_of(line)
+            except (HoldfastError, KeyError, TypeError, InvalidOperation):
+                raise InvalidParameter(f"Line {number} of the cassette {path.name} is no recorded call.") from None
+    return found
+
+
+def _outcome(line: Mapping[str, Any]) -> Called:
+    outcome = _outcome_of(line)
+    if isinstance(outcome, ToolFailed):
+        raise outcome
+    return outcome
+
+
+def _outcome_of(line: Mapping[str, Any]) -> Called | ToolFailed:
+    spent = line.get("usage", {})
+    usage = Usage(spent.get("input_tokens", 0), spent.get("output_tokens", 0), Decimal(spent.get("cost_usd", "0")))
+    if "error" not in line:
+        return Called(line["result"], usage)
+    about = line["error"]
+    known = {name: about.get(name) for name in ("retry_after_seconds", "closes", "details")}
+    return ToolFailed(about["code"], about["message"], usage=usage, **known)

@@ -1,0 +1,205 @@
+"""Egress, pure: which addresses and which addresses' names a worker may reach.
+
+Two questions, asked of every hop. `admit` asks about the name in a URL, before anything is resolved; `refusal` about an address
+that a name resolved to, right before connecting to exactly that address. A page is hostile, a redirect is, a name server is.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Final
+from urllib.parse import urlsplit
+
+import idna
+from msgspec import Struct
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.workers.tools.seam import ToolFailed
+
+Address = IPv4Address | IPv6Address
+
+_PORTS: Final = {"http": 80, "https": 443}
+_LONGEST_URL: Final = 8192
+
+# What no worker reaches unless the operator says so, with the word that the refusal uses.
+_REFUSED_V4: Final = [
+    (IPv4Network(net), why)
+    for net, why in [
+        ("0.0.0.0/8", "reserved"), ("10.0.0.0/8", "private"), ("100.64.0.0/10", "shared (carrier-grade NAT)"), ("127.0.0.0/8", "loopback"),
+        ("169.254.0.0/16", "link-local"), ("172.16.0.0/12", "private"), ("192.0.0.0/24", "reserved"), ("192.0.2.0/24", "reserved"),
+        ("192.88.99.0/24", "6to4 relay"), ("192.168.0.0/16", "private"), ("198.18.0.0/15", "reserved"), ("198.51.100.0/24", "reserved"),
+        ("203.0.113.0/24", "reserved"), ("224.0.0.0/4", "multicast"), ("240.0.0.0/4", "reserved"),
+    ]
+]  # fmt: skip
+_REFUSED_V6: Final = [
+    (IPv6Network(net), why)
+    for net, why in [
+        ("::1/128", "loopback"), ("::ffff:0:0/96", "v4-mapped"), ("::/96", "v4-compatible"),
+        ("64:ff9b::/96", "NAT64"), ("64:ff9b:1::/48", "NAT64"),
+        ("2001::/32", "Teredo"), ("2001::/23", "reserved"), ("2001:db8::/32", "reserved"), ("2002::/16", "6to4"), ("3fff::/20", "reserved"),
+        ("fc00::/7", "private"), ("fe80::/10", "link-local"), ("fec0::/10", "site-local"), ("ff00::/8", "multicast"),
+    ]
+]  # fmt: skip
+_GLOBAL_V6: Final = IPv6Network("2000::/3")
+# The doors of clouds to their machines' credentials: a range in the operator's settings never opens them, only their own address does.
+_METADATA: Final = {
+    ipaddress.ip_address(address)
+    for address in [
+        "169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200", "192.0.0.192",
+        "fd00:ec2::254", "fd20:ce::254",
+    ]
+}  # fmt: skip
+
+
+class Target(Struct, frozen=True):
+    """Where a URL leads."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port in one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+class Private(Struct, frozen=True):
+    """One entry of the operator's `allow_private`: a host's name, an address or a range, and perhaps one port."""
+
+    name: str | None
+    network: IPv4Network | IPv6Network | None
+    port: int | None
+
+    def covers(self, host: str, port: int, address: Address | None) -> bool:
+        """Whether this entry opens this address for that host."""
+        if self.port is not None and self.port != port:
+            return False
+        if self.network is None:
+            return host == self.name and address not in _METADATA
+        if address is None or address.version != self.network.version or address not in self.network:
+            return False
+        return address not in _METADATA or self.network.num_addresses == 1
+
+
+class Egress(Struct, frozen=True):
+    """The operator's side of egress; the contract's side comes with each call."""
+
+    private: tuple[Private, ...] = ()
+    ports: tuple[int, ...] = (80, 443)
+
+    @classmethod
+    def of(cls, allow_private: Sequence[str] = (), ports: Sequence[int] = (80, 443)) -> Egress:
+        """From settings: `allow_private` holds names, addresses or ranges, each perhaps with `:port`."""
+        return cls(tuple(_private(entry) for entry in allow_private), tuple(ports))
+
+    def admit(self, url: str, domains: Sequence[str] | None, before: Target | None = None) -> Target:
+        """Where this URL leads, if its scheme, name and port may be asked at all; `before` is the hop that sent us there."""
+        target = target_of(url)
+        if before is not None and before.scheme == "https" and target.scheme == "http":
+            raise ToolFailed("egress_denied", f"The redirect from {before.origin} to {target.origin} goes from https back to http.")
+        with_port = False
+        if domains is not None:
+            entry = next((entry for entry in domains if _covers(entry, target)), None)
+            if entry is None:
+                listed = ", ".join(domains) or "none"
+                raise ToolFailed("egress_denied", f"{target.host} is not among the contract's egress domains ({listed}).")
+            with_port = _split_port(entry)[1] is not None
+        if target.port not in self.ports and not with_port and not self._opened(target):
+            raise ToolFailed("egress_denied", f"Port {target.port} of {target.host} is not open: {', '.join(map(str, self.ports))} are.")
+        return target
+
+    def refusal(self, host: str, port: int, address: str) -> str | None:
+        """Why this address must not be connected to; None when it may."""
+        ip = _parsed(address)
+        if ip is None:
+            return f"{address} is no address"
+        if any(entry.covers(host, port, ip) for entry in self.private):
+            return None
+        if ip in _METADATA:
+            return f"{ip} is a metadata service"
+        if isinstance(ip, IPv4Address):
+            why = next((why for net, why in _REFUSED_V4 if ip in net), None)
+        else:
+            why = next((why for net, why in _REFUSED_V6 if ip in net), None if ip in _GLOBAL_V6 else "reserved")
+        return why and f"{ip} is {why}"
+
+    def _opened(self, target: Target) -> bool:
+        return any(entry.covers(target.host, target.port, _parsed(target.host)) for entry in self.private)
+
+
+def target_of(url: str) -> Target:
+    """Scheme, host and port of a URL, as strictly as a URL of a stranger must be read."""
+    if len(url) > _LONGEST_URL:
+        raise ToolFailed("egress_denied", f"The URL has {len(url)} characters; {_LONGEST_URL} are allowed.")
+    if any(ord(c) <= 0x20 or ord(c) == 0x7F for c in url) or "\\" in url:
+        raise ToolFailed("egress_denied", f"The URL {url[:200]!r} holds blanks, control characters or backslashes.")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise ToolFailed("egress_denied", f"The URL {url[:200]!r} cannot be read: {error}.") from None
+    if parts.scheme not in _PORTS:
+        raise ToolFailed("egress_denied", f"The URL {url[:200]!r} is neither http nor https.")
+    if "@" in parts.netloc:
+        raise ToolFailed("egress_denied", "A URL with a user or a password in it is not fetched.")
+    name = host_of(host)
+    if not name:
+        raise ToolFailed("egress_denied", f"The URL {url[:200]!r} names no host that can be asked.")
+    return Target(parts.scheme, name, _PORTS[parts.scheme] if port is None else port)
+
+
+def host_of(name: str) -> str:
+    """A host's name in the one form in which names are compared: lower case, punycode, no last dot. Empty when it is none."""
+    name = name.strip().lower().removesuffix(".")
+    ip = _parsed(name)
+    if ip is not None:
+        return str(ip)
+    if name.isascii():
+        return name if name and all(c.isalnum() or c in "-._" for c in name) else ""
+    try:
+        return idna.encode(name, uts46=True).decode()
+    except (idna.IDNAError, UnicodeError):
+        return ""
+
+
+def _covers(entry: str, target: Target) -> bool:
+    """`shop.example` covers itself and what is under it; `*.shop.example` only what is under it; `:port` narrows."""
+    name, port = _split_port(entry)
+    if port is not None and port != target.port:
+        return False
+    under = name.startswith("*.")
+    domain = host_of(name.removeprefix("*."))
+    if not domain:
+        return False
+    if _parsed(domain) is not None:
+        return target.host == domain
+    return target.host.endswith("." + domain) or (not under and target.host == domain)
+
+
+def _private(entry: str) -> Private:
+    name, port = _split_port(entry)
+    try:
+        return Private(None, ipaddress.ip_network(name.strip("[]"), strict=False), port)
+    except ValueError:
+        host = host_of(name)
+        if not host or "/" in name:
+            raise InvalidParameter(f"allow_private holds {entry!r}, which is no host, address or range.") from None
+        return Private(host, None, port)
+
+
+def _split_port(entry: str) -> tuple[str, int | None]:
+    if entry.count(":") > 1 and not entry.startswith("["):
+        return entry, None  # an IPv6 address or range
+    name, colon, port = entry.rpartition(":")
+    return (name, int(port)) if colon and port.isdigit() else (entry, None)
+
+
+def _parsed(text: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(text.strip("[]").partition("%")[0])
+    except ValueError:
+        return None

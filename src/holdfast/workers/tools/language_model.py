@@ -1,0 +1,226 @@
+"""language_model: any server that speaks the OpenAI protocol, with a cap on what it may answer and a bill for what it did.
+
+    reserve   estimate the input, give the rest of the budget to the output, price both
+    call      send the cap upstream; check the answer against its schema; settle on the server's own count
+
+With a `schema` the result is the value itself; without one it is the text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from holdfast.contract.checking import SchemaInvalid, checker_of
+from holdfast.model import codec
+from holdfast.model.clock import monotonic
+from holdfast.model.errors import ExtraMissing, InvalidParameter
+from holdfast.workers.tools.answers import answered, failed
+from holdfast.workers.tools.estimating import estimated_input
+from holdfast.workers.tools.prices import Price
+from holdfast.workers.tools.seam import ZERO, Call, Called, Effect, Remaining, Reservation, ToolFailed, Usage
+from holdfast.workers.tools.secrets import Redactor
+
+_LEAST_OUTPUT: Final = 16
+"""An answer shorter than this is none: then the budget is spent."""
+
+ARGUMENTS: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "oneOf": [{"required": ["prompt"]}, {"required": ["messages"]}],
+    "properties": {
+        "prompt": {"type": "string", "minLength": 1},
+        "system": {"type": "string"},
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["role", "content"],
+                "properties": {"role": {"enum": ["system", "user", "assistant"]}, "content": {"type": "string"}},
+            },
+        },
+        "schema": {"type": "object"},
+        "model": {"type": "string", "minLength": 1},
+        "max_output_tokens": {"type": "integer", "minimum": 1},
+        "temperature": {"type": "number", "minimum": 0, "maximum": 2},
+        "seed": {"type": "integer"},
+    },
+}
+
+
+class ModelSettings(Struct, frozen=True, kw_only=True):
+    """The operator's word on models."""
+
+    base_url: str = "https://api.openai.com/v1"
+    model: str = "gpt-4.1-mini"
+    models: tuple[str, ...] = ()
+    """Others that a worker may ask for by name."""
+    api_key: str | None = None
+    max_output_tokens: int = 4096
+    """For one answer; a call may ask for less, and a budget may force less."""
+    timeout_seconds: float = 120.0
+    prices: Mapping[str, Price] = {}
+    cap_field: str | None = None
+    """`max_tokens` or `max_completion_tokens`; by default what the server of this address knows."""
+    schema_mode: str = "json_schema"
+    """How a schema is sent: `json_schema`, or `json_object` (the schema goes into the prompt) for servers that do not know it."""
+
+    def __repr__(self) -> str:
+        return f"ModelSettings(base_url={self.base_url!r}, model={self.model!r}, api_key={'set' if self.api_key else 'not set'})"
+
+
+class LanguageModel:
+    """The tool."""
+
+    name = "language_model"
+    effect = Effect.READ
+    arguments_schema = ARGUMENTS
+
+    def __init__(self, settings: ModelSettings | None = None) -> None:
+        self._settings = settings or ModelSettings()
+        if self._settings.cap_field not in (None, "max_tokens", "max_completion_tokens"):
+            raise InvalidParameter(f"cap_field is {self._settings.cap_field!r}: it is max_tokens or max_completion_tokens.")
+        self._redactor = Redactor({"model_key": self._settings.api_key or ""})
+        self._client: Any = None
+
+    # --- before
+
+    def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
+        """The estimated input, and as much output as asked for and as the budget still allows."""
+        model = self._model(arguments)
+        schema = self._schema_text(arguments)
+        tokens_in = estimated_input(self._messages(arguments), schema)
+        output = min(int(arguments.get("max_output_tokens", self._settings.max_output_tokens)), self._settings.max_output_tokens)
+        wanted = min(output, _LEAST_OUTPUT)
+        if remaining.tokens is not None:
+            output = min(output, remaining.tokens - tokens_in)
+            if output < wanted:
+                raise ToolFailed(
+                    "budget_exceeded",
+                    f"About {tokens_in} tokens of input and an answer do not fit into the {remaining.tokens} tokens that are left.",
+                )
+        price = self._settings.prices.get(model)
+        if remaining.cost_usd is None:
+            return Reservation(tokens_in + output, price.cost(tokens_in, output) if price else ZERO, output)
+        if price is None:
+            raise ToolFailed("price_unknown", f"The run has a cost cap, and the price of {model!r} is not in the operator's table.")
+        affordable = price.affordable_output(tokens_in, remaining.cost_usd)
+        output = output if affordable is None else min(output, affordable)
+        if output < wanted:
+            raise ToolFailed(
+                "budget_exceeded", f"About {tokens_in} tokens of input and an answer cost more than the ${remaining.cost_usd} left."
+            )
+        return Reservation(tokens_in + output, price.cost(tokens_in, output), output)
+
+    def _model(self, arguments: Mapping[str, Any]) -> str:
+        model = str(arguments.get("model", self._settings.model))
+        if model != self._settings.model and model not in self._settings.models:
+            allowed = ", ".join([self._settings.model, *self._settings.models])
+            raise ToolFailed(
+                "tool_failed", f"The model {model[:100]!r} is not one the operator allows: {allowed}.", details={"reason": "model"}
+            )
+        return model
+
+    def _messages(self, arguments: Mapping[str, Any]) -> list[dict[str, str]]:
+        messages = [dict(message) for message in arguments.get("messages", [])]
+        if "system" in arguments:
+            messages.insert(0, {"role": "system", "content": str(arguments["system"])})
+        if "prompt" in arguments:
+            messages.append({"role": "user", "content": str(arguments["prompt"])})
+        if "schema" in arguments and self._settings.schema_mode == "json_object":
+            messages.insert(
+                0, {"role": "system", "content": f"Answer with one JSON object that fits this JSON Schema: {self._schema_text(arguments)}"}
+            )
+        return messages
+
+    def _schema_text(self, arguments: Mapping[str, Any]) -> str:
+        return codec.dumps(arguments["schema"]) if "schema" in arguments else ""
+
+    # --- the call
+
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+        """Ask the model once; our caller decides about a second time."""
+        model = self._model(arguments)
+        self._check_schema(arguments)
+        seconds = min(self._settings.timeout_seconds, call.deadline - monotonic())
+        if seconds <= 0:
+            raise ToolFailed("tool_timeout", "There is no time left to ask the model.")
+        client = self._connected()
+        try:
+            response = await client.chat.completions.create(**self._request(model, arguments, reservation), timeout=seconds)
+            data = response.model_dump()
+        except Exception as error:
+            raise self._redactor.failure(failed(error, call.now)) from None
+        spent = self._spent(model, data.get("usage"), reservation)
+        try:
+            return Called(self._redactor.value(answered(data, arguments.get("schema"), reservation.output_tokens)), spent)
+        except ToolFailed as failure:
+            failure.usage = spent
+            raise self._redactor.failure(failure) from None
+
+    def _check_schema(self, arguments: Mapping[str, Any]) -> None:
+        if "schema" in arguments:
+            try:
+                checker_of(arguments["schema"])
+            except SchemaInvalid as error:
+                raise ToolFailed("tool_failed", f"The schema is no JSON Schema: {error}", details={"reason": "schema"}) from None
+
+    def _request(self, model: str, arguments: Mapping[str, Any], reservation: Reservation) -> dict[str, Any]:
+        request: dict[str, Any] = {"model": model, "messages": self._messages(arguments)}
+        request |= {name: arguments[name] for name in ("temperature", "seed") if name in arguments}
+        if reservation.output_tokens is not None:
+            request[self._cap_field()] = reservation.output_tokens
+        if "schema" in arguments:
+            named = {"name": "answer", "schema": json.loads(self._schema_text(arguments))}
+            mode = self._settings.schema_mode
+            request["response_format"] = {"type": "json_schema", "json_schema": named} if mode == "json_schema" else {"type": "json_object"}
+        return request
+
+    def _cap_field(self) -> str:
+        if self._settings.cap_field is not None:
+            return self._settings.cap_field
+        host = urlsplit(self._settings.base_url).hostname or ""
+        return "max_completion_tokens" if host.endswith((".openai.com", ".azure.com")) else "max_tokens"
+
+    def _spent(self, model: str, reported: Mapping[str, Any] | None, reservation: Reservation) -> Usage:
+        """What the server counted. A server that counts nothing is taken to have used all that was reserved."""
+        tokens_in, tokens_out = (_count(reported, name) for name in ("prompt_tokens", "completion_tokens"))
+        if tokens_in is None or tokens_out is None:
+            tokens_out = reservation.output_tokens or 0
+            return Usage(max(reservation.tokens - tokens_out, 0), tokens_out, reservation.cost_usd)
+        cached = _count((reported or {}).get("prompt_tokens_details"), "cached_tokens") or 0
+        price = self._settings.prices.get(model)
+        cost: Decimal = price.cost(tokens_in, tokens_out, cached) if price else ZERO
+        return Usage(tokens_in, tokens_out, cost)
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            try:
+                import openai
+            except ImportError:
+                raise ExtraMissing("The tool language_model needs the package `openai`: pip install 'holdfast[llm]'.") from None
+            self._client = openai.AsyncOpenAI(
+                api_key=self._settings.api_key or "no-key",
+                base_url=self._settings.base_url,
+                max_retries=0,  # a retry inside would be a call that nobody reserved or counted
+                http_client=openai.DefaultAsyncHttpxClient(trust_env=False, follow_redirects=False),
+            )
+        return self._client
+
+    async def close(self) -> None:
+        """Close its connections."""
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+
+def _count(reported: Mapping[str, Any] | None, name: str) -> int | None:
+    value = (reported or {}).get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,218 @@
+"""parse_html, pure: a page as data. It runs in the sandbox, because hostile HTML is never parsed next to credentials.
+
+Broken pages are read as a browser reads them; nothing in a page can make this fail, only the caller's own selector can.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urljoin
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
+
+from holdfast.workers.tools.seam import ToolFailed
+
+MAX_LINKS: Final = 2_000
+MAX_FOUND: Final = 2_000
+MAX_TEXT: Final = 1_000_000
+MAX_SELECTORS: Final = 200
+MAX_DEPTH: Final = 2_000
+_TAG: Final = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+# Tags that have no end, then tags that end where the next begins: neither nests.
+_ENDS_ITSELF: Final = frozenset([
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
+    "p", "li", "dt", "dd", "td", "th", "tr", "option", "optgroup", "thead", "tbody", "tfoot", "colgroup", "rt", "rp",
+    "html", "head", "body",
+])  # fmt: skip
+_RAW: Final = frozenset(["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"])
+_UNSEEN: Final = ["script", "style", "noscript", "template", "svg", "head"]
+_LINKS: Final = {"http", "https", "mailto", "tel"}
+
+ARGUMENTS: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["html"],
+    "properties": {
+        "html": {"type": "string"},
+        "base_url": {"type": "string"},
+        "select": {
+            "type": "object",
+            "maxProperties": MAX_SELECTORS,
+            "additionalProperties": {
+                "oneOf": [
+                    {"type": "string", "minLength": 1},
+                    {
+                        "type": "object",
+                        "additionalProperties": False,
+                        "required": ["css"],
+                        "properties": {
+                            "css": {"type": "string", "minLength": 1},
+                            "attribute": {"type": "string", "minLength": 1},
+                            "all": {"type": "boolean"},
+                            "html": {"type": "boolean"},
+                        },
+                    },
+                ]
+            },
+        },
+    },
+}
+
+
+def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """Title, language, metadata, links, readable text, JSON-LD, and whatever `select` asks for by CSS selector."""
+    tree = parsed(html)
+    base = base_of(tree, base_url)
+    selected = {name: _selected(tree, name, how) for name, how in (select or {}).items()}
+    title = tree.css_first("title")
+    root = tree.root
+    return {
+        "title": squeezed(title.text(deep=True)) if title is not None else None,
+        "language": attribute(root, "lang") if root is not None else None,
+        "meta": meta_of(tree),
+        "links": _links(tree, base),
+        "json_ld": json_ld_of(tree),
+        "selected": selected,
+        "text": readable(tree),  # last: it takes away what nobody reads
+    }
+
+
+def parsed(html: str) -> LexborHTMLParser:
+    """The tree of a page. What no parser can hold (lone surrogates, NUL, endless nesting) is taken out first."""
+    return LexborHTMLParser(shallow(html.encode("utf-8", errors="replace").replace(b"\0", b"").decode("utf-8", errors="replace")))
+
+
+def shallow(html: str) -> str:
+    """A page without the tags that nest too deep: parsing takes time by the square of the depth, and no honest page is that deep."""
+    if html.count("<") < MAX_DEPTH:
+        return html
+    kept: list[str] = []
+    depth = done = at = 0
+    while (tag := _TAG.search(html, at)) is not None:
+        name, at = tag.group(2).lower(), tag.end()
+        if name in _ENDS_ITSELF:
+            continue
+        if name in _RAW and not tag.group(1):
+            at = max(html.find(f"</{name}", at), at)
+            continue
+        if name not in _RAW:
+            if depth > MAX_DEPTH or (depth == MAX_DEPTH and not tag.group(1)):
+                kept.append(html[done : tag.start()])
+                done = at = html.find(">", at) + 1 or len(html)
+            depth = max(depth - 1, 0) if tag.group(1) else depth + 1
+    kept.append(html[done:])
+    return "".join(kept)
+
+
+def base_of(tree: LexborHTMLParser, base_url: str) -> str:
+    """What relative addresses of a page are relative to."""
+    node = tree.css_first("base[href]")
+    return joined(base_url, attribute(node, "href") or "") or base_url if node is not None else base_url
+
+
+def joined(base: str, href: str) -> str | None:
+    """An address made absolute; None when it is none."""
+    try:
+        return urljoin(base, href.strip())
+    except ValueError:
+        return None
+
+
+def attribute(node: LexborNode, name: str) -> str | None:
+    """An attribute's value; an attribute without one is the empty text."""
+    attributes = node.attributes
+    return (attributes[name] or "") if name in attributes else None
+
+
+def squeezed(text: str) -> str:
+    """White space as a reader sees it."""
+    return " ".join(text.split())
+
+
+def meta_of(tree: LexborHTMLParser) -> dict[str, str]:
+    """The page's metadata: `name`, `property` or `http-equiv` to content; the first of each counts."""
+    found: dict[str, str] = {}
+    for node in tree.css("meta")[:MAX_FOUND]:
+        name = attribute(node, "name") or attribute(node, "property") or attribute(node, "http-equiv") or attribute(node, "itemprop")
+        content = attribute(node, "content")
+        if name and content is not None:
+            found.setdefault(name.strip().lower(), content)
+    return found
+
+
+def json_ld_of(tree: LexborHTMLParser) -> list[Any]:
+    """Every JSON-LD object, `@graph` and lists laid flat; blocks that are no JSON are left out."""
+    found: list[Any] = []
+    for node in tree.css("script[type]")[:MAX_FOUND]:
+        if (attribute(node, "type") or "").partition(";")[0].strip().lower() == "application/ld+json":
+            try:
+                found.extend(_flat(json.loads(_uncommented(node.text(deep=True)), strict=False)))
+            except (ValueError, RecursionError):
+                continue
+    return found[:MAX_FOUND]
+
+
+def _uncommented(text: str) -> str:
+    text = text.strip()
+    for opening, closing in (("<!--", "-->"), ("//<![CDATA[", "//]]>"), ("<![CDATA[", "]]>")):
+        if text.startswith(opening):
+            text = text.removeprefix(opening).removesuffix(closing).strip()
+    return text.removesuffix(";")
+
+
+def _flat(value: Any) -> list[Any]:
+    found: list[Any] = []
+    waiting = [value]
+    while waiting and len(found) < MAX_FOUND:
+        item = waiting.pop(0)
+        if isinstance(item, list):
+            waiting[:0] = item
+        elif isinstance(item, dict):
+            found.append(item)
+            if isinstance(item.get("@graph"), list):
+                waiting[:0] = item["@graph"]
+    return found
+
+
+def _links(tree: LexborHTMLParser, base: str) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = []
+    for node in tree.css("a[href]"):
+        url = joined(base, attribute(node, "href") or "")
+        if url and (":" not in url or url.partition(":")[0].lower() in _LINKS):
+            found.append({"href": url, "text": squeezed(node.text(deep=True))[:1000]})
+        if len(found) == MAX_LINKS:
+            break
+    return found
+
+
+def readable(tree: LexborHTMLParser) -> str:
+    """The text a reader sees; the tree loses the rest."""
+    tree.strip_tags(_UNSEEN)
+    root = tree.body or tree.root
+    return "" if root is None else squeezed(root.text(deep=True, separator=" "))[:MAX_TEXT]
+
+
+def _selected(tree: LexborHTMLParser, name: str, how: str | Mapping[str, Any]) -> Any:
+    about: Mapping[str, Any] = {"css": how} if isinstance(how, str) else how
+    nodes = found_by(tree, str(about["css"]), f"select.{name}")
+    values = [_value(node, about) for node in nodes[:MAX_FOUND]]
+    if about.get("all"):
+        return [value for value in values if value is not None]
+    return values[0] if values else None
+
+
+def found_by(within: LexborHTMLParser | LexborNode, css: str, where: str) -> list[LexborNode]:
+    """The nodes a selector finds, in the page's order; a selector that is none is the caller's mistake."""
+    try:
+        return within.css(css)
+    except (SelectolaxError, ValueError) as error:
+        raise ToolFailed("tool_failed", f"{where}: {css[:200]!r} is no CSS selector: {error}", details={"reason": "selector"}) from None
+
+
+def _value(node: LexborNode, about: Mapping[str, Any]) -> str | None:
+    if "attribute" in about:
+        return attribute(node, str(about["attribute"]).lower())
+    return (node.html or "") if about.get("html") else squeezed(node.text(deep=True))

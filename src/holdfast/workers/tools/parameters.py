@@ -1,0 +1,154 @@
+"""parameter_store: settings of the operator that a worker may read; from a file, or from AWS Systems Manager (extra `aws`).
+
+What is secret is never a parameter: the file's table `secrets` and SSM's SecureStrings are for `@tool(secrets=[…])` only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from holdfast.model.errors import ExtraMissing
+from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, ToolFailed
+
+ARGUMENTS: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name"],
+    "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 1011}},
+}
+_ABSENT: Final = object()
+_BUSY: Final = {"ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded", "Throttling"}
+_DENIED: Final = {"AccessDeniedException", "UnrecognizedClientException", "InvalidClientTokenId", "ExpiredTokenException"}
+
+
+class ParameterSource(Protocol):
+    """Somewhere parameters are kept."""
+
+    def parameter(self, name: str) -> Any:
+        """Its value; blocking; raises ToolFailed."""
+        ...
+
+
+class ParameterFile:
+    """A TOML or JSON file of the operator: table `parameters` for workers, table `secrets` for tools."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        """One of the file's tables, read anew."""
+        try:
+            text = self._path.read_text(encoding="utf-8")
+            content = json.loads(text) if self._path.suffix == ".json" else tomllib.loads(text)
+        except OSError as error:
+            raise ToolFailed("tool_unavailable", f"The parameter file {self._path.name} cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise ToolFailed("tool_failed", f"The parameter file {self._path.name} is broken: {error}.") from None
+        table = content.get(name, {}) if isinstance(content, dict) else {}
+        return table if isinstance(table, dict) else {}
+
+    def parameter(self, name: str) -> Any:
+        """By its whole name, else along its parts: `/shop/limits/max` is `[parameters.shop.limits] max`."""
+        table = self.table("parameters")
+        value = table.get(name, table.get(name.strip("/"), _ABSENT))
+        if value is _ABSENT:
+            value = table
+            for part in name.strip("/").split("/"):
+                value = value.get(part, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+        if value is _ABSENT:
+            raise ToolFailed("tool_failed", f"There is no parameter {name!r} in {self._path.name}.", details={"reason": "not_found"})
+        return _as_json(value)
+
+
+class Ssm:
+    """AWS Systems Manager's parameter store."""
+
+    def __init__(
+        self, *, prefix: str = "/", region: str | None = None, endpoint_url: str | None = None, timeout_seconds: float = 5.0
+    ) -> None:
+        self._prefix = prefix
+        self._about = {"region_name": region, "endpoint_url": endpoint_url}
+        self._timeout = timeout_seconds
+        self._made: Any = None
+
+    def parameter(self, name: str) -> Any:
+        """A parameter under the operator's prefix; a StringList is a list."""
+        if not name.startswith(self._prefix) or "/../" in name:
+            raise ToolFailed("access_denied", f"Workers may read parameters under {self._prefix!r} only.")
+        found = self._get(name, decrypt=False)
+        if found is None:
+            raise ToolFailed("tool_failed", f"There is no parameter {name!r} in SSM.", details={"reason": "not_found"})
+        if found["Type"] == "SecureString":
+            raise ToolFailed("access_denied", f"The parameter {name!r} is a SecureString: name it in @tool(secrets=[…]) instead.")
+        return found["Value"].split(",") if found["Type"] == "StringList" else found["Value"]
+
+    def secret(self, name: str) -> str | None:
+        """Any parameter, decrypted; None when there is none."""
+        found = self._get(name, decrypt=True)
+        return None if found is None else str(found["Value"])
+
+    def _get(self, name: str, *, decrypt: bool) -> Mapping[str, Any] | None:
+        client = self._client()
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            found: Mapping[str, Any] = client.get_parameter(Name=name, WithDecryption=decrypt)["Parameter"]
+            return found
+        except ClientError as error:
+            self._refused(error.response["Error"].get("Code", ""), name)
+            return None
+        except BotoCoreError as error:
+            raise ToolFailed("tool_unavailable", f"SSM could not be asked: {type(error).__name__}.") from None
+
+    def _refused(self, code: str, name: str) -> None:
+        if code in ("ParameterNotFound", "ParameterVersionNotFound"):
+            return
+        if code in _BUSY:
+            raise ToolFailed("rate_limited", "SSM is throttling.", retry_after_seconds=1.0, closes="tool:parameter_store")
+        if code in _DENIED:
+            raise ToolFailed("access_denied", f"SSM does not let the runner read {name!r} ({code}).")
+        raise ToolFailed("tool_failed" if code.startswith("Validation") else "tool_unavailable", f"SSM answered {code} for {name!r}.")
+
+    def _client(self) -> Any:
+        if self._made is None:
+            try:
+                import boto3
+                from botocore.config import Config
+            except ImportError:
+                raise ExtraMissing("Parameters from SSM need the package `boto3`: pip install 'holdfast[aws]'.") from None
+            config = Config(connect_timeout=self._timeout, read_timeout=self._timeout, retries={"total_max_attempts": 1})
+            self._made = boto3.client("ssm", config=config, **self._about)
+        return self._made
+
+
+class ParameterStore:
+    """The tool."""
+
+    name = "parameter_store"
+    effect = Effect.READ
+    arguments_schema = ARGUMENTS
+
+    def __init__(self, source: ParameterSource) -> None:
+        self._source = source
+
+    def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
+        """Reading a setting costs nothing."""
+        return Reservation()
+
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+        """One parameter."""
+        return Called(await asyncio.to_thread(self._source.parameter, str(arguments["name"])))
+
+
+def _as_json(value: Any) -> Any:
+    """TOML knows dates; JSON does not."""
+    if isinstance(value, Mapping):
+        return {key: _as_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_json(item) for item in value]
+    return value.isoformat() if hasattr(value, "isoformat") else value

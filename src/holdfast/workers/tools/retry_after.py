@@ -1,0 +1,30 @@
+"""Retry-After: how long a server asks to be left alone, in seconds or as a date; bounded, because a server may be hostile too."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+LONGEST_SECONDS: Final = 24 * 3600.0
+USUAL_SECONDS: Final = 60.0
+"""When a server says that it is too much, but not for how long."""
+
+
+def retry_after(header: str | None, now: int) -> float | None:
+    """Seconds from `now` (milliseconds of the wall clock); None when nothing readable was said."""
+    if header is None or not header.strip():
+        return None
+    text = header.strip()
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(text)
+        except ValueError:
+            return None
+        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now / 1000
+    if math.isnan(seconds):
+        return None
+    return min(max(seconds, 0.0), LONGEST_SECONDS)

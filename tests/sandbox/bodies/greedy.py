@@ -1,0 +1,238 @@
+"""Taking more than is allowed."""
+
+import ctypes
+import mmap
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import line
+
+
+def memory(fd):
+    line.begun(fd)
+    held = []
+    while True:
+        held.append(bytearray(1 << 20))
+
+
+def memory_at_once(fd):
+    line.begun(fd)
+    return bytearray(1 << 42)
+
+
+def memory_stubborn(fd):
+    """Goes on when an allocation fails."""
+    line.begun(fd)
+    held = []
+    while True:
+        try:
+            held.append(b"x" * (1 << 20))
+        except MemoryError:
+            time.sleep(0.001)
+
+
+def memory_shared(fd):
+    """Not in the count of private pages."""
+    line.begun(fd)
+    held = []
+    while True:
+        held.append(mmap.mmap(-1, 1 << 22))
+        held[-1].write(b"x" * (1 << 22))
+
+
+def memory_in_c(fd):
+    """Where nothing raises MemoryError."""
+    line.begun(fd)
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    while True:
+        at = libc.malloc(1 << 20)
+        ctypes.memset(at, 1, 1 << 20)
+
+
+def cpu(fd):
+    line.begun(fd)
+    while True:
+        pass
+
+
+def cpu_in_threads(fd):
+    line.begun(fd)
+    for _ in range(4):
+        threading.Thread(target=lambda: re.match(r"(a+)+$", "a" * 40 + "b")).start()
+
+
+def disk(fd):
+    line.begun(fd)
+    with open("big", "wb") as file:
+        while True:
+            file.write(b"x" * (1 << 20))
+
+
+def disk_in_pieces(fd):
+    """No single file is large, and an error does not stop it."""
+    line.begun(fd)
+    number = 0
+    while True:
+        try:
+            number += 1
+            with open(f"piece-{number}", "wb") as file:
+                file.write(b"x" * (1 << 18))
+        except OSError:
+            time.sleep(0.001)
+
+
+def disk_without_names(fd):
+    """The files are unlinked while they are open."""
+    line.begun(fd)
+    held = []
+    while True:
+        try:
+            held.append(open("nameless", "wb"))
+            os.unlink("nameless")
+            held[-1].write(b"x" * (1 << 20))
+            held[-1].flush()
+        except OSError:
+            time.sleep(0.001)
+
+
+def disk_of_names(fd):
+    """Empty files, without end."""
+    line.begun(fd)
+    number = 0
+    while True:
+        try:
+            number += 1
+            os.close(os.open(f"{number}", os.O_CREAT))
+        except OSError:
+            time.sleep(0.001)
+
+
+def disk_deep(fd):
+    """Folders in folders, deeper than any path."""
+    channel = line.begun(fd)
+    for _ in range(1500):
+        os.mkdir("deep-and-deeper")
+        os.chdir("deep-and-deeper")
+    channel.send({"op": "done"})
+
+
+def descriptors(fd):
+    channel = line.begun(fd)
+    held = []
+    try:
+        while True:
+            held.append(os.open(".", os.O_RDONLY))
+    except OSError as error:
+        channel.send({"op": "stopped", "at": len(held), "by": os.strerror(error.errno)})
+
+
+def fork(fd):
+    line.begun(fd)
+    os.fork()
+
+
+def spawn(fd):
+    line.begun(fd)
+    subprocess.run([sys.executable, "-c", ""], check=True)
+
+
+def shell(fd):
+    channel = line.begun(fd)
+    channel.send({"op": "status", "status": os.system("true")})
+
+
+def fork_bomb(fd):
+    line.begun(fd)
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            time.sleep(0.001)
+
+
+def threads(fd):
+    line.begun(fd)
+    while True:
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+
+
+def sleep(fd):
+    line.begun(fd)
+    time.sleep(1000)
+
+
+def sleep_through_signals(fd):
+    line.begun(fd)
+    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
+    time.sleep(1000)
+
+
+def blocked_in_c(fd):
+    """Holds the interpreter's lock, so that no Python code runs, no handler either."""
+    line.begun(fd)
+    ctypes.PyDLL(None).sleep(1000)
+
+
+def backtracking(fd):
+    line.begun(fd)
+    re.match(r"(a+)+$", "a" * 50 + "b")
+
+
+def grandchild(fd, word):
+    """A daemon, by the book: new session, parents gone, another program."""
+    channel = line.begun(fd)
+    heard, says = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.set_inheritable(says, False)
+            os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", "import time; time.sleep(1000)", word])
+        os._exit(0)
+    os.close(says)
+    os.read(heard, 1)  # ends when the daemon runs its own program
+    channel.send({"op": "done"})
+
+
+def children_cpu(fd):
+    line.begun(fd)
+    for _ in range(3):
+        if os.fork() == 0:
+            while True:
+                pass
+    time.sleep(1000)
+
+
+def flood(fd):
+    line.begun(fd)
+    while True:
+        os.write(1, b"noise " * 1000)
+
+
+def memory_of_children(fd):
+    """No single process has too much."""
+    line.begun(fd)
+    for _ in range(4):
+        if os.fork() == 0:
+            held = b"x" * (60 << 20)
+            time.sleep(1000 + len(held))
+    time.sleep(1000)
+
+
+def family(fd):
+    """Twenty processes that share what their parent has."""
+    channel = line.begun(fd)
+    held = b"x" * (30 << 20)
+    for _ in range(20):
+        if os.fork() == 0:
+            time.sleep(1000 + len(held))
+    time.sleep(0.5)
+    channel.send({"op": "done"})

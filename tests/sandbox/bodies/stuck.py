@@ -1,0 +1,5 @@
+"""Never finished with being imported."""
+
+import time
+
+time.sleep(1000)

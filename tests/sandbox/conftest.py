@@ -1,0 +1,120 @@
+"""A runner per setting, kept for all tests, and a place for the code it is told to jail."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sandbox import settings
+
+BODIES = Path(__file__).parent / "bodies"
+
+
+class Scene:
+    """A runner in its setting; `attempt` is what it is for."""
+
+    def __init__(self, setting: str, package: Path) -> None:
+        self.setting = setting
+        self.package = package
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.sandbox.scene", setting],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "HOLDFAST_SECRET": "the-runners-own"},
+        )  # fmt: skip
+        self.user = self.hear()["ready"]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def apart(self) -> bool:
+        """Does it have namespaces?"""
+        return self.setting in settings.JAILED_APART
+
+    def attempt(self, entry: str, *arguments: object, **wish: Any) -> dict[str, Any]:
+        """Run a body of tests/sandbox/bodies, and return what came of it."""
+        self.tell(entry, *arguments, **wish)
+        found = self.hear()
+        assert found.get("alive", False) is False
+        assert found.get("left", []) == []
+        return found
+
+    def tell(self, entry: str, *arguments: object, **wish: Any) -> None:
+        assert self._process.stdin is not None
+        package = wish.pop("package", self.package)
+        self._process.stdin.write(json.dumps({"entry": entry, "arguments": arguments, "package": str(package), **wish}, default=str) + "\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the runner died: {self._process.wait()}"
+        heard: dict[str, Any] = json.loads(line)
+        assert "error" not in heard, heard["error"]
+        return heard
+
+    def die(self) -> None:
+        """As `kill -9` does it."""
+        self._process.kill()
+        self.close()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(20)
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can reach: pytest's own is its user's only."""
+    folder = Path(tempfile.mkdtemp(prefix="jail-tests-"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def package(open_folder: Path) -> Path:
+    """The hostile bodies, where every setting can read them."""
+    copy = open_folder / "package"
+    shutil.copytree(BODIES, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+@pytest.fixture(scope="session")
+def scenes(package: Path) -> Iterator[Callable[[str], Scene]]:
+    made: dict[str, Scene] = {}
+
+    def scene(setting: str) -> Scene:
+        if why := settings.possible(setting):
+            pytest.skip(why)
+        if setting not in made:
+            made[setting] = Scene(setting, package)
+        return made[setting]
+
+    yield scene
+    for opened in made.values():
+        opened.close()
+
+
+@pytest.fixture(params=settings.SETTINGS)
+def scene(request: pytest.FixtureRequest, scenes: Callable[[str], Scene]) -> Scene:
+    """Each setting in turn."""
+    return scenes(request.param)
+
+
+@pytest.fixture(params=settings.JAILED_APART)
+def apart(request: pytest.FixtureRequest, scenes: Callable[[str], Scene]) -> Scene:
+    """The settings with namespaces, where children may be allowed."""
+    return scenes(request.param)

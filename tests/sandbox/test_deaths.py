@@ -1,0 +1,76 @@
+"""Whoever dies, nothing is left of the attempt."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox import scene as scenes_of
+from tests.sandbox import settings
+from tests.sandbox.conftest import Scene
+
+PATIENCE = 5.0
+
+
+@pytest.fixture(params=settings.SETTINGS)
+def own(request: pytest.FixtureRequest, package: Path) -> Iterator[Scene]:
+    """A runner of this test's own, which it may kill."""
+    if why := settings.possible(request.param):
+        pytest.skip(why)
+    scene = Scene(request.param, package)
+    yield scene
+    scene.close()
+
+
+def eventually(fact: Callable[[], bool]) -> bool:
+    """Wait for a fact that has no event of its own here."""
+    until = time.monotonic() + PATIENCE
+    while not fact():
+        if time.monotonic() > until:
+            return False
+        os.sched_yield()
+    return True
+
+
+def test_the_runners_death_is_everybodys(own: Scene) -> None:
+    own.tell("greedy:sleep_through_signals", hold=True)
+    processes = own.hear()["processes"]
+    assert len(processes) >= 3  # the stub, the keeper, the body; and a spare
+    folders = set(Path("/tmp").glob("holdfast-sandbox-*"))
+    os.kill(own.pid, signal.SIGKILL)
+    assert eventually(lambda: not any(scenes_of.alive(pid) for pid in processes))
+    assert scenes_of.family(own.pid) == []
+    assert folders - set(Path("/tmp").glob("holdfast-sandbox-*"))  # the stub took its folder with it
+
+
+def test_a_keepers_death_is_its_bodys(own: Scene) -> None:
+    own.tell("greedy:sleep_through_signals", hold=True)
+    body = own.hear()["pid"]
+    os.kill(_parent(body), signal.SIGKILL)
+    found = own.hear()
+    assert (found["code"], found["detail"]) == ("worker_crashed", "its keeper was killed")
+    assert not found["alive"]
+
+
+def test_the_stubs_death_is_everybodys_but_the_runners(own: Scene) -> None:
+    own.tell("greedy:sleep_through_signals", hold=True)
+    body = own.hear()["pid"]
+    os.kill(_parent(_parent(body)), signal.SIGKILL)
+    assert own.hear()["code"] == "worker_crashed"
+    assert own.attempt("talker:printing")["code"] is None  # and the next one has another
+
+
+def test_a_killed_body_has_crashed(own: Scene) -> None:
+    own.tell("greedy:sleep", hold=True)
+    os.kill(own.hear()["pid"], signal.SIGKILL)
+    found = own.hear()
+    assert (found["code"], found["detail"]) == ("worker_crashed", "the body was ended by SIGKILL")
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])

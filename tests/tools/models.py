@@ -1,0 +1,57 @@
+"""A server that speaks the OpenAI protocol and counts what it charges for; each answer is decided by the test."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.tools.servers import Asked, Site, head, site
+
+
+@dataclass
+class Model:
+    """The model behind the server."""
+
+    web: Site
+    answer: str = "Hello."
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    finish_reason: str = "stop"
+    refusal: str | None = None
+    usage: dict[str, Any] | None = field(default_factory=lambda: {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14})
+    error: dict[str, Any] = field(default_factory=lambda: {"message": "something"})
+    body: bytes | None = None
+    silent: bool = False
+    counted: int = 0
+    """All tokens the server has charged for."""
+
+    @property
+    def url(self) -> str:
+        return f"{self.web.url}/v1"
+
+    @property
+    def asked(self) -> list[dict[str, Any]]:
+        return [json.loads(asked.body) for asked in self.web.asked]
+
+    async def serve(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if self.silent:
+            await asyncio.Event().wait()
+        message = {"role": "assistant", "content": None if self.refusal else self.answer, "refusal": self.refusal}
+        made: dict[str, Any] = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+        made["choices"] = [{"index": 0, "message": message, "finish_reason": self.finish_reason}]
+        if self.usage is not None:
+            made["usage"] = self.usage
+        data = json.dumps(made if self.status == 200 else {"error": self.error}).encode() if self.body is None else self.body
+        if self.status == 200 and self.usage is not None:
+            self.counted += self.usage["prompt_tokens"] + self.usage["completion_tokens"]
+        writer.write(head(self.status, {"content-type": "application/json", "content-length": str(len(data)), **self.headers}) + data)
+
+
+@asynccontextmanager
+async def a_model() -> AsyncIterator[Model]:
+    async with site() as web:
+        model = Model(web)
+        web.pages["/v1/chat/completions"] = model.serve
+        yield model

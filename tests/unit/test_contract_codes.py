@@ -1,0 +1,108 @@
+"""One table of codes: it knows every code of the protocol, a contract adds its own after it, and an operator decides what is retried."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from holdfast.contract import drawing
+from holdfast.contract.codes import CODES, ENDINGS, Named, Status, ending_of, meaning_of
+
+OF_THE_PROTOCOL = {
+    Status.INVALID_REQUEST: "schema_mismatch worker_not_found version_not_found idempotency_conflict constraint_widened "
+    "missing_diff_context",
+    Status.INVALID_OUTPUT: "output_schema_mismatch",
+    Status.RETRYABLE_ERROR: "timeout idle_timeout rate_limited overloaded worker_crashed tool_timeout tool_unavailable fetch_timeout",
+    Status.PERMANENT_ERROR: "budget_exceeded price_unknown tool_not_allowed tool_quota_exceeded tool_failed egress_denied access_denied "
+    "memory_exceeded cpu_exceeded disk_exceeded process_limit sandbox_unavailable cancelled artifact_not_found artifact_too_large "
+    "approval_rejected approval_expired merge_conflict poison_message",
+    Status.NEEDS_HUMAN: "unknown_outcome receipt_conflict approval_required",
+}
+
+
+def test_the_table_holds_every_code_of_the_protocol_under_its_status() -> None:
+    assert {code: meaning.status for code, meaning in CODES.items()} == {
+        code: status for status, codes in OF_THE_PROTOCOL.items() for code in codes.split()
+    }
+
+
+def test_a_status_says_whether_to_try_again_and_how_a_script_ends() -> None:
+    assert {status.value: (ending.retryable, ending.exit) for status, ending in ENDINGS.items()} == {
+        "ok": (False, 0),
+        "permanent_error": (False, 1),
+        "invalid_request": (False, 2),
+        "needs_human": (False, 4),
+        "invalid_output": (True, 5),
+        "retryable_error": (True, 75),
+    }
+    assert set(ENDINGS) == set(Status)
+    assert ending_of(Status.OK).http == 200
+
+
+def test_what_must_not_be_repeated_never_gets_an_answer_that_clients_repeat() -> None:
+    assert [meaning.code for meaning in CODES.values() if not meaning.retryable and meaning.http in (429, 500, 502, 503, 504)] == []
+    assert [meaning.code for meaning in CODES.values() if meaning.retryable and meaning.http not in (429, 502, 503, 504)] == []
+    assert {meaning.code: meaning.http for meaning in CODES.values() if meaning.http == 202} == {
+        "unknown_outcome": 202,
+        "approval_required": 202,
+    }
+
+
+OWN = {
+    "out_of_stock": Named("out_of_stock", retryable=False),
+    "shop_closed": Named("shop_closed", retryable=True),
+    "odd_price": Named("odd_price", status=Status.NEEDS_HUMAN),
+    "unruled": Named("unruled"),
+    "timeout": Named("timeout", retryable=False),
+    "access_denied": Named("access_denied", retryable=False, unless_policy=True),
+}
+
+
+@pytest.mark.parametrize(
+    "code, status, retryable",
+    [
+        ("out_of_stock", Status.PERMANENT_ERROR, False),
+        ("shop_closed", Status.RETRYABLE_ERROR, True),
+        ("odd_price", Status.NEEDS_HUMAN, False),
+        ("unruled", Status.PERMANENT_ERROR, False),
+        ("never_heard_of", Status.PERMANENT_ERROR, False),
+        ("timeout", Status.RETRYABLE_ERROR, True),
+        ("access_denied", Status.PERMANENT_ERROR, False),
+    ],
+)
+def test_a_contracts_codes_are_looked_up_after_the_table(code: str, status: Status, retryable: bool) -> None:
+    meaning = meaning_of(code, catalogue=OWN)
+    assert (meaning.code, meaning.status, meaning.retryable) == (code, status, retryable)
+
+
+def test_an_author_may_say_what_neither_table_nor_contract_does() -> None:
+    assert meaning_of("new_code", retryable=True).status is Status.RETRYABLE_ERROR
+    assert meaning_of("new_code", needs_human=True).status is Status.NEEDS_HUMAN
+    assert meaning_of("new_code", needs_human=True).exit == 4
+    assert meaning_of("out_of_stock", catalogue=OWN, retryable=True).status is Status.PERMANENT_ERROR
+
+
+def test_an_operator_decides_what_is_retried_code_by_code() -> None:
+    allowed = meaning_of("access_denied", catalogue=OWN, retry_codes={"access_denied": True})
+    assert (allowed.status, allowed.retryable, allowed.http, allowed.exit) == (Status.RETRYABLE_ERROR, True, 503, 75)
+    forbidden = meaning_of("timeout", retry_codes={"timeout": False})
+    assert (forbidden.status, forbidden.retryable, forbidden.exit) == (Status.PERMANENT_ERROR, False, 1)
+    assert meaning_of("rate_limited", retry_codes={"timeout": False}) == CODES["rate_limited"]
+    assert meaning_of("rate_limited", retry_codes={"rate_limited": True}) == CODES["rate_limited"]
+
+
+def test_no_operator_makes_a_person_or_another_request_unnecessary() -> None:
+    for code in ("unknown_outcome", "approval_required", "schema_mismatch", "idempotency_conflict"):
+        assert meaning_of(code, retry_codes={code: True}) == CODES[code]
+    output = meaning_of("output_schema_mismatch", retry_codes={"output_schema_mismatch": False})
+    assert (output.status, output.retryable, output.exit) == (Status.INVALID_OUTPUT, False, 5)
+
+
+def test_the_page_of_codes_is_what_the_table_says(root: Path) -> None:
+    page = (root / "docs" / "reference" / "codes.md").read_text(encoding="utf-8")
+    assert page == drawing.page(), "python -m holdfast.contract.drawing > docs/reference/codes.md"
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (yes|no) \| (\d+) \| (\d+) \|", page, re.M)
+    assert rows == [(m.code, m.status, "yes" if m.retryable else "no", str(m.http), str(m.exit)) for m in CODES.values()]
+    assert [status for status in Status if f"| `{status}` |" not in page] == []

@@ -1,0 +1,1 @@
+"""Workers: one request, end to end."""

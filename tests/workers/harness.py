@@ -1,0 +1,104 @@
+"""A workforce on a real engine, with inline bodies and tools that count what they did."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+import holdfast
+from holdfast.contract.protocol import Request, Response
+from holdfast.contract.terms import Contract, Limits, Retries, ToolGrant
+from holdfast.model.clock import Clock, VirtualClock
+from holdfast.model.ids import Ids
+from holdfast.service.settings import Settings
+from holdfast.workers.artifacts import Artifacts
+from holdfast.workers.attempt import Body
+from holdfast.workers.inline import InlineBody
+from holdfast.workers.policy import Policy
+from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, Tool, Usage
+from holdfast.workers.workforce import Asker, Workforce
+
+OBJECT = {"type": "object"}
+LOCAL = Asker()
+
+
+def contract(*tools: str, limits: Mapping[str, Any] | None = None, **more: Any) -> Contract:
+    granted = tuple(ToolGrant(name) for name in tools)
+    told = {"worker_id": "w", "version": "1.0", "input_schema": OBJECT, "output_schema": OBJECT, "retries": Retries(max_attempts=3)}
+    return Contract(**{**told, **more}, limits=Limits(tools=granted, **(limits or {})))
+
+
+class Counted:
+    """A tool that counts its calls, and does what it is told."""
+
+    arguments_schema: Mapping[str, Any] | None = None
+
+    def __init__(self, name: str, effect: Effect, does: Callable[..., Any] = lambda **_: {"done": True}, **costs: Any) -> None:
+        self.name = name
+        self.effect = effect
+        self._does = does
+        self._reservation = costs.get("reservation", Reservation())
+        self._usage = costs.get("usage", Usage())
+        self.calls: list[Call] = []
+
+    def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
+        reserved: Reservation = self._reservation
+        return reserved
+
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+        self.calls.append(call)
+        result = self._does(**arguments)
+        if isinstance(result, BaseException):
+            raise result
+        return Called(result, self._usage)
+
+
+class InlineWorker:
+    """A worker whose body is a function of this process."""
+
+    package = "p"
+
+    def __init__(self, contract: Contract, function: Callable[..., Any], *tools: Tool, approvals: frozenset[str] = frozenset()) -> None:
+        self.contract = contract
+        self._function = function
+        self.tools = {tool.name: tool for tool in tools}
+        self.approvals = approvals
+
+    @property
+    def worker(self) -> InlineWorker:
+        return self
+
+    async def body(self, limits: Limits, timeout: float) -> Body:
+        return InlineBody(self._function, timeout)
+
+
+@contextlib.asynccontextmanager
+async def workforce(
+    worker: InlineWorker, where: str = ":memory:", *, policy: Policy | None = None, park: int = 1000, clock: Clock | None = None, folder: Path
+) -> AsyncIterator[Workforce]:
+    policy = policy or Policy()
+
+    async def nobody(worker_id: str, package: str) -> Any:
+        raise AssertionError("every package of these tests is served")
+
+    force = Workforce(policy=policy, artifacts=Artifacts(folder, policy.artifact_bytes), find=nobody)
+    force.serve(worker)
+    settings = Settings(clock=clock or VirtualClock(), ids=Ids(Random(0)), park=park, tune=False)
+    async with holdfast.open(where, functions=force.functions(), settings=settings) as engine:
+        force.attach(engine._engine)
+        yield force
+
+
+def request(**inputs: Any) -> Request:
+    more = {name: inputs.pop(name) for name in ("idempotency_key", "constraints", "user", "version") if name in inputs}
+    return Request(worker_id="w", inputs=inputs, **more)
+
+
+def told(response: Response) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(response)
+    return document

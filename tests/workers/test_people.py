@@ -1,0 +1,185 @@
+"""People: what needs an approval waits for one without a process, what was approved is what runs, and what nobody knows a person says."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.contract.codes import Status
+from holdfast.model.clock import VirtualClock
+from holdfast.model.errors import CallbackClosed, CallbackNotFound
+from holdfast.workers.approvals import ApprovalNotFound, ApprovalRefused, Decision
+from holdfast.workers.policy import Policy
+from holdfast.workers.tools.seam import DidNotHappen, Effect, Happened, ToolFailed
+from holdfast.workers.workforce import Asker, Workforce
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+
+PAY = frozenset({"pay"})
+ANN = Asker(principal="ann", logged_in=True)
+
+
+def decision(verdict: str = "approve", by: str = "bob", **more: Any) -> Decision:
+    return Decision(verdict=verdict, decided_by=by, decided_at=1, **more)
+
+
+async def paying(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    paid = await ctx.tools.pay(cents=inputs.get("cents", 5))
+    return {"paid": paid}
+
+
+def payer(*, schema: Any = None) -> tuple[Counted, InlineWorker]:
+    pay = Counted("pay", Effect.WRITE, lambda cents: {"cents": cents})
+    pay.arguments_schema = schema
+    return pay, InlineWorker(contract("pay"), paying, pay, approvals=PAY)
+
+
+async def asked(force: Workforce, asker: Asker = LOCAL, **inputs: Any) -> tuple[str, str]:
+    response = await force.invoke(request(**inputs), asker)
+    assert response.status is Status.NEEDS_HUMAN
+    (approval,) = response.approvals
+    return response.run_id, approval["approval_id"]
+
+
+@pytest.mark.parametrize("park", [1000, 0])
+async def test_a_call_waits_for_its_approval_and_is_made_once_it_is_there(tmp_path: Path, park: int) -> None:
+    pay, worker = payer()
+    async with workforce(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
+        run, approval = await asked(force)
+        assert pay.calls == []
+        assert [found.approval_id for found in force.approvals(LOCAL)] == [approval]
+        await force.decide(approval, decision(), LOCAL)
+        response = await force.response(run, LOCAL)
+        assert force.approvals(LOCAL) == []
+    assert (response.status, response.outputs) == (Status.OK, {"paid": {"cents": 5}})
+    assert len(pay.calls) == 1
+    assert response.observability.attempt == 1
+
+
+async def test_a_rejected_call_is_never_made(tmp_path: Path) -> None:
+    pay, worker = payer()
+    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        run, approval = await asked(force)
+        await force.decide(approval, decision("reject", comment="too much"), LOCAL)
+        response = await force.response(run, LOCAL)
+    assert response.error is not None
+    assert (response.error.error_code, pay.calls) == ("approval_rejected", [])
+    assert "bob rejected the call of pay. (too much)" in response.error.message
+
+
+async def test_edited_arguments_are_checked_and_are_what_runs(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"cents": {"type": "integer", "maximum": 9}}}
+    pay, worker = payer(schema=schema)
+    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        run, approval = await asked(force)
+        with pytest.raises(ApprovalRefused, match="/cents"):
+            await force.decide(approval, decision(edited_arguments={"cents": 10}), LOCAL)
+        await force.decide(approval, decision(edited_arguments={"cents": 1}), LOCAL)
+        response = await force.response(run, LOCAL)
+    assert response.outputs == {"paid": {"cents": 1}}
+
+
+async def test_a_decision_is_final_and_nobody_decides_what_he_asked_for(tmp_path: Path) -> None:
+    pay, worker = payer()
+    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        _, approval = await asked(force, ANN)
+        with pytest.raises(ApprovalRefused, match="ann asked for this"):
+            await force.decide(approval, decision(by="ann"), ANN)
+        with pytest.raises(ApprovalRefused, match="approve or reject"):
+            await force.decide(approval, decision("happened"), ANN)
+        with pytest.raises(ApprovalNotFound):
+            await force.decide("a_nothing", decision(), ANN)
+        await force.decide(approval, decision(), ANN)
+        with pytest.raises(CallbackClosed):
+            await force.decide(approval, decision("reject"), ANN)
+    assert len(pay.calls) <= 1
+
+
+async def test_an_approval_cannot_be_answered_as_a_callback(tmp_path: Path) -> None:
+    _, worker = payer()
+    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        run, _ = await asked(force)
+        store = force._engine.store
+        (callback,) = [op.callback_id for op in store.operations(run) if op.sub_type == "Approval"]
+        with pytest.raises(CallbackNotFound):
+            await force._engine.answer(callback or "", '{"verdict":"approve","decided_by":"x","decided_at":1}')
+
+
+async def test_an_approval_that_nobody_gives_expires(tmp_path: Path) -> None:
+    pay, worker = payer()
+    async with workforce(worker, folder=tmp_path, policy=Policy(approval_seconds=60)) as force:
+        header = await force.accept(request(), LOCAL)
+        await asyncio.wait_for(force._engine.ending(header.id), 10)
+        response = await force.response(header.id, LOCAL)
+    assert response.error is not None
+    assert (response.error.error_code, pay.calls) == ("approval_expired", [])
+
+
+async def test_a_question_is_put_to_a_person_and_the_run_goes_on_with_the_answer(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        before = str(ctx.uuid())
+        colour = await ctx.ask("which colour?", schema={"enum": ["red", "blue"]})
+        return {"colour": colour, "before": before, "after": str(ctx.uuid())}
+
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        run, approval = await asked(force)
+        with pytest.raises(ApprovalRefused):
+            await force.decide(approval, decision("answer", result="green"), LOCAL)
+        await force.decide(approval, decision("answer", result="red"), LOCAL)
+        response = await force.response(run, LOCAL)
+    assert response.outputs is not None
+    assert response.outputs["colour"] == "red"
+    assert response.outputs["before"] != response.outputs["after"]
+
+
+class Lost(Counted):
+    """A tool whose answer is lost the first time, whatever it did."""
+
+    def __init__(self, verdict: Any = None) -> None:
+        super().__init__("pay", Effect.WRITE, self._once)
+        self._verdict = verdict
+        if verdict is not None:
+            self.reconcile = self._reconcile
+
+    def _once(self, cents: int) -> Any:
+        return {"try": 2} if len(self.calls) > 1 else ToolFailed("tool_timeout", "no answer", known=False)
+
+    async def _reconcile(self, call: Any, arguments: Any) -> Any:
+        return self._verdict
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outputs", "calls"), [(Happened({"id": 7}), {"paid": {"id": 7}}, 1), (DidNotHappen(), {"paid": {"try": 2}}, 2)]
+)
+async def test_a_lost_call_is_looked_up_before_anything_is_sent_again(tmp_path: Path, verdict: Any, outputs: Any, calls: int) -> None:
+    pay = Lost(verdict)
+    async with workforce(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert (response.outputs, len(pay.calls)) == (outputs, calls)
+    assert len({call.idempotency_key for call in pay.calls}) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "outputs", "calls"), [("happened", {"paid": {"id": 7}}, 1), ("not_happened", {"paid": {"try": 2}}, 2), ("stop", None, 1)]
+)
+async def test_what_nobody_knows_a_person_says(tmp_path: Path, said: str, outputs: Any, calls: int) -> None:
+    pay = Lost()
+    async with workforce(InlineWorker(contract("pay"), paying, pay), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        waiting = await force.invoke(request(), LOCAL)
+        assert waiting.error is not None
+        assert (waiting.status, waiting.error.error_code) == (Status.NEEDS_HUMAN, "unknown_outcome")
+        result = {"result": {"id": 7}} if said == "happened" else {}
+        await force.decide(waiting.approvals[0]["approval_id"], decision(said, **result), LOCAL)
+        response = await force.response(waiting.run_id, LOCAL)
+    assert (response.outputs, len(pay.calls)) == (outputs, calls)
+
+
+async def test_a_run_that_waits_can_be_cancelled(tmp_path: Path) -> None:
+    pay, worker = payer()
+    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        run, _ = await asked(force)
+        response = await force.cancel(run, LOCAL)
+    assert response.error is not None
+    assert (response.status, response.error.error_code, pay.calls) == (Status.PERMANENT_ERROR, "cancelled", [])

@@ -1,0 +1,142 @@
+"""A run from its request to its response, with inline bodies: what is tried again, what is not, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.contract.codes import Status
+from holdfast.workers.body.errors import WorkerError
+from holdfast.workers.tools.seam import Effect, ToolFailed
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+
+pytestmark = pytest.mark.parametrize("park", [1000, 0], ids=["parked", "replayed"])
+
+
+async def test_a_worker_answers_with_its_outputs(tmp_path: Path, park: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"twice": inputs["n"] * 2}
+
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path, park=park) as force:
+        response = await force.invoke(request(n=21), LOCAL)
+    assert (response.status, response.outputs, response.error) == (Status.OK, {"twice": 42}, None)
+    assert response.observability.attempt == 1
+
+
+async def test_a_def_body_works_the_same_without_await(tmp_path: Path, park: int) -> None:
+    def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"found": ctx.tools.look(at="x"), "step": ctx.step(lambda: 7, name="seven")}
+
+    look = Counted("look", Effect.READ, lambda at: at * 2)
+    async with workforce(InlineWorker(contract("look"), body, look), folder=tmp_path, park=park) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert response.outputs == {"found": "xx", "step": 7}
+
+
+async def test_a_passing_failure_is_tried_again_and_a_receipt_is_used_again(tmp_path: Path, park: int) -> None:
+    tries: list[int] = []
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        paid = await ctx.tools.pay(cents=5)
+        seen = await ctx.tools.look(at="x")
+        tries.append(1)
+        if len(set_of_attempts(tries)) < 3:
+            raise WorkerError("flaky", retryable=True)
+        return {"paid": paid, "seen": seen}
+
+    def set_of_attempts(tries: list[int]) -> range:
+        return range(len(tries))
+
+    pay = Counted("pay", Effect.WRITE, lambda cents: {"id": cents})
+    look = Counted("look", Effect.READ, lambda at: at)
+    async with workforce(InlineWorker(contract("pay", "look"), body, pay, look), folder=tmp_path, park=park) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert (response.status, response.observability.attempt) == (Status.OK, 3)
+    assert (len(pay.calls), len(look.calls)) == (1, 3)
+    assert response.observability.usage.tool_calls == 4
+
+
+async def test_a_permanent_failure_is_not_tried_again_and_keeps_what_is_good(tmp_path: Path, park: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        raise WorkerError("no_such_order", "there is none", partial={"looked": True})
+
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path, park=park) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert response.status is Status.PERMANENT_ERROR
+    assert response.error is not None
+    assert (response.error.error_code, response.error.message, response.error.retryable) == ("no_such_order", "there is none", False)
+    assert (response.outputs, response.observability.partial) == ({"looked": True}, True)
+
+
+async def test_inputs_that_do_not_fit_make_no_run_and_outputs_that_do_not_fit_are_tried_again(tmp_path: Path, park: int) -> None:
+    calls: list[int] = []
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> Any:
+        calls.append(1)
+        return {"n": "three"}
+
+    number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    worker = InlineWorker(contract(input_schema=number, output_schema=number), body)
+    async with workforce(worker, folder=tmp_path, park=park) as force:
+        refused = await force.invoke(request(n="x"), LOCAL)
+        assert (refused.status, refused.run_id, calls) == (Status.INVALID_REQUEST, "", [])
+        response = await force.invoke(request(n=1), LOCAL)
+    assert response.status is Status.INVALID_OUTPUT
+    assert response.error is not None
+    assert response.error.error_code == "output_schema_mismatch"
+    assert len(calls) == 3
+
+
+async def test_a_tool_that_is_not_allowed_is_refused_and_one_that_fails_says_why(tmp_path: Path, park: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        codes = []
+        for name in ("pay", "look"):
+            try:
+                await ctx.tools[name]()
+            except WorkerError as error:
+                codes.append([error.error_code, error.message])
+        return {"codes": codes}
+
+    look = Counted("look", Effect.READ, lambda: ToolFailed("access_denied", "keep out"))
+    async with workforce(InlineWorker(contract("look"), body, look), folder=tmp_path, park=park) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert response.outputs == {"codes": [["tool_not_allowed", "The contract does not allow the tool 'pay'."], ["access_denied", "keep out"]]}
+
+
+async def test_the_same_key_runs_once_and_other_inputs_are_a_conflict(tmp_path: Path, park: int) -> None:
+    pay = Counted("pay", Effect.WRITE)
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        await ctx.tools.pay()
+        return {"n": inputs["n"]}
+
+    async with workforce(InlineWorker(contract("pay"), body, pay), folder=tmp_path, park=park) as force:
+        same = [force.invoke(request(n=1, idempotency_key="k"), LOCAL) for _ in range(5)]
+        first, *others = await asyncio.gather(*same)
+        conflict = await force.invoke(request(n=2, idempotency_key="k"), LOCAL)
+    assert all(other == first for other in others)
+    assert len(pay.calls) == 1
+    assert conflict.error is not None
+    assert conflict.error.error_code == "idempotency_conflict"
+
+
+async def test_after_a_retryable_end_the_same_key_begins_again_and_inherits_the_receipts(tmp_path: Path, park: int) -> None:
+    pay = Counted("pay", Effect.WRITE)
+    broken = [True]
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        paid = await ctx.tools.pay()
+        if broken[0]:
+            raise WorkerError("flaky", retryable=True)
+        return {"paid": paid}
+
+    async with workforce(InlineWorker(contract("pay"), body, pay), folder=tmp_path, park=park) as force:
+        failed = await force.invoke(request(idempotency_key="k"), LOCAL)
+        broken[0] = False
+        response = await force.invoke(request(idempotency_key="k"), LOCAL)
+    assert (failed.status, response.status) == (Status.RETRYABLE_ERROR, Status.OK)
+    assert failed.run_id != response.run_id
+    assert len(pay.calls) == 1
