@@ -376,7 +376,7 @@ def test_constraints_may_be_written_in_several_ways(spec: str) -> None:
     ],
 )
 def test_tools_may_be_written_in_several_ways(spec: str) -> None:
-    read_as = with_lists(spec + "\nretries:\n  max_attempts: 2")
+    read_as = with_lists(spec + "\nmax_attempts: 2")
     assert read_as.tools == (ToolGrant("fetch_url"), ToolGrant("parse_html", optional=True))
     assert read_as.limits.tool_quotas == {"fetch_url": 5}
     assert read_as.retries.max_attempts == 2

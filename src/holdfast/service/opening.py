@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -30,17 +30,25 @@ from holdfast.service.tuning import tune
 from holdfast.store.opening import open_store
 from holdfast.store.seam import Filter
 
+if TYPE_CHECKING:  # whoever runs no workers loads nothing of them
+    from holdfast.contract.protocol import Response
+    from holdfast.service.staff import Staff, StaffSettings
+    from holdfast.workers.workforce import Workforce
+
 
 def open(
     store: str | os.PathLike[str] | None = None,
     *,
-    functions: Sequence[DurableFunction],
+    functions: Sequence[DurableFunction] = (),
+    workers: Sequence[str | os.PathLike[str]] = (),
     subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
     settings: Settings | None = None,
+    staff: StaffSettings | None = None,
     codec: PayloadCodec | None = None,
 ) -> Opening:
     """An engine over a store, to be entered with `async with` or `with`; `:memory:` keeps everything in memory.
 
+    `functions` are durable functions, `workers` the files of workers (`@worker`), which `run` calls; `staff` is the operator's word on them.
     `subscribers` are functions by name, each called with a `StatusSignal` whenever an execution of the store begins or ends: in order, at
     least once, from the first time a name is given until `unsubscribe`, also for what happened while nobody was there.
     `codec` encodes payloads in the file (`holdfast.AesGcm` encrypts them); it is the settings' unless given.
@@ -54,13 +62,27 @@ def open(
             raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
     for name, receive in subscribers.items():
         check_subscriber(name, receive)
-    return Opening(where, functions, subscribers, settings)
+    return Opening(where, functions, subscribers, settings, _hired(workers, staff, where) if workers else None)
+
+
+def _hired(workers: Sequence[str | os.PathLike[str]], staff: StaffSettings | None, where: str) -> Staff:
+    from holdfast.service.staff import Staff, StaffSettings, home_beside
+
+    return Staff(workers, staff or StaffSettings(), home_beside(where))
 
 
 class Opening:
     """An engine about to be entered."""
 
-    def __init__(self, where: str, functions: Sequence[DurableFunction], subscribers: Mapping[str, Subscriber], settings: Settings) -> None:
+    def __init__(
+        self,
+        where: str,
+        functions: Sequence[DurableFunction],
+        subscribers: Mapping[str, Subscriber],
+        settings: Settings,
+        staff: Staff | None = None,
+    ) -> None:
+        self.staff = staff
         self._where = where
         self._functions = functions
         self._subscribers = subscribers
@@ -71,7 +93,11 @@ class Opening:
         self._engine: OpenEngine | None = None
 
     async def __aenter__(self) -> OpenEngine:
-        self._engine = await OpenEngine.create(self._where, self._functions, self._subscribers, self._settings, self.wrap)
+        functions, staff = self._functions, self.staff
+        if staff is not None:
+            await staff.open()
+            functions = [*functions, *staff.functions()]
+        self._engine = await OpenEngine.create(self._where, functions, self._subscribers, self._settings, self.wrap, staff)
         return self._engine
 
     async def __aexit__(self, *_: object) -> None:
@@ -98,7 +124,8 @@ class Opening:
 class OpenEngine:
     """Start and follow executions. Made by `holdfast.open`."""
 
-    def __init__(self, engine: Engine, host: InlineHost) -> None:
+    def __init__(self, engine: Engine, host: InlineHost, staff: Staff | None = None) -> None:
+        self._staff = staff
         self._engine = engine
         self._host = host
         self._store = engine.store
@@ -111,6 +138,7 @@ class OpenEngine:
         subscribers: Mapping[str, Subscriber],
         settings: Settings,
         wrap: Callable[[InlineHost], Host],
+        staff: Staff | None = None,
     ) -> OpenEngine:
         """Wire an engine and let it join its store."""
         if settings.tune:
@@ -140,17 +168,21 @@ class OpenEngine:
                 runner=runner,
                 subscribers=subscribers,
             )
+            if staff is not None:
+                staff.attach(engine)
             await engine.open()
         except BaseException:
             store.close()
             raise
-        return cls(engine, host)
+        return cls(engine, host, staff)
 
     async def close(self) -> None:
         """Stop running; what is under way goes on with the next engine that opens this store."""
         try:
             await self._engine.close()
         finally:
+            if self._staff is not None:
+                await self._staff.close()
             self._host.close()
             self._store.close()
 
@@ -165,6 +197,33 @@ class OpenEngine:
             called = function
         header = await self._engine.start(called, codec.dumps(input), name=name, version=wanted)
         return OpenExecution(self._engine, header)
+
+    async def run(
+        self,
+        worker: str,
+        inputs: Mapping[str, Any],
+        *,
+        version: str | None = None,
+        idempotency_key: str | None = None,
+        constraints: Mapping[str, Any] | None = None,
+        tenant: str = "default",
+        user: str | None = None,
+        wait: float | None = None,
+    ) -> Response:
+        """Run a worker and wait for its response: its end, or that it waits for a person; after `wait` seconds, how it stands."""
+        from holdfast.contract.protocol import request_from
+        from holdfast.workers.workforce import Asker, principal
+
+        document = {"worker_id": worker, "version": version, "inputs": dict(inputs), "idempotency_key": idempotency_key, "user": user}
+        asked = {key: value for key, value in document.items() if value is not None} | ({"constraints": dict(constraints)} if constraints else {})
+        return await self.workforce.invoke(request_from(asked), Asker(tenant=tenant, principal=principal()), wait=wait)
+
+    @property
+    def workforce(self) -> Workforce:
+        """Everything that can be asked of the workers that are served here."""
+        if self._staff is None:
+            raise InvalidParameter("No workers are served here: open the engine with workers=[\"worker.py\"].")
+        return self._staff.workforce
 
     async def get(self, execution: str) -> OpenExecution:
         """An execution by ARN or id."""
@@ -271,6 +330,7 @@ class BlockingEngine:
         self._portal = portal
 
     start = _blocking(OpenEngine.start)
+    run = _blocking(OpenEngine.run)
     get = _blocking(OpenEngine.get)
     list = _blocking(OpenEngine.list)
     succeed_callback = _blocking(OpenEngine.succeed_callback)

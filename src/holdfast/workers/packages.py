@@ -21,13 +21,12 @@ from holdfast.model.errors import Rejected
 from holdfast.workers.attempt import Body
 from holdfast.workers.inline import InlineBody
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.author import AuthorTool
 from holdfast.workers.tools.declaring import Declarations, Declared, DeclaredWorker, declarations_of
 from holdfast.workers.tools.seam import Tool
 
 _ENTRY = "holdfast.workers.body.main:enter"
 _PRELOAD = ("asyncio", "holdfast.workers.body.main")
-MakeTool = Callable[[Declared, Path, tuple[str, ...]], AuthorTool]
+MakeTool = Callable[[Declared, Path, tuple[str, ...]], Tool]
 
 
 class WorkerInvalid(Rejected):

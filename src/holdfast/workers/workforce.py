@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -62,6 +63,14 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = "default"
     principal: str = "local"
     logged_in: bool = False
+
+
+def principal() -> str:
+    """Who works here where nobody logs in."""
+    try:
+        return f"local:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return "local:unknown"
 
 
 class Workforce:

@@ -275,7 +275,7 @@ class Attempt:
 
     def _idle(self) -> None:
         left = self._last_at + self._idle_seconds - monotonic()
-        if self._working:
+        if self._working or not self._ready:  # while it is imported, only the timeout counts
             left = self._idle_seconds
         if left <= 0:
             self.stop("idle_timeout", f"no frame for {self._idle_seconds:g} s")

@@ -1,0 +1,205 @@
+"""XPath-like paths: the part of XPath that people write for pages, over the parsed page.
+
+    //table[@id='t']/tr[2]/td[last()]/text()      //a[contains(@href, 'shop')]/@href      .//li[not(@hidden)]      ../h2
+
+Steps `/` and `//`, names or `*`, `.` and `..`; predicates: a number, `last()`, `@a`, `@a='v'`, `@a!='v'`, `text()='v'`, `.='v'`,
+`contains(x, 'v')`, `starts-with(x, 'v')`, `not(…)`; at the end `@attribute` or `text()`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+from selectolax.lexbor import LexborNode
+
+_MOST_VISITED: Final = 500_000
+_MOST_STEPS: Final = 50
+_NAME: Final = r"[A-Za-z_*][\w:-]*"
+_STEP: Final = re.compile(rf"(?P<slash>//?)?(?P<test>\.\.|\.|text\(\)|@{_NAME}|{_NAME})")
+_VALUE: Final = rf"(?P<what>@{_NAME}|text\(\)|\.|normalize-space\(\))"
+_QUOTED: Final = r"""(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)")"""
+_COMPARE: Final = re.compile(rf"{_VALUE}\s*(?P<how>!?=)\s*{_QUOTED}")
+_CALL: Final = re.compile(rf"(?P<how>contains|starts-with)\(\s*{_VALUE}\s*,\s*{_QUOTED}\s*\)")
+_HAS: Final = re.compile(rf"@(?P<name>{_NAME})")
+
+
+class PathInvalid(Exception):
+    """What is wrong with a path."""
+
+
+class PathTooCostly(Exception):
+    """The path would look at too much of this page."""
+
+
+class Test(Struct, frozen=True):
+    """One predicate."""
+
+    how: str
+    what: str = ""
+    value: str = ""
+    number: int = 0
+    inner: Test | None = None
+
+
+class Step(Struct, frozen=True):
+    """One step: where it looks, for which element, under which conditions."""
+
+    deep: bool
+    name: str
+    tests: tuple[Test, ...] = ()
+
+
+class Path(Struct, frozen=True):
+    """A whole path; `take` is what is read at its end: an attribute (`@href`), `text()`, or the element itself."""
+
+    absolute: bool
+    steps: tuple[Step, ...]
+    take: str = ""
+
+    def find(self, root: LexborNode, scope: LexborNode) -> list[LexborNode]:
+        """The elements it leads to, in the order of the page."""
+        walk = _Walk()
+        found = [root] if self.absolute else [scope]
+        for at, step in enumerate(self.steps):
+            found = walk.step(found, step, from_root=self.absolute and at == 0)
+        return found
+
+
+def path_of(text: str) -> Path:
+    """Read a path; raises PathInvalid."""
+    steps: list[Step] = []
+    take, at = "", 0
+    while at < len(text):
+        hit = _STEP.match(text, at)
+        if hit is None or (at > 0 and not hit.group("slash")):
+            raise PathInvalid(f"nobody knows what {text[at : at + 20]!r} means")
+        if take:
+            raise PathInvalid(f"{take} stands at the end only")
+        at, test = hit.end(), hit.group("test")
+        tests: list[Test] = []
+        while at < len(text) and text[at] == "[":
+            inside, at = _bracket(text, at)
+            tests.append(_test(inside.strip()))
+        if test.startswith("@") or test == "text()":
+            if tests:
+                raise PathInvalid(f"{test} takes no predicate")
+            take = test.lower()
+        else:
+            if tests and test in (".", ".."):
+                raise PathInvalid(f"{test} takes no predicate")
+            steps.append(Step(hit.group("slash") == "//", test.lower(), tuple(tests)))
+    if len(steps) > _MOST_STEPS or (not steps and not take):
+        raise PathInvalid(f"it has {len(steps)} steps; 1 to {_MOST_STEPS} are allowed")
+    return Path(text.startswith("/"), tuple(steps), take)
+
+
+def _bracket(text: str, at: int) -> tuple[str, int]:
+    quote = ""
+    for end in range(at + 1, len(text)):
+        char = text[end]
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char == "]":
+            return text[at + 1 : end], end + 1
+    raise PathInvalid("a bracket is not closed")
+
+
+def _test(text: str) -> Test:
+    if text.isdecimal() and 0 < len(text) < 7:
+        return Test("position", number=int(text))
+    if text in ("last()", "position()=last()"):
+        return Test("last")
+    if text.startswith("not(") and text.endswith(")"):
+        inner = _test(text[4:-1].strip())
+        if inner.how in ("position", "last", "not"):
+            raise PathInvalid("not() takes a condition, no position")
+        return Test("not", inner=inner)
+    if hit := _HAS.fullmatch(text):
+        return Test("has", hit.group("name").lower())
+    if hit := _COMPARE.fullmatch(text) or _CALL.fullmatch(text):
+        value = hit.group("single") if hit.group("single") is not None else hit.group("double")
+        return Test(hit.group("how"), hit.group("what").lower(), value)
+    raise PathInvalid(f"nobody knows the predicate [{text[:40]}]")
+
+
+class _Walk:
+    """One search, with a bound on how much it looks at."""
+
+    def __init__(self) -> None:
+        self._visited = 0
+
+    def step(self, places: list[LexborNode], step: Step, *, from_root: bool) -> list[LexborNode]:
+        found: dict[int, LexborNode] = {}
+        for place in places:
+            for node in self._of(place, step, from_root):
+                found.setdefault(node.mem_id, node)
+        return list(found.values())
+
+    def _of(self, place: LexborNode, step: Step, from_root: bool) -> Iterable[LexborNode]:
+        if step.name == ".":
+            return [place]
+        if step.name == "..":
+            parent = place.parent
+            return [parent] if parent is not None and not _is_document(parent) else []
+        groups: list[list[LexborNode]] = []
+        if from_root:  # the root has no parent to be a child of
+            groups.append([place])
+        if step.deep:
+            below = list(place.traverse())
+            self._count(len(below))
+            groups += [self._children(node) for node in below]
+        elif not from_root:
+            groups.append(self._children(place))
+        return (node for group in groups for node in self._passed(group, step))
+
+    def _children(self, node: LexborNode) -> list[LexborNode]:
+        children = list(node.iter())
+        self._count(len(children))
+        return children
+
+    def _passed(self, group: list[LexborNode], step: Step) -> list[LexborNode]:
+        kept = [node for node in group if step.name in ("*", node.tag)]
+        for test in step.tests:
+            if test.how == "position":
+                kept = kept[test.number - 1 : test.number]
+            elif test.how == "last":
+                kept = kept[-1:]
+            else:
+                kept = [node for node in kept if _holds(node, test)]
+        return kept
+
+    def _count(self, more: int) -> None:
+        self._visited += more
+        if self._visited > _MOST_VISITED:
+            raise PathTooCostly
+
+
+def _is_document(node: LexborNode) -> bool:
+    return (node.tag or "").startswith("-")
+
+
+def _holds(node: LexborNode, test: Test) -> bool:
+    if test.inner is not None:
+        return not _holds(node, test.inner)
+    attributes = node.attributes
+    if test.how == "has":
+        return test.what in attributes
+    value = (attributes.get(test.what[1:]) or "") if test.what.startswith("@") else _text(node, test.what)
+    match test.how:
+        case "=":
+            return value == test.value
+        case "!=":
+            return value != test.value
+        case "contains":
+            return test.value in value
+        case _:
+            return value.startswith(test.value)
+
+
+def _text(node: LexborNode, what: str) -> str:
+    return " ".join(node.text(deep=what != "text()").split())

@@ -1,0 +1,221 @@
+"""Extraction specs, read: what is to be found on a page, checked before any page is looked at. All problems are told at once.
+
+"title": "h1"                                                                          a CSS selector, and its text
+"price": {"css": ".price", "type": "price", "required": true}
+"image": {"css": "img.main", "attribute": "src", "type": "url"}
+"sku":   {"any": [{"json_ld": "Product.sku"}, {"meta": "product:sku"}, {"regex": "SKU: ([0-9]+)"}]}
+"rows":  {"path": "//table[@id='t']//tr", "list": true, "fields": {"name": "td", "size": {"path": "./td[2]", "type": "number"}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import re2
+from msgspec import Struct
+from selectolax.lexbor import LexborHTMLParser, SelectolaxError
+
+from holdfast.library.web_scrape.paths import Path, PathInvalid, path_of
+
+TYPES: Final = ("string", "text", "html", "number", "integer", "boolean", "exists", "date", "datetime", "url", "price", "json")
+SOURCES: Final = ("css", "path", "json_ld", "json", "meta", "any")
+_OPTIONS: Final = {
+    *SOURCES, "regex", "group", "ignore_case", "in", "attribute", "list", "fields", "type", "required", "default", "locale", "format", "currency",
+}  # fmt: skip
+_MOST_FIELDS: Final = 500
+_DEEPEST: Final = 8
+_LONGEST: Final = 2000
+_REGEX_MEMORY: Final = 8 << 20
+
+
+class SpecInvalid(Exception):
+    """The extraction spec cannot be used; `problems` names each field and what is wrong with it."""
+
+    def __init__(self, problems: list[dict[str, str]]) -> None:
+        super().__init__("; ".join(f"{problem['field']}: {problem['message']}" for problem in problems[:10]))
+        self.problems = problems
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """One thing to find. Exactly one source; none at all means the place itself (a nested field's own node, or the page)."""
+
+    name: str
+    css: str | None = None
+    path: Path | None = None
+    json_ld: tuple[str, ...] | None = None
+    json: tuple[str, ...] | None = None
+    meta: str | None = None
+    any: tuple[Field, ...] = ()
+    regex: Any = None
+    group: int | str = 0
+    within: str = "text"
+    """What a regex without another source looks at: the page's text or its html."""
+    attribute: str | None = None
+    many: bool = False
+    fields: tuple[Field, ...] = ()
+    type: str = "string"
+    required: bool = False
+    default: Any = None
+    locale: str | None = None
+    format: str | None = None
+    currency: str | None = None
+
+
+def fields_of(spec: Mapping[str, Any]) -> tuple[Field, ...]:
+    """The fields of an `extraction_spec`: its `fields`, or itself when it has none. Raises SpecInvalid."""
+    reader = _Reader()
+    inner = spec.get("fields")
+    fields = reader.fields(inner if isinstance(inner, Mapping) else spec, "", 0)
+    if not reader.problems and not fields:
+        reader.problem("extraction_spec", "names no field")
+    if reader.problems:
+        raise SpecInvalid(reader.problems)
+    return fields
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.problems: list[dict[str, str]] = []
+        self._count = 0
+
+    def problem(self, where: str, message: str) -> None:
+        self.problems.append({"field": where, "message": message})
+
+    def fields(self, spec: Any, where: str, depth: int) -> tuple[Field, ...]:
+        if not isinstance(spec, Mapping):
+            self.problem(where or "extraction_spec", "its fields are no object of name and selector")
+            return ()
+        if depth > _DEEPEST:
+            self.problem(where, f"is nested deeper than {_DEEPEST} records")
+            return ()
+        made = (self._field(str(name), about, f"{where}.{name}" if where else str(name), depth) for name, about in spec.items())
+        return tuple(field for field in made if field is not None)
+
+    def _field(self, name: str, about: Any, where: str, depth: int) -> Field | None:
+        self._count += 1
+        if self._count > _MOST_FIELDS:
+            if self._count == _MOST_FIELDS + 1:
+                self.problem("extraction_spec", f"names more than {_MOST_FIELDS} fields")
+            return None
+        if isinstance(about, str):
+            about = {"css": about}
+        if not isinstance(about, Mapping):
+            self.problem(where, "is neither a CSS selector nor an object")
+            return None
+        unknown = sorted(str(option) for option in about if option not in _OPTIONS)
+        if unknown:
+            self.problem(where, f"has options that nobody knows: {', '.join(unknown)} (known: {', '.join(sorted(_OPTIONS))})")
+            return None
+        sources = [source for source in SOURCES if source in about]
+        if len(sources) > 1:
+            self.problem(where, f"has {' and '.join(sources)}; one source, or `any` with a list of them")
+            return None
+        before = len(self.problems)
+        values = {**self._source(about, where, depth), **self._options(about, where)}
+        values["fields"] = self.fields(about["fields"], where, depth + 1) if "fields" in about else ()
+        return Field(name=name, **values) if len(self.problems) == before else None
+
+    # --- sources
+
+    def _source(self, about: Mapping[str, Any], where: str, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if "any" in about:
+            found["any"] = self._alternatives(about["any"], where, depth)
+        for source in ("css", "path", "json_ld", "json", "meta"):
+            if source in about:
+                text = about[source]
+                if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST:
+                    self.problem(where, f"{source} is no text of 1 to {_LONGEST} characters")
+                else:
+                    found[source] = self._read(source, text.strip(), where)
+        if "regex" in about:
+            found |= self._regex(about, where)
+        return found
+
+    def _alternatives(self, given: Any, where: str, depth: int) -> tuple[Field, ...]:
+        if not isinstance(given, list) or not 1 <= len(given) <= 20:
+            self.problem(where, "any is no list of 1 to 20 alternatives")
+            return ()
+        if depth >= _DEEPEST:
+            self.problem(where, f"is nested deeper than {_DEEPEST} records")
+            return ()
+        made = (self._field("", alternative, f"{where}.any[{at}]", depth + 1) for at, alternative in enumerate(given))
+        return tuple(field for field in made if field is not None)
+
+    def _read(self, source: str, text: str, where: str) -> Any:
+        if source == "path":
+            try:
+                return path_of(text)
+            except PathInvalid as error:
+                self.problem(where, f"path {text[:100]!r}: {error}")
+        elif source == "css":
+            try:
+                _EMPTY.css(text)
+                return text
+            except (SelectolaxError, ValueError):
+                self.problem(where, f"{text[:100]!r} is no CSS selector")
+        elif source in ("json_ld", "json"):
+            parts = tuple(part for part in text.replace("[", ".[").split(".") if part)
+            if parts:
+                return parts
+            self.problem(where, f"{source} {text[:100]!r} names nothing")
+        else:
+            return text.lower()
+        return None
+
+    def _regex(self, about: Mapping[str, Any], where: str) -> dict[str, Any]:
+        text, group = about["regex"], about.get("group")
+        if not isinstance(text, str) or not 0 < len(text) <= _LONGEST:
+            self.problem(where, f"regex is no text of 1 to {_LONGEST} characters")
+            return {}
+        try:
+            compiled = re2.compile(text, _regex_options(bool(about.get("ignore_case"))))
+        except re2.error as error:
+            reason = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
+            self.problem(where, f"regex {text[:100]!r}: {reason} (patterns are RE2's, without look-around and back-references)")
+            return {}
+        if group is None:
+            group = 1 if compiled.groups else 0
+        known = isinstance(group, str) and group in compiled.groupindex
+        if not known and not (isinstance(group, int) and not isinstance(group, bool) and 0 <= group <= compiled.groups):
+            self.problem(where, f"regex {text[:100]!r} has no group {group!r}")
+        return {"regex": compiled, "group": group}
+
+    # --- options
+
+    def _options(self, about: Mapping[str, Any], where: str) -> dict[str, Any]:
+        values: dict[str, Any] = {"default": about.get("default")}
+        for option, name in (("list", "many"), ("required", "required"), ("ignore_case", None)):
+            if option in about:
+                if not isinstance(about[option], bool):
+                    self.problem(where, f"{option} is {about[option]!r}; it is true or false")
+                elif name is not None:
+                    values[name] = about[option]
+        for option in ("attribute", "locale", "format", "currency"):
+            if option in about:
+                if not isinstance(about[option], str) or not 0 < len(about[option]) <= 100:
+                    self.problem(where, f"{option} is no short text")
+                else:
+                    values[option] = about[option].lower() if option == "attribute" else about[option]
+        if about.get("type", "string") not in TYPES:
+            self.problem(where, f"type is {about.get('type')!r}; it is one of {', '.join(TYPES)}")
+        else:
+            values["type"] = about.get("type", "string")
+        if about.get("in", "text") not in ("text", "html"):
+            self.problem(where, f"in is {about['in']!r}; it is text or html")
+        else:
+            values["within"] = about.get("in", "text")
+        return values
+
+
+def _regex_options(ignore_case: bool) -> Any:
+    """RE2 takes time in proportion to the text, whatever the pattern: a spec is a stranger's."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _REGEX_MEMORY
+    options.case_sensitive = not ignore_case
+    return options
+
+
+_EMPTY: Final = LexborHTMLParser("<html></html>")

@@ -1,0 +1,131 @@
+"""The staff: workers with their packages, tools and jails, wired to an engine. The only place that builds them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.engine.engine import Engine
+from holdfast.hosts.toolhost.host import ToolHost
+from holdfast.model.errors import InvalidParameter
+from holdfast.workers.artifacts import Artifacts
+from holdfast.workers.packages import Package, PackagedWorker, Packages
+from holdfast.workers.policy import Policy
+from holdfast.workers.running import Worker
+from holdfast.workers.tools.author import AuthorTool
+from holdfast.workers.tools.cassettes import Cassette, CassetteSettings
+from holdfast.workers.tools.declaring import Declared
+from holdfast.workers.tools.fetching import FetchSettings, FetchUrl
+from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
+from holdfast.workers.tools.parameters import ParameterFile, ParameterSource, ParameterStore
+from holdfast.workers.tools.seam import Tool
+from holdfast.workers.tools.secrets import EnvironmentSecrets, FileSecrets, Redactor, Secrets
+from holdfast.workers.workforce import Workforce
+
+
+class StaffSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator says about workers: limits and policy, and where tools find what they need."""
+
+    policy: Policy = Policy()
+    fetch: FetchSettings = FetchSettings()
+    model: ModelSettings = ModelSettings()
+    parameters: str | None = None
+    """A TOML or JSON file for the tool `parameter_store`."""
+    secrets: tuple[str, ...] = ()
+    """Files or folders that secrets of tools are looked for in, after the environment."""
+    cassette: CassetteSettings = CassetteSettings()
+
+
+class Staff:
+    """The workers of one engine."""
+
+    def __init__(
+        self, files: Sequence[str | os.PathLike[str]], settings: StaffSettings, home: Path | None, tools: Mapping[str, Tool] | None = None
+    ) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="holdfast-") if home is None else None
+        self._home = Path(self._temporary.name) if self._temporary is not None else home or Path()
+        self._settings = settings
+        self._packages = Packages(self._home / "packages")
+        self._tools = dict(tools or {})
+        self._made: dict[str, PackagedWorker] = {}
+        self._found = [package for file in files for package in self._packages.add(Path(file))]
+        if not self._found and files:
+            raise InvalidParameter("There is no worker in these files.")
+
+    @property
+    def packages(self) -> Sequence[Package]:
+        """What was found in the files."""
+        return self._found
+
+    async def open(self) -> Workforce:
+        """Everything that runs need, before the engine runs any."""
+        settings = self._settings
+        self._host = ToolHost()
+        self._secrets = Secrets([EnvironmentSecrets(os.environ), *(FileSecrets(Path(path)) for path in settings.secrets)])
+        self._cassette = Cassette(settings.cassette, Redactor({"model_key": settings.model.api_key or ""}))
+        self._built_in = self._built()
+        policy = settings.policy
+        self.workforce = Workforce(policy=policy, artifacts=Artifacts(self._home / "artifacts", policy.artifact_bytes), find=self._loaded)
+        for package in self._found:
+            self.workforce.serve(self._worker(package))
+        return self.workforce
+
+    def functions(self) -> list[DurableFunction]:
+        """The durable functions that the workers are."""
+        return self.workforce.functions()
+
+    def attach(self, engine: Engine) -> None:
+        """The engine runs now."""
+        self.workforce.attach(engine)
+
+    async def warm(self) -> None:
+        """Have a spare of every worker ready."""
+        await asyncio.gather(*(worker.warm() for worker in self._made.values()))
+
+    async def close(self) -> None:
+        """End bodies, tool processes and connections."""
+        for worker in self._made.values():
+            await worker.close()
+        await self._host.close()
+        for tool in self._built_in.values():
+            close = getattr(tool, "close", None)
+            if close is not None:
+                await close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _built(self) -> dict[str, Tool]:
+        settings = self._settings
+        made: list[Tool] = [FetchUrl(settings.fetch), LanguageModel(settings.model)]
+        if settings.parameters is not None:
+            source: ParameterSource = ParameterFile(Path(settings.parameters))
+            made.append(ParameterStore(source))
+        return {tool.name: self._cassette.wrap(tool) for tool in made} | self._tools
+
+    def _worker(self, package: Package) -> PackagedWorker:
+        worker = self._made.get(package.name)
+        if worker is None:
+            worker = self._made[package.name] = PackagedWorker(package, self._settings.policy, self._built_in, self._author_tool)
+            worker.tools = {**worker.tools, **self._tools}
+        return worker
+
+    def _author_tool(self, declared: Declared, file: Path, paths: tuple[str, ...]) -> Any:
+        return self._cassette.wrap(AuthorTool(declared, file, self._host, self._secrets, paths))
+
+    async def _loaded(self, worker_id: str, package: str) -> Worker:
+        """The worker that an older run is pinned to."""
+        return self._worker(self._packages.load(package, worker_id))
+
+
+def home_beside(store: str) -> Path | None:
+    """Where snapshots and artifacts of a store are kept: beside its file, or for a database in the current folder; nowhere for memory."""
+    if store == ":memory:":
+        return None
+    return Path("holdfast.workers").absolute() if "://" in store else Path(f"{store}.workers").absolute()
