@@ -19,9 +19,10 @@ from holdfast.service.settings import Settings
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.attempt import Body
 from holdfast.workers.inline import InlineBody
+from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, Tool, Usage
-from holdfast.workers.workforce import Asker, Workforce
+from holdfast.workers.workforce import Workforce
 
 OBJECT = {"type": "object"}
 LOCAL = Asker()
@@ -79,7 +80,13 @@ class InlineWorker:
 
 @contextlib.asynccontextmanager
 async def workforce(
-    worker: InlineWorker, where: str = ":memory:", *, policy: Policy | None = None, park: int = 1000, clock: Clock | None = None, folder: Path
+    worker: InlineWorker,
+    where: str = ":memory:",
+    *,
+    policy: Policy | None = None,
+    park: int = 1000,
+    clock: Clock | None = None,
+    folder: Path,
 ) -> AsyncIterator[Workforce]:
     policy = policy or Policy()
 

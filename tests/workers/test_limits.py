@@ -14,9 +14,9 @@ from holdfast.contract.protocol import Constraints
 from holdfast.contract.terms import RateLimit
 from holdfast.model.clock import VirtualClock
 from holdfast.workers.body.errors import WorkerError
+from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
-from holdfast.workers.workforce import Asker
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
 
 ANN, BOB = Asker(tenant="ann", logged_in=True), Asker(tenant="bob", logged_in=True)
@@ -34,7 +34,7 @@ def model(reserved: int = 100, used: int = 60) -> Counted:
 
 
 @pytest.mark.parametrize(
-    ("limits", "calls", "code"),
+    "limits, calls, code",
     [
         ({"max_tokens": 250}, 3, "budget_exceeded"),
         ({"max_cost_usd": Decimal("0.1")}, 1, "budget_exceeded"),

@@ -12,9 +12,10 @@ from holdfast.contract.codes import Status
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import CallbackClosed, CallbackNotFound
 from holdfast.workers.approvals import ApprovalNotFound, ApprovalRefused, Decision
+from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import DidNotHappen, Effect, Happened, ToolFailed
-from holdfast.workers.workforce import Asker, Workforce
+from holdfast.workers.workforce import Workforce
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
 
 PAY = frozenset({"pay"})
@@ -71,7 +72,7 @@ async def test_a_rejected_call_is_never_made(tmp_path: Path) -> None:
 
 async def test_edited_arguments_are_checked_and_are_what_runs(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"cents": {"type": "integer", "maximum": 9}}}
-    pay, worker = payer(schema=schema)
+    _pay, worker = payer(schema=schema)
     async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, approval = await asked(force)
         with pytest.raises(ApprovalRefused, match="/cents"):
@@ -151,7 +152,7 @@ class Lost(Counted):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "outputs", "calls"), [(Happened({"id": 7}), {"paid": {"id": 7}}, 1), (DidNotHappen(), {"paid": {"try": 2}}, 2)]
+    "verdict, outputs, calls", [(Happened({"id": 7}), {"paid": {"id": 7}}, 1), (DidNotHappen(), {"paid": {"try": 2}}, 2)]
 )
 async def test_a_lost_call_is_looked_up_before_anything_is_sent_again(tmp_path: Path, verdict: Any, outputs: Any, calls: int) -> None:
     pay = Lost(verdict)
@@ -162,7 +163,7 @@ async def test_a_lost_call_is_looked_up_before_anything_is_sent_again(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("said", "outputs", "calls"), [("happened", {"paid": {"id": 7}}, 1), ("not_happened", {"paid": {"try": 2}}, 2), ("stop", None, 1)]
+    "said, outputs, calls", [("happened", {"paid": {"id": 7}}, 1), ("not_happened", {"paid": {"try": 2}}, 2), ("stop", None, 1)]
 )
 async def test_what_nobody_knows_a_person_says(tmp_path: Path, said: str, outputs: Any, calls: int) -> None:
     pay = Lost()
@@ -170,7 +171,7 @@ async def test_what_nobody_knows_a_person_says(tmp_path: Path, said: str, output
         waiting = await force.invoke(request(), LOCAL)
         assert waiting.error is not None
         assert (waiting.status, waiting.error.error_code) == (Status.NEEDS_HUMAN, "unknown_outcome")
-        result = {"result": {"id": 7}} if said == "happened" else {}
+        result: dict[str, Any] = {"result": {"id": 7}} if said == "happened" else {}
         await force.decide(waiting.approvals[0]["approval_id"], decision(said, **result), LOCAL)
         response = await force.response(waiting.run_id, LOCAL)
     assert (response.outputs, len(pay.calls)) == (outputs, calls)

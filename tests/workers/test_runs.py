@@ -103,7 +103,9 @@ async def test_a_tool_that_is_not_allowed_is_refused_and_one_that_fails_says_why
     look = Counted("look", Effect.READ, lambda: ToolFailed("access_denied", "keep out"))
     async with workforce(InlineWorker(contract("look"), body, look), folder=tmp_path, park=park) as force:
         response = await force.invoke(request(), LOCAL)
-    assert response.outputs == {"codes": [["tool_not_allowed", "The contract does not allow the tool 'pay'."], ["access_denied", "keep out"]]}
+    assert response.outputs == {
+        "codes": [["tool_not_allowed", "The contract does not allow the tool 'pay'."], ["access_denied", "keep out"]]
+    }
 
 
 async def test_the_same_key_runs_once_and_other_inputs_are_a_conflict(tmp_path: Path, park: int) -> None:

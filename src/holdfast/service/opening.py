@@ -212,17 +212,20 @@ class OpenEngine:
     ) -> Response:
         """Run a worker and wait for its response: its end, or that it waits for a person; after `wait` seconds, how it stands."""
         from holdfast.contract.protocol import request_from
-        from holdfast.workers.workforce import Asker, principal
+        from holdfast.workers.looking import Asker
+        from holdfast.workers.workforce import principal
 
         document = {"worker_id": worker, "version": version, "inputs": dict(inputs), "idempotency_key": idempotency_key, "user": user}
-        asked = {key: value for key, value in document.items() if value is not None} | ({"constraints": dict(constraints)} if constraints else {})
+        asked = {key: value for key, value in document.items() if value is not None} | (
+            {"constraints": dict(constraints)} if constraints else {}
+        )
         return await self.workforce.invoke(request_from(asked), Asker(tenant=tenant, principal=principal()), wait=wait)
 
     @property
     def workforce(self) -> Workforce:
         """Everything that can be asked of the workers that are served here."""
         if self._staff is None:
-            raise InvalidParameter("No workers are served here: open the engine with workers=[\"worker.py\"].")
+            raise InvalidParameter('No workers are served here: open the engine with workers=["worker.py"].')
         return self._staff.workforce
 
     async def get(self, execution: str) -> OpenExecution:

@@ -13,7 +13,6 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.contract.checking import checker_of
-from holdfast.contract.codes import Status as ResponseStatus
 from holdfast.durable.identifier import Identity
 from holdfast.model import codec
 from holdfast.model.errors import Rejected
@@ -146,8 +145,8 @@ def run_of(identity: str) -> str:
     return run
 
 
-def approvals_of(header: Execution, operations: Sequence[Operation]) -> list[tuple[Approval, Operation]]:
-    """All approvals of a run, in the order they were asked for, with the callbacks they are."""
+def approvals_of(header: Execution, operations: Sequence[Operation]) -> list[tuple[Approval, Operation, Operation]]:
+    """All approvals of a run, in the order they were asked for, with the callbacks they are and the requests beside them."""
     requests = {(op.name, op.parent_id, op.place): op for op in operations if op.sub_type == REQUEST}
     found = []
     for op in operations:
@@ -155,13 +154,13 @@ def approvals_of(header: Execution, operations: Sequence[Operation]) -> list[tup
             # The request is written right after its callback, so it is the next event.
             request = requests.get((op.name, op.parent_id, op.place + 1))
             if request is not None:
-                found.append((_shown(header, op, request_of(request)), op))
+                found.append((_shown(header, op, request_of(request)), op, request))
     return found
 
 
 def waiting(header: Execution, operations: Sequence[Operation]) -> list[Approval]:
     """The approvals that a run waits for."""
-    return [approval for approval, op in approvals_of(header, operations) if op.status is Status.STARTED]
+    return [approval for approval, op, _ in approvals_of(header, operations) if op.status is Status.STARTED]
 
 
 def _shown(header: Execution, op: Operation, request: Requested) -> Approval:
@@ -214,7 +213,6 @@ def _check_fits(schema: dict[str, Any] | None, value: Any) -> None:
         raise ApprovalRefused(f"What was given does not fit: {told}.")
 
 
-def status_of(approvals: Iterable[Approval]) -> tuple[ResponseStatus, str]:
-    """The status and the code of a run that waits for these."""
-    kinds = {approval.kind for approval in approvals}
-    return ResponseStatus.NEEDS_HUMAN, "unknown_outcome" if "unknown_outcome" in kinds else "approval_required"
+def code_of(approvals: Iterable[Approval]) -> str:
+    """The code of a run that waits for these."""
+    return "unknown_outcome" if any(approval.kind == "unknown_outcome" for approval in approvals) else "approval_required"

@@ -51,7 +51,12 @@ class Artifacts:
                 os.fsync(file.fileno())
             identity = sha256(f"{digest.hexdigest()}\0{name}\0{media_type}".encode(errors="replace")).hexdigest()[:_ID_LENGTH]
             reference = ArtifactRef(
-                artifact_id=identity, name=name, media_type=media_type, size_bytes=size, sha256=digest.hexdigest(), uri=f"holdfast:{identity}"
+                artifact_id=identity,
+                name=name,
+                media_type=media_type,
+                size_bytes=size,
+                sha256=digest.hexdigest(),
+                uri=f"holdfast:{identity}",
             )
             self._publish(home, draft, reference)
         finally:

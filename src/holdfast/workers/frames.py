@@ -117,9 +117,7 @@ class Failed(_Frame, frozen=True, tag="failed"):
     error: BodyError
 
 
-FromBody: TypeAlias = (
-    Ready | ToolAsked | StepBegun | StepEnded | Asked | ArtifactGiven | OpenAsked | Progress | Logged | Done | Failed
-)
+FromBody: TypeAlias = Ready | ToolAsked | StepBegun | StepEnded | Asked | ArtifactGiven | OpenAsked | Progress | Logged | Done | Failed
 
 
 def frame_of(data: Any) -> FromBody:

@@ -1,6 +1,6 @@
 """The gateway: every effect of a body goes through here, and none without an intent on disk before it.
 
-    allowed? → receipt known? answer it → approved? → intend (ONE write: quota, reservation, caps, cool-down, intent) → call → settle
+allowed? → receipt known? answer it → approved? → intend (ONE write: quota, reservation, caps, cool-down, intent) → call → settle
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import msgspec
 
 from holdfast.contract.checking import checker_of
 from holdfast.contract.terms import Limits
-from holdfast.durable.identifier import Identity
 from holdfast.model import codec
 from holdfast.model.charging import Charge
 from holdfast.model.clock import Clock, monotonic
@@ -334,7 +333,9 @@ class Gateway:
     def _limited(self, limit: LimitReached) -> ToolFailed:
         if limit.key.startswith("closed/"):
             seconds = max(0.0, (limit.until - self._clock.now()) / 1000)
-            return ToolFailed("rate_limited", f"{limit.key.rpartition('/')[2]} asked not to be called before then.", retry_after_seconds=seconds)
+            return ToolFailed(
+                "rate_limited", f"{limit.key.rpartition('/')[2]} asked not to be called before then.", retry_after_seconds=seconds
+            )
         return ToolFailed("budget_exceeded", f"The day's {limit.key.rpartition('/')[2]} of tenant {self._terms.tenant} are spent.")
 
     def _call_of(self, intent: Intent) -> Call:
@@ -382,7 +383,9 @@ def _check_arguments(tool: Tool, arguments: dict[str, Any]) -> None:
     problems = () if schema is None else checker_of(schema).problems(arguments)
     if problems:
         told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems)
-        raise ToolFailed("tool_failed", f"{tool.name} was called with arguments that do not fit: {told}.", details=msgspec.to_builtins(problems))
+        raise ToolFailed(
+            "tool_failed", f"{tool.name} was called with arguments that do not fit: {told}.", details=msgspec.to_builtins(problems)
+        )
 
 
 def _schema(tool: Tool) -> dict[str, Any] | None:

@@ -64,7 +64,6 @@ class Journal:
                 return
             await self._state.rest(Suspend(places[0].operation_id, tuple(found[1:])))
 
-
     def when_closed(self, at: Identity) -> asyncio.Future[None]:
         """Resolves when the service closes an operation, for somebody who goes on meanwhile."""
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

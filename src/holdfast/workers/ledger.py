@@ -168,10 +168,13 @@ class Ledger:
         """Refuse a call that may cost more than is left."""
         left = self.remaining
         if left.tokens is not None and reservation.tokens > left.tokens:
-            raise ToolFailed("budget_exceeded", f"The call may take {reservation.tokens} tokens, and {max(0, left.tokens)} are left (max_tokens).")
+            raise ToolFailed(
+                "budget_exceeded", f"The call may take {reservation.tokens} tokens, and {max(0, left.tokens)} are left (max_tokens)."
+            )
         if left.cost_usd is not None and reservation.cost_usd > left.cost_usd:
             raise ToolFailed(
-                "budget_exceeded", f"The call may cost {reservation.cost_usd} USD, and {max(Decimal(0), left.cost_usd)} are left (max_cost_usd)."
+                "budget_exceeded",
+                f"The call may cost {reservation.cost_usd} USD, and {max(Decimal(0), left.cost_usd)} are left (max_cost_usd).",
             )
 
     def _own(self) -> Iterable[Try]:

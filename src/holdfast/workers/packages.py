@@ -182,7 +182,9 @@ class PackagedWorker:
             import importlib.util
             import sys
 
-            spec = importlib.util.spec_from_file_location(f"holdfast_inline_{self._package.folder.name[:16]}", self._package.folder / self._package.file)
+            spec = importlib.util.spec_from_file_location(
+                f"holdfast_inline_{self._package.folder.name[:16]}", self._package.folder / self._package.file
+            )
             assert spec is not None
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)

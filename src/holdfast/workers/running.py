@@ -1,6 +1,6 @@
 """A run: the durable function that every worker is. It replays; whatever it does is recorded, or pure.
 
-    attempt → judge → (wait, attempt again)* → response
+attempt → judge → (wait, attempt again)* → response
 """
 
 from __future__ import annotations
@@ -167,7 +167,13 @@ class Run:
         except HoldfastError as unavailable:
             return Outcome(error=BodyError(error_code=unavailable.code, message=str(unavailable)))
         attempt = Attempt(
-            number, at, self._accepted.tenant, gateway, self._journal, self._around.artifacts, self._around.watcher(self._id, self._accepted)
+            number,
+            at,
+            self._accepted.tenant,
+            gateway,
+            self._journal,
+            self._around.artifacts,
+            self._around.watcher(self._id, self._accepted),
         )
         found = self._journal.find(at)
         order = {
@@ -218,7 +224,9 @@ class Run:
         problems = checker_of(self._contract.output_schema).problems(outcome.outputs)
         if problems or not isinstance(outcome.outputs, dict):
             told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems) or "the outputs are no object"
-            error = BodyError(error_code="output_schema_mismatch", message=f"The outputs do not fit: {told}.", details=msgspec.to_builtins(problems))
+            error = BodyError(
+                error_code="output_schema_mismatch", message=f"The outputs do not fit: {told}.", details=msgspec.to_builtins(problems)
+            )
             return msgspec.structs.replace(outcome, outputs=None, error=error)
         kept, moved = moved_out(outcome.outputs, self._keep, self._around.policy.inline_artifact_bytes)
         return msgspec.structs.replace(outcome, outputs=kept, artifacts=(*outcome.artifacts, *moved))
@@ -252,10 +260,9 @@ class Run:
 
     def _meaning(self, error: BodyError) -> Meaning:
         codes = self._around.policy.retry_codes.get(self._contract.worker_id)
-        known = meaning_of(
+        return meaning_of(
             error.error_code, catalogue=self._contract.errors, retry_codes=codes, needs_human=error.needs_human, retryable=error.retryable
         )
-        return known
 
     def _judged(self, number: int, outcome: Outcome) -> Response:
         accepted, error = self._accepted, outcome.error
@@ -323,4 +330,3 @@ async def run(event: Any, context: AsyncDurableContext, around: Surroundings) ->
 def _recorded(known: Operation) -> Outcome:
     text = known.result if known.error is None else known.error.data
     return msgspec.json.decode(text or "{}", type=Outcome)
-

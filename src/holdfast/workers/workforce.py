@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -14,35 +14,34 @@ import msgspec
 from holdfast.contract.checking import checker_of
 from holdfast.contract.codes import Status, meaning_of
 from holdfast.contract.limits import tighten
-from holdfast.contract.protocol import Observability, Request, Response, ResponseError, response_from
+from holdfast.contract.protocol import Observability, Request, Response, ResponseError
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.model import codec
 from holdfast.model.charging import Charge
-from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, LimitReached
+from holdfast.model.errors import ExecutionAlreadyStarted, LimitReached
 from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, ExecutionStatus, State, Terms
 from holdfast.model.ids import LATEST
 from holdfast.model.operations import Failure, Operation
 from holdfast.model.outside import Answering
-from holdfast.workers.approvals import (
-    Approval,
-    ApprovalNotFound,
-    Decision,
-    approvals_of,
-    checked,
-    request_of,
-    run_of,
-    status_of,
-    waiting,
-)
+from holdfast.workers.approvals import Approval, Decision
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts, brought_in
 from holdfast.workers.attempt import Watcher
 from holdfast.workers.gateway import day_of, key_part
-from holdfast.workers.journal import REQUEST
+from holdfast.workers.looking import (
+    Asker,
+    cancelling,
+    deciding,
+    find_approval,
+    find_run,
+    open_approvals,
+    response_of,
+    undecided,
+)
 from holdfast.workers.policy import Policy
-from holdfast.workers.running import CANCEL_AT, Accepted, Worker, run
+from holdfast.workers.running import Accepted, Worker, run
 
 _POLL_SECONDS = 0.25
 _PAGE = 100
@@ -55,14 +54,6 @@ class Served(Protocol):
     def worker(self) -> Worker: ...
     @property
     def package(self) -> str: ...
-
-
-class Asker(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks: from the credential, never from the request."""
-
-    tenant: str = "default"
-    principal: str = "local"
-    logged_in: bool = False
 
 
 def principal() -> str:
@@ -149,7 +140,7 @@ class Workforce:
             )
             name = None if request.idempotency_key is None else f"{family[:40]}-{link}"
             header = await self._started(contract.worker_id, accepted, name, terms, same)
-            if name is None or not self._ended_retryable(header):
+            if name is None or not self._ended_retryable(header, accepted):
                 return header
             link, before = link + 1, header.id
 
@@ -161,7 +152,9 @@ class Workforce:
             return next(reversed(versions.values()))
         if request.version not in versions:
             known = ", ".join(versions)
-            raise InvalidRequest(f"{request.worker_id} is served here as {known}, not as {request.version!r:.50}.", error_code="version_not_found")
+            raise InvalidRequest(
+                f"{request.worker_id} is served here as {known}, not as {request.version!r:.50}.", error_code="version_not_found"
+            )
         return versions[request.version]
 
     def _check(self, request: Request, schema: dict[str, Any], tenant: str) -> None:
@@ -197,29 +190,29 @@ class Workforce:
             charges.append(Charge(f"day/{day}/{key_part(accepted.tenant)}/runs", 1, runs, until))
         return tuple(charges)
 
-    def _ended_retryable(self, header: Execution) -> bool:
+    def _ended_retryable(self, header: Execution, accepted: Accepted) -> bool:
         """Whether a run of the same key ended in a way that lets the key begin again."""
-        if header.state is State.QUARANTINED:
-            return False
         if header.status is ExecutionStatus.RUNNING:
             return False
-        response = self._response(header, self._engine.store.operations(header.id))
+        response = response_of(self._engine.store, header, accepted)
         return response.status is Status.RETRYABLE_ERROR
 
     # --- looking
 
     async def response(self, run_id: str, asker: Asker, *, wait: float | None = None) -> Response:
         """What a run came to, or that it waits for a person; waits for either, for `wait` seconds or as long as it takes."""
-        header = self._of(run_id, asker)
-        async with _patience(wait):
+        header, accepted = find_run(self._engine.store, run_id, asker)
+        async with _Patience(wait):
             ending = asyncio.ensure_future(self._engine.ending(run_id))
             event = asyncio.Event()
             self._waiters.setdefault(run_id, set()).add(event)
             try:
                 while not ending.done():
                     event.clear()
-                    header = self._of(run_id, asker)
-                    if header.state is State.QUARANTINED or (header.state is State.SUSPENDED and self._approvals(header)):
+                    header, _ = find_run(self._engine.store, run_id, asker)
+                    if header.state is State.QUARANTINED or (
+                        header.state is State.SUSPENDED and open_approvals(self._engine.store, header)
+                    ):
                         break
                     waits = {ending, asyncio.ensure_future(event.wait())}
                     await asyncio.wait(waits, timeout=_POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -228,76 +221,29 @@ class Workforce:
                 self._waiters[run_id].discard(event)
                 if not self._waiters[run_id]:
                     del self._waiters[run_id]
-        header = self._of(run_id, asker)
-        return self._response(header, self._engine.store.operations(run_id))
-
-    def _of(self, run_id: str, asker: Asker) -> Execution:
-        header = self._engine.store.find(run_id)
-        if header is None or header.function not in self._served or (asker.logged_in and header.tenant != asker.tenant):
-            raise ExecutionNotFound(f"There is no run {run_id!r:.100}.")
-        return header
-
-    def _approvals(self, header: Execution) -> list[Approval]:
-        return waiting(header, self._engine.store.operations(header.id))
-
-    def _response(self, header: Execution, operations: Sequence[Operation]) -> Response:
-        if header.status is ExecutionStatus.SUCCEEDED:
-            return response_from(self._engine.store.result(header) or "{}")
-        accepted = msgspec.json.decode(self._engine.store.input(header.id) or "{}", type=Accepted)
-        code, message = _ended_as(header)
-        approvals = waiting(header, operations)
-        if header.status is ExecutionStatus.RUNNING and approvals:
-            status, code = status_of(approvals)
-            first = approvals[0]
-            message = f"A person must decide: {first.approval_id} {first.question or first.tool}."
-        meaning = meaning_of(code)
-        return Response(
-            run_id=header.id,
-            worker_id=header.function,
-            version=accepted.version,
-            status=meaning.status,
-            error=ResponseError(error_code=code, message=message, retryable=meaning.retryable),
-            approvals=tuple(msgspec.to_builtins(approval) for approval in approvals),
-            observability=Observability(trace_id=accepted.trace_id, span_id=accepted.span_id),
-        )
+        header, _ = find_run(self._engine.store, run_id, asker)
+        return response_of(self._engine.store, header, accepted)
 
     # --- people
 
     def approvals(self, asker: Asker) -> list[Approval]:
         """All that waits for a decision, oldest first."""
-        found: list[Approval] = []
-        beyond = ""
-        while page := self._engine.store.undecided(beyond, _PAGE):
-            for run_id in page:
-                header = self._engine.store.find(run_id)
-                if header is not None and not (asker.logged_in and header.tenant != asker.tenant):
-                    found += self._approvals(header)
-            beyond = page[-1]
-        return found
+        return undecided(self._engine.store, asker)
 
     async def decide(self, approval_id: str, decision: Decision, asker: Asker) -> Approval:
-        """Write a decision; whether it comes too late is settled by the write itself."""
-        header = self._of(run_of(approval_id), asker)
-        operations = self._engine.store.operations(header.id)
-        found = next((pair for pair in approvals_of(header, operations) if pair[0].approval_id == approval_id), None)
-        if found is None:
-            raise ApprovalNotFound(f"There is no approval {approval_id!r:.100}.")
-        approval, callback = found
-        request = next(op for op in operations if op.sub_type == REQUEST and op.place == callback.place + 1)
-        text = msgspec.json.encode(checked(request_of(request), decision, logged_in=asker.logged_in)).decode()
-        await self._engine.wake(lambda by: Answering(header.id, callback.id, text, None, by, decision=True), header.id)
-        return msgspec.structs.replace(approval, state=decision.verdict, decided_by=decision.decided_by, decided_at=decision.decided_at)
+        """Write a decision, and let the run go on."""
+        write = deciding(self._engine.store, approval_id, decision, asker)
+        await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), write.execution)
+        return find_approval(self._engine.store, approval_id, asker)
 
     async def cancel(self, run_id: str, asker: Asker) -> Response:
         """End a run. A call that is in flight may still record what it did."""
-        header = self._of(run_id, asker)
-        if header.status is ExecutionStatus.RUNNING:
-            found = [op for op in self._engine.store.operations(run_id) if op.id == CANCEL_AT.operation_id]
-            if found and header.state is not State.QUARANTINED:
-                write = Answering(run_id, CANCEL_AT.operation_id, None, Failure("cancelled"))
-                await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), run_id)
-            else:
-                await self._engine.stop(run_id, Failure("Somebody cancelled the run.", "cancelled"))
+        write = cancelling(self._engine.store, run_id, asker)
+        if isinstance(write, Answering):
+            answering = write
+            await self._engine.wake(lambda by: msgspec.structs.replace(answering, by=by), run_id)
+        elif write is not None:
+            await self._engine.stop(run_id, Failure("Somebody cancelled the run.", "cancelled"))
         return await self.response(run_id, asker, wait=self.policy.grace_seconds + 1)
 
     # --- what runs stand in
@@ -339,10 +285,6 @@ class _Nobody:
 _NOBODY = _Nobody()
 
 
-def _patience(wait: float | None) -> Any:
-    return _Patience(wait)
-
-
 class _Patience:
     """A timeout that is no error: whoever waits gets how things stand."""
 
@@ -378,16 +320,3 @@ def refusal(request: Request, code: str, message: str, details: Any = None, retr
 def _limited(limit: LimitReached) -> str:
     kind = limit.key.partition("/")[0]
     return f"At most {limit.limit} runs are allowed here in this time." if kind == "rate" else f"The day's {limit.limit} runs are used up."
-
-
-def _ended_as(header: Execution) -> tuple[str, str]:
-    """The code of a run that did not come to a response of its own."""
-    if header.state is State.QUARANTINED:
-        return "worker_crashed", "The runner died again and again under this run; it waits until an operator releases it."
-    if header.status is ExecutionStatus.TIMED_OUT:
-        return "timeout", "The run took longer than run_timeout_seconds."
-    if header.status is ExecutionStatus.STOPPED:
-        return "cancelled", "Somebody cancelled the run."
-    if header.status is ExecutionStatus.FAILED:
-        return "worker_crashed", "The run failed inside the runtime; its execution's history says why."
-    return "overloaded", "The run is not over yet."

@@ -21,7 +21,8 @@ from holdfast.library.web_scrape.paths import Path, PathInvalid, path_of
 TYPES: Final = ("string", "text", "html", "number", "integer", "boolean", "exists", "date", "datetime", "url", "price", "json")
 SOURCES: Final = ("css", "path", "json_ld", "json", "meta", "any")
 _OPTIONS: Final = {
-    *SOURCES, "regex", "group", "ignore_case", "in", "attribute", "list", "fields", "type", "required", "default", "locale", "format", "currency",
+    *SOURCES, "regex", "group", "ignore_case", "in", "attribute", "list", "fields",
+    "type", "required", "default", "locale", "format", "currency",
 }  # fmt: skip
 _MOST_FIELDS: Final = 500
 _DEEPEST: Final = 8

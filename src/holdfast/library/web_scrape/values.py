@@ -16,8 +16,8 @@ from holdfast.library.web_scrape.specs import Field
 LONGEST: Final = 100_000
 # Where a point separates thousands and a comma begins the fraction, by the language of the page.
 _COMMA_LANGUAGES: Final = frozenset([
-    "af", "az", "be", "bg", "bs", "ca", "cs", "da", "de", "el", "es", "et", "eu", "fi", "fr", "gl", "hr", "hu", "hy", "id", "is", "it", "ka", "kk",
-    "lt", "lv", "mk", "nb", "nl", "nn", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sq", "sr", "sv", "tr", "uk", "vi",
+    "af", "az", "be", "bg", "bs", "ca", "cs", "da", "de", "el", "es", "et", "eu", "fi", "fr", "gl", "hr", "hu", "hy", "id", "is",
+    "it", "ka", "kk", "lt", "lv", "mk", "nb", "nl", "nn", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sq", "sr", "sv", "tr", "uk", "vi",
 ])  # fmt: skip
 _POINT_LOCALES: Final = frozenset(
     ["de-ch", "de-li", "es-mx", "es-us", "es-pr", "es-gt", "es-hn", "es-ni", "es-sv", "es-do", "es-pa", "es-pe", "it-ch"]
@@ -25,12 +25,12 @@ _POINT_LOCALES: Final = frozenset(
 _NUMBER: Final = re.compile(r"[-+\u2212]?\s?(?:\d[\d.,'\u2019\u00a0\u202f\u2009 _]{0,60}\d|\d)|[-+\u2212]?[.,]\d{1,30}")
 _SPACES: Final = re.compile("['\u2019\u00a0\u202f\u2009 _]")
 _SYMBOLS: Final = {
-    "US$": "USD", "A$": "AUD", "C$": "CAD", "CA$": "CAD", "NZ$": "NZD", "HK$": "HKD", "R$": "BRL", "S$": "SGD", "€": "EUR", "£": "GBP", "₹": "INR", "₽": "RUB",
-    "₩": "KRW", "₺": "TRY", "₴": "UAH", "₪": "ILS", "฿": "THB", "₫": "VND", "zł": "PLN", "Kč": "CZK", "Ft": "HUF", "¥": "JPY", "$": "USD",
+    "US$": "USD", "A$": "AUD", "C$": "CAD", "CA$": "CAD", "NZ$": "NZD", "HK$": "HKD", "R$": "BRL", "S$": "SGD", "€": "EUR", "£": "GBP",
+    "₹": "INR", "₽": "RUB", "₩": "KRW", "₺": "TRY", "₴": "UAH", "₪": "ILS", "฿": "THB", "₫": "VND", "zł": "PLN", "Kč": "CZK", "Ft": "HUF", "¥": "JPY", "$": "USD",
 }  # fmt: skip
 _CODES: Final = frozenset([
-    "USD", "EUR", "GBP", "JPY", "CHF", "CAD", "AUD", "NZD", "CNY", "HKD", "SGD", "INR", "SEK", "NOK", "DKK", "ISK", "PLN", "CZK", "HUF", "RON", "BGN", "RUB",
-    "UAH", "TRY", "ILS", "AED", "SAR", "ZAR", "BRL", "MXN", "ARS", "CLP", "COP", "KRW", "TWD", "THB", "VND", "IDR", "MYR", "PHP",
+    "USD", "EUR", "GBP", "JPY", "CHF", "CAD", "AUD", "NZD", "CNY", "HKD", "SGD", "INR", "SEK", "NOK", "DKK", "ISK", "PLN", "CZK", "HUF", "RON",
+    "BGN", "RUB", "UAH", "TRY", "ILS", "AED", "SAR", "ZAR", "BRL", "MXN", "ARS", "CLP", "COP", "KRW", "TWD", "THB", "VND", "IDR", "MYR", "PHP",
 ])  # fmt: skip
 _CODE: Final = re.compile(r"(?<![A-Za-z])[A-Z]{3}(?![A-Za-z])")
 _YES: Final = frozenset(["true", "yes", "y", "1", "on"])

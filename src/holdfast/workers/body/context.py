@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol, cast
 from holdfast.contract.terms import Contract
 from holdfast.model.clock import monotonic
 from holdfast.workers.body.errors import ToolError, WorkerError
-from holdfast.workers.body.links import AsyncAsking, Asking, Frame, Received
+from holdfast.workers.body.links import Asking, AsyncAsking, Frame, Received
 from holdfast.workers.tools.pure import PURE, call_pure
 from holdfast.workers.tools.seam import ToolFailed
 

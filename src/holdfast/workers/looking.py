@@ -1,0 +1,149 @@
+"""Runs as a store shows them, to whoever may see them: what they came to, and what they wait for. Needs no engine, and runs nothing."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.contract.codes import meaning_of
+from holdfast.contract.protocol import Observability, Response, ResponseError, response_from
+from holdfast.model.errors import ExecutionNotFound
+from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.operations import Failure, Operation
+from holdfast.model.outside import Answering, Stop
+from holdfast.model.verbs import Write
+from holdfast.store.seam import Store
+from holdfast.workers.approvals import (
+    Approval,
+    ApprovalNotFound,
+    Decision,
+    approvals_of,
+    checked,
+    code_of,
+    request_of,
+    run_of,
+    waiting,
+)
+from holdfast.workers.running import CANCEL_AT, Accepted
+
+_PAGE = 100
+_accepted = msgspec.json.Decoder(Accepted)
+
+
+class Asker(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks: from the credential, never from the request."""
+
+    tenant: str = "default"
+    principal: str = "local"
+    logged_in: bool = False
+
+    def may_see(self, header: Execution) -> bool:
+        """Tenants see their own; where nobody logs in, everybody sees everything."""
+        return not self.logged_in or header.tenant == self.tenant
+
+
+def find_run(store: Store, run_id: str, asker: Asker) -> tuple[Execution, Accepted]:
+    """A run that the asker may see, and its order."""
+    header = store.find(run_id)
+    if header is not None and asker.may_see(header):
+        try:
+            return header, _accepted.decode(store.input(header.id) or "")
+        except msgspec.DecodeError:
+            pass  # some other execution
+    raise ExecutionNotFound(f"There is no run {run_id!r:.100}.")
+
+
+def response_of(store: Store, header: Execution, accepted: Accepted) -> Response:
+    """What a run came to; of one that is not over, how it stands."""
+    if header.status is ExecutionStatus.SUCCEEDED:
+        return response_from(store.result(header) or "{}")
+    approvals = open_approvals(store, header)
+    code, message = _standing(header)
+    if approvals:
+        code, first = code_of(approvals), approvals[0]
+        message = f"A person must decide: {first.approval_id} {first.question or first.tool}."
+    meaning = meaning_of(code)
+    return Response(
+        run_id=header.id,
+        worker_id=header.function,
+        version=accepted.version,
+        status=meaning.status,
+        error=ResponseError(error_code=code, message=message, retryable=meaning.retryable),
+        approvals=tuple(msgspec.to_builtins(approval) for approval in approvals),
+        observability=Observability(trace_id=accepted.trace_id, span_id=accepted.span_id),
+    )
+
+
+def state_of(store: Store, header: Execution) -> str:
+    """queued, running, waiting or done."""
+    if header.status is not ExecutionStatus.RUNNING or header.state is State.QUARANTINED:
+        return "done"
+    if header.state is State.SUSPENDED:
+        return "waiting"
+    return "running" if header.invocation is not None or header.epoch else "queued"
+
+
+def _standing(header: Execution) -> tuple[str, str]:
+    """The code of a run that did not come to a response of its own."""
+    if header.state is State.QUARANTINED:
+        return "worker_crashed", "The runner died again and again under this run; it waits until an operator releases it."
+    if header.status is ExecutionStatus.TIMED_OUT:
+        return "timeout", "The run took longer than run_timeout_seconds."
+    if header.status is ExecutionStatus.STOPPED:
+        return "cancelled", "Somebody cancelled the run."
+    if header.status is ExecutionStatus.FAILED:
+        return "worker_crashed", "The run failed inside the runtime; its execution's history says why."
+    return "overloaded", "The run is not over yet."
+
+
+# --- people
+
+
+def open_approvals(store: Store, header: Execution) -> list[Approval]:
+    """What a run waits for."""
+    if header.status is not ExecutionStatus.RUNNING:
+        return []
+    return waiting(header, store.operations(header.id))
+
+
+def undecided(store: Store, asker: Asker) -> list[Approval]:
+    """All that waits for a decision, oldest first."""
+    found: list[Approval] = []
+    beyond = ""
+    while page := store.undecided(beyond, _PAGE):
+        for run_id in page:
+            header = store.find(run_id)
+            if header is not None and asker.may_see(header):
+                found += open_approvals(store, header)
+        beyond = page[-1]
+    return found
+
+
+def find_approval(store: Store, approval_id: str, asker: Asker) -> Approval:
+    """One approval, decided or not."""
+    return _approval(store, approval_id, asker)[0]
+
+
+def deciding(store: Store, approval_id: str, decision: Decision, asker: Asker) -> Answering:
+    """The write that brings a decision; whether it comes too late is settled by the write itself."""
+    approval, callback, request = _approval(store, approval_id, asker)
+    text = msgspec.json.encode(checked(request_of(request), decision, logged_in=asker.logged_in)).decode()
+    return Answering(approval.run_id, callback.id, text, decision=True)
+
+
+def _approval(store: Store, approval_id: str, asker: Asker) -> tuple[Approval, Operation, Operation]:
+    header, _ = find_run(store, run_of(approval_id), asker)
+    for found in approvals_of(header, store.operations(header.id)):
+        if found[0].approval_id == approval_id:
+            return found
+    raise ApprovalNotFound(f"There is no approval {approval_id!r:.100}.")
+
+
+def cancelling(store: Store, run_id: str, asker: Asker) -> Write | None:
+    """The write that cancels a run, if it is not over: a runner that has it ends its body, and lets calls in flight record what they did."""
+    header, _ = find_run(store, run_id, asker)
+    if header.status is not ExecutionStatus.RUNNING:
+        return None
+    heard = any(op.id == CANCEL_AT.operation_id for op in store.operations(run_id))
+    if heard and header.state is not State.QUARANTINED:
+        return Answering(run_id, CANCEL_AT.operation_id, None, Failure("cancelled"))
+    return Stop(run_id, Failure("Somebody cancelled the run.", "cancelled"))
