@@ -14,8 +14,9 @@ from holdfast.model.clock import monotonic
 URL = "https://shop.example/tea/green.html?x=1"
 PAGE = """<!doctype html><html lang="de-DE"><head><title>Grüner Tee</title>
 <meta property="og:title" content="OG Tee"><meta name="Description" content=" Ein  Tee ">
-<script type="application/ld+json">{"@context": "https://schema.org", "@type": ["Product", "Thing"], "name": "Sencha", "sku": 4711, "gtin": null,
- "offers": [{"@type": "Offer", "price": "12.50", "priceCurrency": "EUR"}, {"price": 9, "priceCurrency": "CHF"}], "brand": {"name": "Cha"}}</script>
+<script type="application/ld+json">{"@context": "https://schema.org", "@type": ["Product", "Thing"], "name": "Sencha", "sku": 4711,
+ "gtin": null, "brand": {"name": "Cha"},
+ "offers": [{"@type": "Offer", "price": "12.50", "priceCurrency": "EUR"}, {"price": 9, "priceCurrency": "CHF"}]}</script>
 <script type="application/ld+json">{ broken </script></head>
 <body><h1>  Grüner
  <em>Tee</em> </h1><p class="price">1.234,56 €</p><p class=stock data-left="5">auf Lager: ja</p>
@@ -29,89 +30,137 @@ def found(about: Any, html: str = PAGE, name: str = "x") -> Any:
     return extract(html, {"fields": {name: about}}, URL).data[name]
 
 
-@pytest.mark.parametrize("about,value", [
-    ("h1", "Grüner Tee"),
-    ({"css": "h1"}, "Grüner Tee"),
-    ({"css": ".stock", "attribute": "data-left", "type": "integer"}, 5),
-    ({"css": "img.main", "attribute": "SRC", "type": "url"}, "https://shop.example/img/tea.jpg"),
-    ({"css": "img", "attribute": "alt"}, None),
-    ({"css": ".price", "type": "number"}, 1234.56),
-    ({"css": ".price", "type": "price"}, {"amount": "1234.56", "currency": "EUR"}),
-    ({"css": ".tag", "list": True}, ["a", "b", ""]),
-    ({"css": "time", "attribute": "datetime", "type": "date"}, "2026-03-04"),
-    ({"css": "time", "attribute": "datetime", "type": "datetime"}, "2026-03-04T10:00:00+01:00"),
-    ({"css": "#more", "type": "text"}, "Zeile 1\nZeile 2"),
-    ({"css": ".tag", "type": "html"}, '<li class="tag">a</li>'),
-    ({"css": ".sold-out", "type": "exists"}, False),
-    ({"css": ".stock", "type": "exists"}, True),
-    ({"css": ".stock", "regex": "Lager: (ja|nein)"}, "ja"),
-    ({"css": ".stock", "regex": "(?P<a>LAGER): (?P<b>JA)", "group": "b", "ignore_case": True}, "ja"),
-    ({"regex": "Grüner \\w+"}, "Grüner Tee"),
-    ({"regex": "id = '([a-z]+-\\d+)'", "in": "html"}, "ab-77"),
-    ({"regex": "id = '([a-z]+-\\d+)'"}, None),
-    ({"regex": "Zeile (\\d)", "list": True, "type": "integer"}, [1, 2]),
-    ({"meta": "og:title"}, "OG Tee"),
-    ({"meta": "description"}, "Ein Tee"),
-    ({"json_ld": "Product.name"}, "Sencha"),
-    ({"json_ld": "Product.sku", "type": "integer"}, 4711),
-    ({"json_ld": "Thing.brand.name"}, "Cha"),
-    ({"json_ld": "*.brand.name"}, "Cha"),
-    ({"json_ld": "Product.gtin"}, None),
-    ({"json_ld": "Product.offers.price", "type": "number"}, 12.5),
-    ({"json_ld": "Product.offers[1].price", "type": "number"}, 9),
-    ({"json_ld": "Product.offers[*].price", "list": True, "type": "number"}, [12.5, 9]),
-    ({"json_ld": "Product.brand", "type": "json"}, {"name": "Cha"}),
-    ({"json_ld": "Product.offers", "list": True, "fields": {"p": {"json": "price", "type": "number"}, "c": {"json": "priceCurrency"}}},
-     [{"p": 12.5, "c": "EUR"}, {"p": 9, "c": "CHF"}]),
-    ({"any": [{"css": ".nothing"}, {"json_ld": "Nothing.x"}, {"meta": "og:title"}, "h1"]}, "OG Tee"),
-    ({"any": [{"css": ".nothing"}, {"css": ".price", "regex": "([\\d.,]+)"}], "type": "number"}, 1234.56),
-    ({"css": ".nothing", "default": "none"}, "none"),
-    ({"css": ".nothing", "list": True}, []),
-    ({"path": "//h1/text()"}, "Grüner"),
-    ({"path": "//h1"}, "Grüner Tee"),
-    ({"path": "/html/body/table/tbody/tr[2]/td[1]"}, "klein"),
-    ({"path": "//table[@id='t']//tr[last()]/td[last()]"}, "kaputt"),
-    ({"path": "//li[@class='tag'][2]"}, "b"),
-    ({"path": "//img/@src", "type": "url"}, "https://shop.example/img/tea.jpg"),
-    ({"path": "//p[contains(@class, 'pri')]", "type": "number"}, 1234.56),
-    ({"path": "//td[starts-with(., 'gro')]/../td[1]"}, "groß"),
-    ({"path": "//th[.='Preis']"}, "Preis"),
-    ({"path": "//p[not(@data-left)]/@class"}, "price"),
-    ({"path": "//li", "list": True}, ["a", "b", ""]),
-    ({"path": "//table//tr[not(contains(., 'Preis'))]", "list": True, "fields": {"size": {"path": "./td[1]"}, "also": "td", "no": {"json": "x"}}},
-     [{"size": "klein", "also": "klein", "no": None}, {"size": "groß", "also": "groß", "no": None}]),
-    ({"css": "table", "fields": {"head": {"css": "th", "list": True}, "rows": {"css": "tr", "list": True, "fields": {"c": {"css": "td", "list": True}}}}},
-     {"head": ["Größe", "Preis"], "rows": [{"c": []}, {"c": ["klein", "3,50 EUR"]}, {"c": ["groß", "kaputt"]}]}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "about,value",
+    [
+        ("h1", "Grüner Tee"),
+        ({"css": "h1"}, "Grüner Tee"),
+        ({"css": ".stock", "attribute": "data-left", "type": "integer"}, 5),
+        ({"css": "img.main", "attribute": "SRC", "type": "url"}, "https://shop.example/img/tea.jpg"),
+        ({"css": "img", "attribute": "alt"}, None),
+        ({"css": ".price", "type": "number"}, 1234.56),
+        ({"css": ".price", "type": "price"}, {"amount": "1234.56", "currency": "EUR"}),
+        ({"css": ".tag", "list": True}, ["a", "b", ""]),
+        ({"css": "time", "attribute": "datetime", "type": "date"}, "2026-03-04"),
+        ({"css": "time", "attribute": "datetime", "type": "datetime"}, "2026-03-04T10:00:00+01:00"),
+        ({"css": "#more", "type": "text"}, "Zeile 1\nZeile 2"),
+        ({"css": ".tag", "type": "html"}, '<li class="tag">a</li>'),
+        ({"css": ".sold-out", "type": "exists"}, False),
+        ({"css": ".stock", "type": "exists"}, True),
+        ({"css": ".stock", "regex": "Lager: (ja|nein)"}, "ja"),
+        ({"css": ".stock", "regex": "(?P<a>LAGER): (?P<b>JA)", "group": "b", "ignore_case": True}, "ja"),
+        ({"regex": "Grüner \\w+"}, "Grüner Tee"),
+        ({"regex": "id = '([a-z]+-\\d+)'", "in": "html"}, "ab-77"),
+        ({"regex": "id = '([a-z]+-\\d+)'"}, None),
+        ({"regex": "Zeile (\\d)", "list": True, "type": "integer"}, [1, 2]),
+        ({"meta": "og:title"}, "OG Tee"),
+        ({"meta": "description"}, "Ein Tee"),
+        ({"json_ld": "Product.name"}, "Sencha"),
+        ({"json_ld": "Product.sku", "type": "integer"}, 4711),
+        ({"json_ld": "Thing.brand.name"}, "Cha"),
+        ({"json_ld": "*.brand.name"}, "Cha"),
+        ({"json_ld": "Product.gtin"}, None),
+        ({"json_ld": "Product.offers.price", "type": "number"}, 12.5),
+        ({"json_ld": "Product.offers[1].price", "type": "number"}, 9),
+        ({"json_ld": "Product.offers[*].price", "list": True, "type": "number"}, [12.5, 9]),
+        ({"json_ld": "Product.brand", "type": "json"}, {"name": "Cha"}),
+        (
+            {
+                "json_ld": "Product.offers",
+                "list": True,
+                "fields": {"p": {"json": "price", "type": "number"}, "c": {"json": "priceCurrency"}},
+            },
+            [{"p": 12.5, "c": "EUR"}, {"p": 9, "c": "CHF"}],
+        ),
+        ({"any": [{"css": ".nothing"}, {"json_ld": "Nothing.x"}, {"meta": "og:title"}, "h1"]}, "OG Tee"),
+        ({"any": [{"css": ".nothing"}, {"css": ".price", "regex": "([\\d.,]+)"}], "type": "number"}, 1234.56),
+        ({"css": ".nothing", "default": "none"}, "none"),
+        ({"css": ".nothing", "list": True}, []),
+        ({"path": "//h1/text()"}, "Grüner"),
+        ({"path": "//h1"}, "Grüner Tee"),
+        ({"path": "/html/body/table/tbody/tr[2]/td[1]"}, "klein"),
+        ({"path": "//table[@id='t']//tr[last()]/td[last()]"}, "kaputt"),
+        ({"path": "//li[@class='tag'][2]"}, "b"),
+        ({"path": "//img/@src", "type": "url"}, "https://shop.example/img/tea.jpg"),
+        ({"path": "//p[contains(@class, 'pri')]", "type": "number"}, 1234.56),
+        ({"path": "//td[starts-with(., 'gro')]/../td[1]"}, "groß"),
+        ({"path": "//th[.='Preis']"}, "Preis"),
+        ({"path": "//p[not(@data-left)]/@class"}, "price"),
+        ({"path": "//li", "list": True}, ["a", "b", ""]),
+        (
+            {
+                "path": "//table//tr[not(contains(., 'Preis'))]",
+                "list": True,
+                "fields": {"size": {"path": "./td[1]"}, "also": "td", "no": {"json": "x"}},
+            },
+            [{"size": "klein", "also": "klein", "no": None}, {"size": "groß", "also": "groß", "no": None}],
+        ),
+        (
+            {
+                "css": "table",
+                "fields": {
+                    "head": {"css": "th", "list": True},
+                    "rows": {"css": "tr", "list": True, "fields": {"c": {"css": "td", "list": True}}},
+                },
+            },
+            {"head": ["Größe", "Preis"], "rows": [{"c": []}, {"c": ["klein", "3,50 EUR"]}, {"c": ["groß", "kaputt"]}]},
+        ),
+    ],
+)
 def test_a_source_finds_its_value(about: Any, value: Any) -> None:
     assert found(about) == value
 
 
 def test_the_result_has_data_warnings_and_what_is_missing() -> None:
     spec = {
-        "title": "h1", "gone": {"css": ".gone", "required": True}, "maybe": {"css": ".maybe"},
+        "title": "h1",
+        "gone": {"css": ".gone", "required": True},
+        "maybe": {"css": ".maybe"},
         "rows": {"css": "tr", "list": True, "fields": {"price": {"css": "td + td", "type": "price", "required": True}}},
-    }  # fmt: skip
+    }
     result = extract(PAGE, spec, URL)
     assert result.data == {
-        "title": "Grüner Tee", "gone": None, "maybe": None,
+        "title": "Grüner Tee",
+        "gone": None,
+        "maybe": None,
         "rows": [{"price": None}, {"price": {"amount": "3.50", "currency": "EUR"}}, {"price": None}],
-    }  # fmt: skip
+    }
     assert result.missing == ["gone", "rows[0].price", "rows[2].price"]
     assert [(warning["code"], warning["field"]) for warning in result.warnings] == [
-        ("missing_field", "gone"), ("missing_optional_field", "maybe"), ("missing_field", "rows[0].price"),
-        ("not_a_number", "rows[2].price"), ("missing_field", "rows[2].price"),
-    ]  # fmt: skip
+        ("missing_field", "gone"),
+        ("missing_optional_field", "maybe"),
+        ("missing_field", "rows[0].price"),
+        ("not_a_number", "rows[2].price"),
+        ("missing_field", "rows[2].price"),
+    ]
 
 
 # --- types
 
 
-@pytest.mark.parametrize("text,locale,value", [
-    ("1,234.56", "", 1234.56), ("1.234,56", "", 1234.56), ("1.234,56", "en", 1234.56), ("1 234,5", "", 1234.5), ("1'234.50", "de-CH", 1234.5),
-    ("1.234", "de", 1234), ("1.234", "en", 1.234), ("1,234", "en-US", 1234), ("1,234", "fr", 1.234), ("1.234.567", "", 1234567), ("12,5", "", 12.5),
-    ("0.123", "", 0.123), ("−5", "", -5), ("-3.5%", "", -3.5), ("about 7 of 9", "", 7), (".5", "", 0.5), ("1 234 567", "", 1234567), ("1.234", "de-CH", 1.234),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text,locale,value",
+    [
+        ("1,234.56", "", 1234.56),
+        ("1.234,56", "", 1234.56),
+        ("1.234,56", "en", 1234.56),
+        ("1 234,5", "", 1234.5),
+        ("1'234.50", "de-CH", 1234.5),
+        ("1.234", "de", 1234),
+        ("1.234", "en", 1.234),
+        ("1,234", "en-US", 1234),
+        ("1,234", "fr", 1.234),
+        ("1.234.567", "", 1234567),
+        ("12,5", "", 12.5),
+        ("0.123", "", 0.123),
+        ("−5", "", -5),
+        ("-3.5%", "", -3.5),
+        ("about 7 of 9", "", 7),
+        (".5", "", 0.5),
+        ("1 234 567", "", 1234567),
+        ("1.234", "de-CH", 1.234),
+    ],
+)
 def test_a_number_is_read_as_its_locale_writes_it(text: str, locale: str, value: float) -> None:
     about = {"css": "p", "type": "number"} | ({"locale": locale} if locale else {})
     assert found(about, f"<p>{text}</p>") == value
@@ -124,12 +173,26 @@ def test_the_language_of_the_page_is_its_locale() -> None:
     ) == (1234, 1.234)
 
 
-@pytest.mark.parametrize("kind,text,code", [
-    ("number", "1.234", "ambiguous_number"), ("number", "none", "not_a_number"), ("number", "", "not_a_number"), ("integer", "1.5", "not_an_integer"),
-    ("boolean", "perhaps", "not_a_boolean"), ("date", "02/03/2026", "ambiguous_date"), ("date", "01/02/03", "ambiguous_date"),
-    ("date", "31.02.2026", "not_a_date"), ("date", "soon", "not_a_date"), ("url", "javascript:alert(1)", "not_a_url"), ("url", "http://[x", "not_a_url"),
-    ("url", "mailto:a@b.example", "not_a_url"), ("price", "ask us", "not_a_number"), ("json", "{", "not_json"), ("number", "9" * 5000, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind,text,code",
+    [
+        ("number", "1.234", "ambiguous_number"),
+        ("number", "none", "not_a_number"),
+        ("number", "", "not_a_number"),
+        ("integer", "1.5", "not_an_integer"),
+        ("boolean", "perhaps", "not_a_boolean"),
+        ("date", "02/03/2026", "ambiguous_date"),
+        ("date", "01/02/03", "ambiguous_date"),
+        ("date", "31.02.2026", "not_a_date"),
+        ("date", "soon", "not_a_date"),
+        ("url", "javascript:alert(1)", "not_a_url"),
+        ("url", "http://[x", "not_a_url"),
+        ("url", "mailto:a@b.example", "not_a_url"),
+        ("price", "ask us", "not_a_number"),
+        ("json", "{", "not_json"),
+        ("number", "9" * 5000, None),
+    ],
+)
 def test_a_text_that_is_not_what_it_should_be_is_null_and_a_warning_for_machines(kind: str, text: str, code: str | None) -> None:
     result = extract(f"<p>{text}</p>", {"x": {"css": "p", "type": kind, "required": True}}, URL)
     codes = [warning["code"] for warning in result.warnings]
@@ -137,21 +200,45 @@ def test_a_text_that_is_not_what_it_should_be_is_null_and_a_warning_for_machines
     codec.dumps(result.data)
 
 
-@pytest.mark.parametrize("text,value,more", [
-    ("2026-01-02", "2026-01-02", {}), ("2026-01-02T03:04:05Z", "2026-01-02", {}), ("2026/1/2", "2026-01-02", {}), ("2.1.2026", "2026-01-02", {}),
-    ("2 January 2026", "2026-01-02", {}), ("Jan 2, 2026", "2026-01-02", {}), ("January 2nd, 2026", "2026-01-02", {}), ("Posted: 2 Jan. 2026 by me", "2026-01-02", {}),
-    ("Fri, 02 Jan 2026 03:04:05 GMT", "2026-01-02", {}), ("13/02/2026", "2026-02-13", {}), ("02/13/2026", "2026-02-13", {}), ("05/05/2026", "2026-05-05", {}),
-    ("02/03/2026", "2026-03-02", {"locale": "en-GB"}), ("02/03/2026", "2026-02-03", {"locale": "en-US"}), ("02/03/2026", "2026-03-02", {"locale": "fr"}),
-    ("02|03|26", "2026-03-02", {"format": "%d|%m|%y"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text,value,more",
+    [
+        ("2026-01-02", "2026-01-02", {}),
+        ("2026-01-02T03:04:05Z", "2026-01-02", {}),
+        ("2026/1/2", "2026-01-02", {}),
+        ("2.1.2026", "2026-01-02", {}),
+        ("2 January 2026", "2026-01-02", {}),
+        ("Jan 2, 2026", "2026-01-02", {}),
+        ("January 2nd, 2026", "2026-01-02", {}),
+        ("Posted: 2 Jan. 2026 by me", "2026-01-02", {}),
+        ("Fri, 02 Jan 2026 03:04:05 GMT", "2026-01-02", {}),
+        ("13/02/2026", "2026-02-13", {}),
+        ("02/13/2026", "2026-02-13", {}),
+        ("05/05/2026", "2026-05-05", {}),
+        ("02/03/2026", "2026-03-02", {"locale": "en-GB"}),
+        ("02/03/2026", "2026-02-03", {"locale": "en-US"}),
+        ("02/03/2026", "2026-03-02", {"locale": "fr"}),
+        ("02|03|26", "2026-03-02", {"format": "%d|%m|%y"}),
+    ],
+)
 def test_a_date_is_iso(text: str, value: str, more: dict[str, str]) -> None:
     assert found({"css": "p", "type": "date", **more}, f"<p>{text}</p>") == value
 
 
-@pytest.mark.parametrize("text,amount,currency", [
-    ("$1,299.00", "1299.00", "USD"), ("1.299,00 €", "1299.00", "EUR"), ("CHF 12.50", "12.50", "CHF"), ("R$ 5,90", "5.90", "BRL"), ("CA$5.00", "5.00", "CAD"),
-    ("12,50 zł", "12.50", "PLN"), ("£3", "3", "GBP"), ("99.95", "99.95", "SEK"), ("NOW 5.00 EUR", "5.00", "EUR"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text,amount,currency",
+    [
+        ("$1,299.00", "1299.00", "USD"),
+        ("1.299,00 €", "1299.00", "EUR"),
+        ("CHF 12.50", "12.50", "CHF"),
+        ("R$ 5,90", "5.90", "BRL"),
+        ("CA$5.00", "5.00", "CAD"),
+        ("12,50 zł", "12.50", "PLN"),
+        ("£3", "3", "GBP"),
+        ("99.95", "99.95", "SEK"),
+        ("NOW 5.00 EUR", "5.00", "EUR"),
+    ],
+)
 def test_a_price_has_an_exact_amount_and_a_currency(text: str, amount: str, currency: str) -> None:
     assert found({"css": "p", "type": "price", "currency": "SEK"}, f"<p>{text}</p>") == {"amount": amount, "currency": currency}
 
@@ -164,16 +251,37 @@ def test_a_boolean_is_a_word(text: str, value: bool) -> None:
 # --- specs
 
 
-@pytest.mark.parametrize("about,words", [
-    ({"css": "p[["}, "no CSS selector"), ({"css": ""}, "no text"), ({"css": 7}, "no text"), ({"css": "p", "path": "//p"}, "one source"),
-    ({"csss": "p"}, "nobody knows: csss"), (7, "neither"), ({"css": "p", "type": "money"}, "type is 'money'"), ({"css": "p", "list": "yes"}, "true or false"),
-    ({"regex": "("}, "missing )"), ({"regex": "(?=x)"}, "RE2"), ({"regex": "(a)\\1"}, "RE2"), ({"regex": "a", "group": 3}, "no group 3"),
-    ({"regex": "a", "group": "x"}, "no group 'x'"), ({"any": []}, "1 to 20"), ({"any": [{"css": "[["}]}, "no CSS selector"), ({"path": "//p["}, "not closed"),
-    ({"path": "//p[foo()]"}, "predicate [foo()]"), ({"path": "//@href/p"}, "at the end only"), ({"path": "p p"}, "nobody knows"),
-    ({"path": "//p[not(2)]"}, "no position"), ({"css": "p", "fields": 7}, "no object"), ({"css": "p", "fields": {"a": {"css": "[["}}}, "no CSS selector"),
-    ({"json_ld": "."}, "names nothing"), ({"css": "p", "in": "body"}, "text or html"), ({"css": "p", "locale": 5}, "short text"),
-    ({"regex": "((a{500}){500}){500}"}, "RE2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "about,words",
+    [
+        ({"css": "p[["}, "no CSS selector"),
+        ({"css": ""}, "no text"),
+        ({"css": 7}, "no text"),
+        ({"css": "p", "path": "//p"}, "one source"),
+        ({"csss": "p"}, "nobody knows: csss"),
+        (7, "neither"),
+        ({"css": "p", "type": "money"}, "type is 'money'"),
+        ({"css": "p", "list": "yes"}, "true or false"),
+        ({"regex": "("}, "missing )"),
+        ({"regex": "(?=x)"}, "RE2"),
+        ({"regex": "(a)\\1"}, "RE2"),
+        ({"regex": "a", "group": 3}, "no group 3"),
+        ({"regex": "a", "group": "x"}, "no group 'x'"),
+        ({"any": []}, "1 to 20"),
+        ({"any": [{"css": "[["}]}, "no CSS selector"),
+        ({"path": "//p["}, "not closed"),
+        ({"path": "//p[foo()]"}, "predicate [foo()]"),
+        ({"path": "//@href/p"}, "at the end only"),
+        ({"path": "p p"}, "nobody knows"),
+        ({"path": "//p[not(2)]"}, "no position"),
+        ({"css": "p", "fields": 7}, "no object"),
+        ({"css": "p", "fields": {"a": {"css": "[["}}}, "no CSS selector"),
+        ({"json_ld": "."}, "names nothing"),
+        ({"css": "p", "in": "body"}, "text or html"),
+        ({"css": "p", "locale": 5}, "short text"),
+        ({"regex": "((a{500}){500}){500}"}, "RE2"),
+    ],
+)
 def test_a_spec_that_cannot_be_used_is_refused_with_its_field(about: Any, words: str) -> None:
     with pytest.raises(SpecInvalid) as refused:
         extract("<p>", {"good": "p", "bad": about})
@@ -209,16 +317,35 @@ def test_a_catastrophic_regex_takes_no_time(regex: str) -> None:
     assert monotonic() - began < 10
 
 
-@pytest.mark.parametrize("html", [
-    "", "<", "\0", "<p>\ud800", "<html lang='" + "x" * 100_000 + "'>", "<base href='http://['><a href=x>", "<script type=application/ld+json>" + "[" * 100_000,
-    "<div>" * 50_000, "<p class=price>" + "1" * 100_000, "<p class=price>" + "1.1," * 50_000, "<time datetime=" + "1" * 50_000 + ">",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "html",
+    [
+        "",
+        "<",
+        "\0",
+        "<p>\ud800",
+        "<html lang='" + "x" * 100_000 + "'>",
+        "<base href='http://['><a href=x>",
+        "<script type=application/ld+json>" + "[" * 100_000,
+        "<div>" * 50_000,
+        "<p class=price>" + "1" * 100_000,
+        "<p class=price>" + "1.1," * 50_000,
+        "<time datetime=" + "1" * 50_000 + ">",
+    ],
+)
 def test_no_page_makes_it_fail(html: str) -> None:
     spec = {
-        "a": "h1", "n": {"css": "p", "type": "number"}, "p": {"css": "p", "type": "price"}, "d": {"css": "time", "attribute": "datetime", "type": "date"},
-        "u": {"css": "a", "attribute": "href", "type": "url"}, "j": {"json_ld": "*.name"}, "x": {"path": "//div//div//p"}, "r": {"regex": "(\\w+)!"},
-        "l": {"css": "*", "list": True}, "m": {"meta": "x"},
-    }  # fmt: skip
+        "a": "h1",
+        "n": {"css": "p", "type": "number"},
+        "p": {"css": "p", "type": "price"},
+        "d": {"css": "time", "attribute": "datetime", "type": "date"},
+        "u": {"css": "a", "attribute": "href", "type": "url"},
+        "j": {"json_ld": "*.name"},
+        "x": {"path": "//div//div//p"},
+        "r": {"regex": "(\\w+)!"},
+        "l": {"css": "*", "list": True},
+        "m": {"meta": "x"},
+    }
     began = monotonic()
     codec.dumps(extract(html, spec, URL).data)
     assert monotonic() - began < 20

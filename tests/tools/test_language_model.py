@@ -147,7 +147,7 @@ def test_a_model_that_the_operator_does_not_name_is_refused(tool: LanguageModel)
 
 @pytest.mark.parametrize("text,tokens", [
     ("The quick brown fox jumps over the lazy dog. " * 20, 200), ("Donaudampfschifffahrtsgesellschaft", 10), ('{"a": [1, 2, 3]}', 11),
-    ("日本語のテキスト", 8), ("1234567890" * 3, 10), ("naïve café", 5), ("😀" * 10, 20),
+    ("日本語のテキスト", 8), ("1234567890" * 3, 10), ("naïve café", 5), (chr(0x1F600) * 10, 20),
 ])  # fmt: skip
 def test_the_estimate_is_rather_too_high(text: str, tokens: int) -> None:
     """The numbers are about what tokenizers in use make of such texts."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.contract.reading import MAX_PAGE_BYTES, read
 from holdfast.contract.terms import Contract, Reading
-from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, SITE_PAGES, WEB_SCRAPE, flat, markdown
+from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, SITE_PAGES, WEB_SCRAPE, Rendering, flat, markdown
 
 PAGES = [rendered(page) for page in SITE_PAGES.values() for rendered in RENDERINGS.values()]
 
@@ -43,7 +43,7 @@ def test_any_bytes_are_answered(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("rendered", RENDERINGS.values(), ids=RENDERINGS.keys())
-def test_a_page_may_be_cut_off_after_any_byte(rendered: type[str]) -> None:
+def test_a_page_may_be_cut_off_after_any_byte(rendered: Rendering) -> None:
     page = rendered(AWS_LAMBDA).encode()
     whole = fair(page).contract
     assert whole is not None

@@ -7,7 +7,7 @@ import pytest
 from holdfast.contract.reading import MAX_PAGE_BYTES, contract_of, read
 from holdfast.contract.refusals import ContractInvalid
 from holdfast.contract.terms import Level, Problem
-from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, WEB_SCRAPE, codes, contract, flat, markdown, problems
+from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, WEB_SCRAPE, Rendering, codes, contract, flat, markdown, problems
 
 every_rendering = pytest.mark.parametrize("rendered", RENDERINGS.values(), ids=RENDERINGS.keys())
 
@@ -96,7 +96,7 @@ CHANGED = [
 @every_rendering
 @pytest.mark.parametrize("old, new, level, code, section, line, told", CHANGED)
 def test_a_problem_names_its_section_its_line_and_what_to_do(
-    rendered: type[str], old: str, new: str, level: str, code: str, section: str, line: str, told: str
+    rendered: Rendering, old: str, new: str, level: str, code: str, section: str, line: str, told: str
 ) -> None:
     assert old in WEB_SCRAPE
     page = rendered(WEB_SCRAPE.replace(old, new, 1))
@@ -132,7 +132,7 @@ def test_a_disagreement_names_both_lines() -> None:
 
 @every_rendering
 @pytest.mark.parametrize("section", ["Input schema", "Output schema", "Constraints"])
-def test_a_page_that_is_cut_off_inside_json_says_so(rendered: type[str], section: str) -> None:
+def test_a_page_that_is_cut_off_inside_json_says_so(rendered: Rendering, section: str) -> None:
     lines = rendered(WEB_SCRAPE).split("\n")
     start = next(index for index, line in enumerate(lines) if line.strip("# ") == section)
     begin = next(index for index in range(start, len(lines)) if lines[index] == "{")

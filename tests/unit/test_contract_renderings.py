@@ -8,10 +8,11 @@ from decimal import Decimal
 import msgspec
 import pytest
 
+from holdfast.contract.checking import problems_of
 from holdfast.contract.codes import Named
 from holdfast.contract.reading import read
 from holdfast.contract.terms import Contract, Field, Limits, RateLimit, Retries, ToolGrant
-from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, SITE_PAGES, WEB_SCRAPE, codes, contract, flat, markdown
+from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, SITE_PAGES, WEB_SCRAPE, Rendering, codes, contract, flat, markdown
 
 every_page = pytest.mark.parametrize("page", SITE_PAGES.values(), ids=SITE_PAGES.keys())
 every_rendering = pytest.mark.parametrize("rendered", RENDERINGS.values(), ids=RENDERINGS.keys())
@@ -25,7 +26,7 @@ def test_three_renderings_give_one_contract(page: str) -> None:
 
 @every_page
 @every_rendering
-def test_a_page_of_the_site_has_no_problem_but_the_rate_that_is_only_an_example(page: str, rendered: type[str]) -> None:
+def test_a_page_of_the_site_has_no_problem_but_the_rate_that_is_only_an_example(page: str, rendered: Rendering) -> None:
     (problem,) = read(rendered(page)).problems
     assert (problem.level.value, problem.code, problem.section) == ("warning", "rate_limit_example", "Constraints")
     assert '"rate_limit"' in rendered(page).split("\n")[problem.line - 1]
@@ -83,7 +84,7 @@ def test_windows_line_ends_and_a_byte_order_mark_change_nothing() -> None:
 
 @every_rendering
 @pytest.mark.parametrize("version", ["1.0", "1.10", "1", '"1.0"', "2.0.0-rc.1", "1.0  # the first"])
-def test_1_a_version_is_text(rendered: type[str], version: str) -> None:
+def test_1_a_version_is_text(rendered: Rendering, version: str) -> None:
     read_as = contract(rendered(WEB_SCRAPE.replace("version: 1.0", f"version: {version}"))).version
     assert read_as == version.partition("  #")[0].strip('"')
 
@@ -101,7 +102,7 @@ ENUM = WEB_SCRAPE.replace("  - warnings: array", "  - warnings: array\n  - mood:
 
 
 @every_rendering
-def test_3_an_enum_is_a_type_with_commas_in_it(rendered: type[str]) -> None:
+def test_3_an_enum_is_a_type_with_commas_in_it(rendered: Rendering) -> None:
     assert contract(rendered(ENUM)).outputs[3] == Field("mood", "enum", optional=True, enum=("good", "so so", "bad, really"))
     assert codes(rendered(ENUM)) == []
 
@@ -121,7 +122,7 @@ def test_3_an_enum_is_a_type_with_commas_in_it(rendered: type[str]) -> None:
         "100%",
     ],
 )
-def test_4_a_purpose_is_prose_and_may_hold_anything(rendered: type[str], purpose: str) -> None:
+def test_4_a_purpose_is_prose_and_may_hold_anything(rendered: Rendering, purpose: str) -> None:
     page = WEB_SCRAPE.replace("purpose: Fetch a web page, extract specific fields, and return normalized JSON.", f"purpose: {purpose}")
     assert contract(rendered(page)).purpose == purpose
 
@@ -152,7 +153,7 @@ def test_5_a_rate_that_cannot_be_read_is_an_error_and_not_no_limit(text: str) ->
 
 
 @every_rendering
-def test_6_retries_stand_beside_the_constraints_or_inside_them(rendered: type[str]) -> None:
+def test_6_retries_stand_beside_the_constraints_or_inside_them(rendered: Rendering) -> None:
     beside = WEB_SCRAPE.replace('  "retries": {\n    "max_attempts": 2,\n    "backoff": "exponential"\n  },\n', "")
     inside = WEB_SCRAPE.replace("retries:\n  max_attempts: 2\n  backoff: exponential\n", "")
     for page in (beside, inside):
@@ -163,13 +164,13 @@ def test_6_retries_stand_beside_the_constraints_or_inside_them(rendered: type[st
 
 
 @every_rendering
-def test_9_an_output_is_required_unless_its_spec_line_says_optional(rendered: type[str]) -> None:
+def test_9_an_output_is_required_unless_its_spec_line_says_optional(rendered: Rendering) -> None:
     page = WEB_SCRAPE.replace("  - warnings: array", "  - warnings: array (optional)")
     assert contract(rendered(page)).output_schema["required"] == ["data", "source"]
 
 
 @every_rendering
-def test_10_error_codes_and_their_rules_are_read_from_prose(rendered: type[str]) -> None:
+def test_10_error_codes_and_their_rules_are_read_from_prose(rendered: Rendering) -> None:
     page = WEB_SCRAPE.replace(
         "  • HTML structure changed",
         "  • Sold out: `error_code=out_of_stock`, retryable=false; shop closed: error_code=closed (retryable with backoff).\n"
@@ -299,8 +300,6 @@ def test_tools_that_are_known_beside_the_built_in_ones_are_no_warning() -> None:
 
 
 def test_a_definition_can_be_used_alone() -> None:
-    from holdfast.contract.checking import problems_of
-
     verdict = contract(OWN).defs["verdict"]
     assert problems_of({"cents": 5}, verdict) == ()
     assert [problem.path for problem in problems_of({"cents": 0}, verdict)] == ["/cents"]
@@ -397,11 +396,20 @@ def test_a_line_that_belongs_nowhere_is_an_error(line: str) -> None:
 def test_an_empty_list_of_domains_lets_nothing_out_and_none_at_all_any_public_address() -> None:
     assert with_lists("constraints:\n  timeout_seconds: 5").egress is None
     assert with_lists("constraints:\n  timeout_seconds: 5\n  egress: []").egress == ()
-    assert with_lists("constraints:\n  timeout_seconds: 5\n  egress:\n    - Shop.Example.\n    - 127.0.0.1\n    - '::1'").egress == (
-        "shop.example",
-        "127.0.0.1",
-        "::1",
-    )
+
+
+@pytest.mark.parametrize(
+    "domain", ["shop.example", "*.shop.example", "127.0.0.1", "localhost:8080", "::1", "[::1]:443", "xn--bcher-kva.example"]
+)
+def test_a_domain_is_a_name_or_an_address_perhaps_with_a_port(domain: str) -> None:
+    assert with_lists(f"timeout_seconds: 5\negress: [{domain.upper()}]").egress == (domain,)
+
+
+@pytest.mark.parametrize(
+    "domain", ["https://shop.example", "shop.example/path", "*", "a b", "shop.*", "user@shop.example", ".example", "a:0", "bücher.example"]
+)
+def test_what_is_no_domain_is_refused(domain: str) -> None:
+    assert "bad_value" in codes(spec_page(f"inputs: []\noutputs: []\ntimeout_seconds: 5\negress: ['{domain}']"))
 
 
 def test_a_body_may_start_processes_only_if_the_contract_says_so() -> None:

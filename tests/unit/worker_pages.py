@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.contract.page import HEADINGS
@@ -41,7 +42,8 @@ def markdown(page: str) -> str:
     return "\n".join(made) + "\n"
 
 
-RENDERINGS = {"site": str, "flat": flat, "markdown": markdown}
+Rendering = Callable[[str], str]
+RENDERINGS: dict[str, Rendering] = {"site": str, "flat": flat, "markdown": markdown}
 
 
 def contract(page: str) -> Contract:

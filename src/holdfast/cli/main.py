@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from holdfast.cli import callbacks, check, executions, keys, replay, run, serve
+from holdfast.cli import approvals, callbacks, check, executions, keys, replay, run, serve
 from holdfast.cli.terminal import say
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, Rejected, Unsuccessful
@@ -20,7 +20,7 @@ _PATIENCE_SECONDS = 1.0
 
 app = typer.Typer(
     name="holdfast",
-    help="Run durable functions that survive crashes, and look after their executions.",
+    help="Run durable functions and bounded workers that survive crashes, and look after them.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # help that looks the same in a terminal, a pipe and a log
@@ -32,6 +32,7 @@ app.command("replay")(replay.replay)
 app.command("serve")(serve.serve)
 app.add_typer(executions.app, name="executions")
 app.add_typer(callbacks.app, name="callbacks")
+app.add_typer(approvals.app, name="approvals")
 app.add_typer(keys.app, name="keys")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from holdfast.cli.arguments import CodecOption, Place, StoreOption, read_json
 from holdfast.cli.following import Order, follow
 from holdfast.cli.show import error_line
 from holdfast.cli.terminal import moment, print_document, say
+from holdfast.cli.workers import WorkerOrder, declares_workers, run_worker
 from holdfast.model import codec
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus
@@ -31,8 +33,8 @@ def run(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="FILE:FUNCTION",
-            help="The function: orders.py:process_order or shop.orders:process_order. FILE alone will do if it has one durable function.",
+            metavar="FILE[:NAME]",
+            help="A durable function, as orders.py:process_order or shop.orders:process_order, or a worker. FILE will do if it has one.",
         ),
     ],
     input_: Annotated[
@@ -47,23 +49,50 @@ def run(
         str | None,
         typer.Option("--name", metavar="NAME", help="Names the execution, so that the same command again finds it. Without it: a new id."),
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="A worker's idempotency key: the same key with the same inputs runs once."),
+    ] = None,
+    constraints: Annotated[
+        str | None, typer.Option("--constraints", metavar="JSON|@FILE", help="Tighter limits for this run of a worker.")
+    ] = None,
+    isolation: Annotated[
+        str | None,
+        typer.Option(
+            "--isolation", metavar="LEVEL", help="How a worker is locked in: all (the default), process, or inline, which is not at all."
+        ),
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="For whom a worker runs.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Write the execution, print its ARN, and leave it for a later runner.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document about the execution, however it ended.")] = False,
     store: StoreOption = None,
     codec_address: CodecOption = None,
 ) -> None:
-    """Run a durable function to its end and print its result as JSON.
+    """Run a durable function or a worker to its end and print its result as JSON.
 
     Killed or interrupted, the execution stays in the store: the same command with the same --name goes on where it was.
     The program hosts every durable function of the file meanwhile. What they print goes to stderr: stdout is the result's alone.
     """
+    file = Path(target.partition(":")[0])
+    if file.suffix == ".py" and file.is_file() and declares_workers(file):
+        order = WorkerOrder(
+            file=file,
+            worker=target.partition(":")[2] or None,
+            inputs={} if input_ is None else read_json("--input", input_),
+            key=key or name,
+            constraints=None if constraints is None else read_json("--constraints", constraints),
+            isolation=isolation,
+            user=user,
+            place=Place.of(store, codec_address),
+        )
+        raise typer.Exit(run_worker(order, json_output=json_output))
     payload = None if input_ is None else codec.dumps(read_json("--input", input_))
-    order = Order(target, payload, name, Place.of(store, codec_address))
+    asked = Order(target, payload, name, Place.of(store, codec_address))
     with contextlib.redirect_stdout(sys.stderr):
         loaded = load(target)
-        told = None if detach else follow(order, loaded)
+        told = None if detach else follow(asked, loaded)
     if told is None:
-        _print_left(*_left(order, loaded), json_output=json_output)
+        _print_left(*_left(asked, loaded), json_output=json_output)
     else:
         _print_ending(told, json_output=json_output)
 

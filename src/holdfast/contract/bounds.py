@@ -21,7 +21,9 @@ _MOST = 2**53
 _BACKOFFS = ("exponential", "linear", "fixed", "none")
 _TOOL = re.compile(r"[A-Za-z_][\w.-]{0,127}")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_DOMAIN = re.compile(rf"(?=.{{1,253}}$)(?:\*\.)?{_LABEL}(?:\.{_LABEL})*|[0-9a-f:]*:[0-9a-f:.]*")
+_DOMAIN = re.compile(
+    rf"(?=.{{1,259}}$)(?:(?:\*\.)?{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?|[0-9a-f]*:[0-9a-f]*:[0-9a-f:.]*"
+)
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -240,7 +242,9 @@ def _domains(given: Given) -> tuple[str, ...]:
     domains = [text.strip().lower().rstrip(".") for text in _texts(given)]
     for domain in domains:
         if not _DOMAIN.fullmatch(domain):
-            raise _Wrong(f"holds `{shown(domain)}`. Write bare domains, `shop.example` or `*.shop.example`: no scheme, no port, no path.")
+            raise _Wrong(
+                f"holds `{shown(domain)}`. Write domains, `shop.example` or `*.shop.example`, perhaps with a port: no scheme, no path."
+            )
     return tuple(dict.fromkeys(domains))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +23,9 @@ from holdfast.service.exporting import exported
 from holdfast.service.importing import Imported, Source, copied, read
 from holdfast.store.opening import open_store, shown
 from holdfast.store.seam import Filter, Store
+
+if TYPE_CHECKING:
+    from holdfast.workers.approvals import Approval
 
 _PAGE = 200
 _SHOWN_CANDIDATES = 5
@@ -175,6 +178,41 @@ class Client:
         header = self._write(Heartbeat(*self._store.seal.callback_target(callback_id)))
         assert isinstance(header, Execution)
         return header
+
+    # --- what people decide
+
+    def approvals(self) -> Sequence[Approval]:
+        """What workers wait for, oldest first."""
+        from holdfast.workers.looking import Asker, undecided
+
+        return undecided(self._store, Asker())
+
+    def approval(self, approval_id: str) -> Approval:
+        """One approval, decided or not."""
+        from holdfast.workers.looking import Asker, find_approval
+
+        return find_approval(self._store, approval_id, Asker())
+
+    def decide(
+        self,
+        approval_id: str,
+        verdict: str,
+        *,
+        comment: str | None = None,
+        result: Any = None,
+        edited_arguments: dict[str, Any] | None = None,
+    ) -> Approval:
+        """Write a decision, as the user of this machine; the first one counts."""
+        from holdfast.workers.approvals import Decision
+        from holdfast.workers.looking import Asker, deciding
+        from holdfast.workers.workforce import principal
+
+        by, now = principal(), self._clock.now()
+        decision = Decision(
+            verdict=verdict, decided_by=by, decided_at=now, comment=comment, result=result, edited_arguments=edited_arguments
+        )
+        self._write(deciding(self._store, approval_id, decision, Asker(principal=by)))
+        return self.approval(approval_id)
 
     def _answer(self, callback_id: str, result: str | None, error: Failure | None) -> Execution:
         execution, operation = self._store.seal.callback_target(callback_id)

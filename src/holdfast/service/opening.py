@@ -48,7 +48,7 @@ def open(
 ) -> Opening:
     """An engine over a store, to be entered with `async with` or `with`; `:memory:` keeps everything in memory.
 
-    `functions` are durable functions, `workers` the files of workers (`@worker`), which `run` calls; `staff` is the operator's word on them.
+    `functions` are durable functions; `workers` are files with a `@worker`, for `run`, and `staff` is the operator's word on them.
     `subscribers` are functions by name, each called with a `StatusSignal` whenever an execution of the store begins or ends: in order, at
     least once, from the first time a name is given until `unsubscribe`, also for what happened while nobody was there.
     `codec` encodes payloads in the file (`holdfast.AesGcm` encrypts them); it is the settings' unless given.

@@ -1,7 +1,7 @@
-"""Approvals: what a person decides. Each is a callback of its run that takes no other answer, bound to the exact arguments it was asked for.
+"""Approvals: what a person decides. Each is a callback of its run that takes no other answer, bound to the arguments it was asked for.
 
-The request stands beside it in the run's history, written in the same moment; whether a decision comes too late is settled by the write that
-brings it, and the intent that uses it up is written once.
+The request stands beside it in the run's history, written in the same moment; whether a decision comes too late is settled by the write
+that brings it, and the intent that uses it up is written once.
 """
 
 from __future__ import annotations

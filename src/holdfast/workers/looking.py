@@ -139,7 +139,7 @@ def _approval(store: Store, approval_id: str, asker: Asker) -> tuple[Approval, O
 
 
 def cancelling(store: Store, run_id: str, asker: Asker) -> Write | None:
-    """The write that cancels a run, if it is not over: a runner that has it ends its body, and lets calls in flight record what they did."""
+    """The write that cancels a run that is not over: its runner ends the body, and lets calls in flight record what they did."""
     header, _ = find_run(store, run_id, asker)
     if header.status is not ExecutionStatus.RUNNING:
         return None

@@ -1,4 +1,4 @@
-"""The workforce: the workers that are served here, and everything one can ask of them. A run is accepted once, and runs as often as it takes."""
+"""The workforce: the workers that are served here, and everything one can ask of them. Accepted once, run as often as it takes."""
 
 from __future__ import annotations
 

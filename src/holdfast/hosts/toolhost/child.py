@@ -1,6 +1,6 @@
 """What runs in a tool's process: it imports one file, then makes one call after the other.
 
-Started as `python -I child.py FD ROOT`, with an empty environment. The socket FD brings the file to import, then calls with their
+Started as `python -I -u child.py FD ROOT`, with an empty environment. The socket FD brings the file to import, then calls with their
 secrets; when the runner is gone the socket ends, and so does the process with everything it started.
 """
 
@@ -47,9 +47,7 @@ def main(fd: int) -> None:
     sock.sendall(packed({"op": "ready"}))
     with asyncio.Runner() as runner:
         while True:
-            answer = _answer(runner, tool, frames.get(), begin["max_result_bytes"])
-            sys.stdout.flush()  # what a call prints is heard before its answer
-            sock.sendall(answer)
+            sock.sendall(_answer(runner, tool, frames.get(), begin["max_result_bytes"]))
 
 
 def _listen(sock: socket.socket, frames: queue.SimpleQueue[Frame]) -> None:

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-import holdfast
 from holdfast.hosts.toolhost.frames import Frame, FrameBroken, packed, read_frame
 
 _KEPT_OF_ENVIRONMENT: Final = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _CHILD: Final = Path(__file__).with_name("child.py")
-_ROOT: Final = Path(holdfast.__file__).parent.parent
+_ROOT: Final = Path(__file__).parents[3]
+"""Where this very code lies: the process runs no other version of it."""
 _LONGEST_LINE: Final = 8 * 1024
 _MOST_OUTPUT: Final = 1024 * 1024
 
@@ -62,7 +62,7 @@ class ToolProcess:
         ours, theirs = socket.socketpair()
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", str(_CHILD), str(theirs.fileno()), str(_ROOT),
+                sys.executable, "-I", "-u", str(_CHILD), str(theirs.fileno()), str(_ROOT),
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
                 pass_fds=[theirs.fileno()], start_new_session=True, limit=_LONGEST_LINE,
                 env={name: os.environ[name] for name in _KEPT_OF_ENVIRONMENT if name in os.environ},

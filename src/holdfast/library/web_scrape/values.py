@@ -26,11 +26,13 @@ _NUMBER: Final = re.compile(r"[-+\u2212]?\s?(?:\d[\d.,'\u2019\u00a0\u202f\u2009 
 _SPACES: Final = re.compile("['\u2019\u00a0\u202f\u2009 _]")
 _SYMBOLS: Final = {
     "US$": "USD", "A$": "AUD", "C$": "CAD", "CA$": "CAD", "NZ$": "NZD", "HK$": "HKD", "R$": "BRL", "S$": "SGD", "€": "EUR", "£": "GBP",
-    "₹": "INR", "₽": "RUB", "₩": "KRW", "₺": "TRY", "₴": "UAH", "₪": "ILS", "฿": "THB", "₫": "VND", "zł": "PLN", "Kč": "CZK", "Ft": "HUF", "¥": "JPY", "$": "USD",
+    "₹": "INR", "₽": "RUB", "₩": "KRW", "₺": "TRY", "₴": "UAH", "₪": "ILS", "฿": "THB", "₫": "VND", "zł": "PLN", "Kč": "CZK", "Ft": "HUF",
+    "¥": "JPY", "$": "USD",
 }  # fmt: skip
 _CODES: Final = frozenset([
-    "USD", "EUR", "GBP", "JPY", "CHF", "CAD", "AUD", "NZD", "CNY", "HKD", "SGD", "INR", "SEK", "NOK", "DKK", "ISK", "PLN", "CZK", "HUF", "RON",
-    "BGN", "RUB", "UAH", "TRY", "ILS", "AED", "SAR", "ZAR", "BRL", "MXN", "ARS", "CLP", "COP", "KRW", "TWD", "THB", "VND", "IDR", "MYR", "PHP",
+    "USD", "EUR", "GBP", "JPY", "CHF", "CAD", "AUD", "NZD", "CNY", "HKD", "SGD", "INR", "SEK", "NOK", "DKK", "ISK", "PLN", "CZK", "HUF",
+    "RON", "BGN", "RUB", "UAH", "TRY", "ILS", "AED", "SAR", "ZAR", "BRL", "MXN", "ARS", "CLP", "COP", "KRW", "TWD", "THB", "VND", "IDR",
+    "MYR", "PHP",
 ])  # fmt: skip
 _CODE: Final = re.compile(r"(?<![A-Za-z])[A-Z]{3}(?![A-Za-z])")
 _YES: Final = frozenset(["true", "yes", "y", "1", "on"])

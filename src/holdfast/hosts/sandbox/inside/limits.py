@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import resource
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,9 @@ _MB: Final = 1 << 20
 _SLACK_MB: Final = 64
 _ADDRESSES_MB: Final = 512
 _SIGNALS: Final = 256
+_SPARE_TASKS: Final = 32
+"""Beyond what is watched for, so that whoever goes there is seen and stopped by name."""
+_NICE: Final = 10
 
 
 def apply(plan: Plan) -> dict[str, int]:
@@ -43,9 +47,14 @@ def apply(plan: Plan) -> dict[str, int]:
 
 def bind_tasks(plan: Plan) -> int:
     """Threads and processes together. Only within a user namespace, where nobody else's are counted."""
-    most = TASKS + plan.most_processes() + 8
+    most = plan.processes * 2 + _SPARE_TASKS if plan.allow_children else TASKS + _SPARE_TASKS
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     return most
+
+
+def yield_to_keeper() -> None:
+    """Many processes at once would keep even the keeper from the processor, which is to stop them."""
+    os.nice(_NICE)
 
 
 def _mapped() -> int:

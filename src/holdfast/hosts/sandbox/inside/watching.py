@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -56,16 +57,18 @@ class Watch:
 
     def _look_at_processes(self) -> Breach | None:
         plan = self._plan
+        most = plan.most_processes()
+        tree = list(itertools.islice(self._tree(), most + 1))  # a bomb is not counted to its end: every look would cost more
+        if len(tree) > most:
+            return Breach("process_limit", f"more than {most} processes")
         resident, tasks, cpu, seen = 0, 0, 0.0, list[int]()
-        for pid in self._tree():
+        for pid in tree:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 kilobytes, threads = _status(pid)
                 cpu += _cpu_seconds(pid)
                 resident, tasks = resident + kilobytes, tasks + threads
                 seen.append(pid)
         self._cpu = max(self._cpu, cpu)
-        if len(seen) > plan.most_processes():
-            return Breach("process_limit", f"{len(seen)} processes; allowed are {plan.most_processes()}")
         if tasks > TASKS:
             return Breach("process_limit", f"{tasks} threads; allowed are {TASKS}")
         if resident > plan.memory_mb * 1024 and len(seen) > 1:

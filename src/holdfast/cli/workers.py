@@ -1,0 +1,108 @@
+"""`holdfast run` of a worker: one request, its response, and an exit code that says whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.cli.arguments import Place
+from holdfast.cli.terminal import print_document, say
+from holdfast.model.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from holdfast.contract.protocol import Response
+    from holdfast.contract.terms import Limits
+
+
+class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for."""
+
+    file: Path
+    worker: str | None
+    inputs: Any
+    key: str | None
+    constraints: Any
+    isolation: str | None
+    user: str | None
+    place: Place
+
+
+def declares_workers(file: Path) -> bool:
+    """Whether a file is a worker's; it is read, not run."""
+    from holdfast.workers.tools.declaring import declarations_of
+
+    declared = declarations_of(file.read_bytes())
+    return bool(declared.workers)
+
+
+def run_worker(order: WorkerOrder, *, json_output: bool) -> int:
+    """Run it, print what it came to, and answer with the exit code."""
+    from holdfast.contract.protocol import response_document
+
+    if not isinstance(order.inputs, dict):
+        raise InvalidParameter("--input of a worker is a JSON object: its inputs by name.")
+    response, limits = asyncio.run(_ran(order))
+    if json_output:
+        print_document(response_document(response))
+    elif response.outputs is not None:
+        print_document(response.outputs)
+    say(summary(response, limits))
+    return exit_code(response)
+
+
+async def _ran(order: WorkerOrder) -> tuple[Response, Limits]:
+    from holdfast.service.opening import open as open_engine
+    from holdfast.service.operator import read_operator
+
+    staff = read_operator(order.isolation)
+    async with open_engine(order.place.where, workers=[order.file], staff=staff, codec=order.place.codec()) as engine:
+        served = engine.workforce.served
+        worker = order.worker or _only(list(served), order.file)
+        response = await engine.run(worker, order.inputs, idempotency_key=order.key, constraints=order.constraints, user=order.user)
+        limits = list(served[worker].values())[-1].worker.contract.limits
+        return response, limits
+
+
+def _only(workers: list[str], file: Path) -> str:
+    if len(workers) != 1:
+        raise InvalidParameter(f"{file} has several workers ({', '.join(workers)}): say which, as {file}:WORKER_ID.")
+    return workers[0]
+
+
+def summary(response: Response, limits: Limits | None = None) -> str:
+    """What it came to, in a line."""
+    seen, error = response.observability, response.error
+    if response.approvals:
+        told = "\n".join(
+            f"needs_human: approval {approval['approval_id']} {approval['question'] or _call(approval)}" for approval in response.approvals
+        )
+        return f"{told}\nrun {response.run_id}; decide with: holdfast approvals approve {response.approvals[0]['approval_id']}"
+    parts = [f"{response.status.value}"] if error is None else [f"{response.status.value}: {error.error_code}: {error.message}"]
+    if error is not None and error.retry_after_seconds is not None:
+        parts.append(f"try again in {error.retry_after_seconds:.0f} s")
+    if seen.attempt:
+        parts.append(f"attempt {seen.attempt}")
+    tokens = seen.usage.tokens.input + seen.usage.tokens.output
+    if tokens:
+        cap = "" if limits is None or limits.max_tokens is None else f"/{limits.max_tokens:,}"
+        parts.append(f"{tokens:,}{cap} tokens")
+    if seen.usage.tool_calls:
+        parts.append(f"{seen.usage.tool_calls} tool calls")
+    if seen.isolation is not None:
+        parts.append(f"isolation: {seen.isolation}")
+    return ", ".join(parts)
+
+
+def _call(approval: dict[str, Any]) -> str:
+    given = ", ".join(f"{name}={value!r:.60}" for name, value in approval["arguments"].items())
+    return f"{approval['tool']}({given})"
+
+
+def exit_code(response: Response) -> int:
+    """By the one table."""
+    from holdfast.contract.codes import ending_of, meaning_of
+
+    return ending_of(response.status).exit if response.error is None else meaning_of(response.error.error_code).exit

@@ -1,0 +1,84 @@
+"""The operator's word on workers: `holdfast.toml`, and what the environment says. One file, read once, told of by name when it is wrong."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.service.staff import StaffSettings
+from holdfast.workers.policy import Policy
+from holdfast.workers.tools.cassettes import cassette_settings
+from holdfast.workers.tools.fetching import FetchSettings
+from holdfast.workers.tools.language_model import ModelSettings
+from holdfast.workers.tools.prices import prices_of
+
+FILE: Final = "holdfast.toml"
+_TABLES: Final = ("policy", "fetch", "model", "parameters", "secrets", "cassette")
+
+
+def read_operator(isolation: str | None = None, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> StaffSettings:
+    """The settings of `file`, else of $HOLDFAST_CONFIG, else of ./holdfast.toml if it is there; the environment adds keys and cassettes."""
+    path = file or Path(environment.get("HOLDFAST_CONFIG") or FILE)
+    told: dict[str, Any] = {}
+    if path.is_file():
+        told = _loaded(path)
+    elif file is not None or environment.get("HOLDFAST_CONFIG"):
+        raise InvalidParameter(f"There is no file {path}.")
+    policy = _converted(told.get("policy", {}), Policy, path, "policy")
+    if isolation is not None:
+        policy = msgspec.structs.replace(policy, isolation=_isolation(isolation))
+    return StaffSettings(
+        policy=policy,
+        fetch=_converted(told.get("fetch", {}), FetchSettings, path, "fetch"),
+        model=_model(told.get("model", {}), path, environment),
+        parameters=told.get("parameters"),
+        secrets=tuple(told.get("secrets", ())),
+        cassette=cassette_settings(environment.get("HOLDFAST_CASSETTE") or told.get("cassette")),
+    )
+
+
+def _loaded(path: Path) -> dict[str, Any]:
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidParameter(f"{path} is not TOML: {error}.") from None
+    unknown = [name for name in told if name not in _TABLES]
+    if unknown:
+        raise InvalidParameter(f"{path} has {', '.join(unknown)}, which nobody knows; it may have {', '.join(_TABLES)}.")
+    return told
+
+
+def _model(told: dict[str, Any], path: Path, environment: Mapping[str, str]) -> ModelSettings:
+    known = {name: value for name, value in told.items() if name != "prices"}
+    settings = _converted(known, ModelSettings, path, "model")
+    found = {
+        "api_key": environment.get("HOLDFAST_MODEL_KEY") or environment.get("OPENAI_API_KEY"),
+        "base_url": environment.get("HOLDFAST_MODEL_URL") or environment.get("OPENAI_BASE_URL"),
+        "model": environment.get("HOLDFAST_MODEL"),
+    }
+    given = {name: value for name, value in found.items() if value}
+    return msgspec.structs.replace(settings, prices=prices_of(told.get("prices", {})), **given)
+
+
+def _converted(value: Any, kind: type[Any], path: Path, table: str) -> Any:
+    unknown = [name for name in value if name not in kind.__struct_fields__]
+    if unknown:
+        raise InvalidParameter(
+            f"{path}: [{table}] has {', '.join(unknown)}, which nobody knows; it may have {', '.join(kind.__struct_fields__)}."
+        )
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidParameter(f"{path}: [{table}] is wrong: {error}.") from None
+
+
+def _isolation(word: str) -> Any:
+    if word not in ("all", "process", "inline"):
+        raise InvalidParameter(f"--isolation is {word!r}; it is all, process or inline.")
+    return word
