@@ -199,6 +199,11 @@ def test_nothing_of_the_runners_environment_is_inside(scene: Scene) -> None:
     assert {entry.partition("=")[0] for entry in frame["environment"]} == {"HOME", "TMPDIR", "LANG", "PATH", "PYTHONDONTWRITEBYTECODE"}
 
 
+def test_a_body_has_four_descriptors(scene: Scene) -> None:
+    [frame] = scene.attempt("honest:descriptors")["frames"]
+    assert frame["open"] == [0, 1, 2, 3]
+
+
 def test_what_held_is_told(scene: Scene) -> None:
     held = scene.attempt("talker:printing")["isolation"]
     assert (held["isolation"], held["seccomp"], held["capabilities"], held["no_new_privileges"]) == ("all", True, "none", True)

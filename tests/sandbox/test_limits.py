@@ -1,20 +1,13 @@
-"""Limits: whoever passes one is stopped with its name, within 250 ms, and leaves nothing."""
+"""Limits: whoever passes one is stopped with its name, and leaves nothing. How soon: test_promptness.py."""
 
 from __future__ import annotations
 
-import os
 import secrets
 
 import pytest
 
 from tests.sandbox import scene as scenes_of
 from tests.sandbox.conftest import Scene
-
-SOON = 0.25
-"""How late a limit may be noticed."""
-BUSY = 1.5
-"""What a loaded machine may add, where the time to reach the limit is not known."""
-
 
 # --- memory, CPU, disk, descriptors
 
@@ -24,7 +17,6 @@ def test_a_memory_bomb_is_called_by_its_name(scene: Scene, bomb: str) -> None:
     found = scene.attempt(f"greedy:{bomb}")
     assert found["code"] == "memory_exceeded", found["detail"]
     assert found["rss"] < 128 * 1.25 + 64 + 32
-    assert found["seconds"] < BUSY
 
 
 def test_memory_of_children_counts_too(apart: Scene) -> None:
@@ -40,7 +32,7 @@ def test_memory_that_children_share_counts_once(apart: Scene) -> None:
 def test_cpu_is_counted_over_all_threads(scene: Scene, spin: str) -> None:
     found = scene.attempt(f"greedy:{spin}", jail={"cpu_seconds": 0.5})
     assert found["code"] == "cpu_exceeded", found["detail"]
-    assert 0.4 < found["cpu"] < 0.5 + SOON * os.cpu_count()  # type: ignore[operator]
+    assert found["cpu"] > 0.4
 
 
 def test_cpu_of_children_counts_too(apart: Scene) -> None:
@@ -92,7 +84,6 @@ def test_children_may_be_allowed_where_they_can_be_kept_together(apart: Scene) -
 def test_a_fork_bomb_is_called_by_its_name(apart: Scene) -> None:
     found = apart.attempt("greedy:fork_bomb", jail={"allow_children": True})
     assert found["code"] == "process_limit"
-    assert found["seconds"] < BUSY
 
 
 def test_a_bomb_of_threads_is_called_by_its_name(scene: Scene) -> None:
@@ -114,13 +105,11 @@ def test_a_daemon_does_not_survive_its_attempt(apart: Scene) -> None:
 def test_time_is_up_whatever_it_does(scene: Scene, way: str) -> None:
     found = scene.attempt(f"greedy:{way}", timeout=0.5)
     assert found["code"] == "timeout"
-    assert found["seconds"] < 0.5 + SOON
 
 
 def test_idle_is_no_frame_for_that_long(scene: Scene) -> None:
     found = scene.attempt("greedy:sleep", timeout=20, idle_timeout=0.3)
     assert found["code"] == "idle_timeout"
-    assert found["seconds"] < 0.3 + SOON
 
 
 def test_time_to_be_imported_counts(scene: Scene) -> None:

@@ -180,10 +180,16 @@ async def test_a_name_that_does_not_exist_is_unavailable() -> None:
 # --- size, type, time
 
 
-@pytest.mark.parametrize("encoding,packed", [
-    ("gzip", gzip.compress(b"a" * 50_000)), ("deflate", zlib.compress(b"a" * 50_000)),
-    ("deflate", zlib.compress(b"a" * 50_000)[2:-4]), ("gzip", gzip.compress(b"a" * 25_000) * 2), ("identity", b"a" * 50_000),
-])  # fmt: skip
+PACKED = {
+    "gzip": ("gzip", gzip.compress(b"a" * 50_000)),
+    "gzip twice": ("gzip", gzip.compress(b"a" * 25_000) * 2),
+    "deflate": ("deflate", zlib.compress(b"a" * 50_000)),
+    "bare deflate": ("deflate", zlib.compress(b"a" * 50_000)[2:-4]),
+    "identity": ("identity", b"a" * 50_000),
+}
+
+
+@pytest.mark.parametrize("encoding,packed", PACKED.values(), ids=PACKED)
 async def test_a_packed_page_is_unpacked(web: Site, fetch: FetchUrl, encoding: str, packed: bytes) -> None:
     web.page("/a", packed, content_encoding=encoding)
     assert (await called(fetch, {"url": f"{web.url}/a"})).result["text"] == "a" * 50_000
@@ -233,9 +239,9 @@ async def test_an_encoding_that_was_not_asked_for_is_refused(web: Site, fetch: F
     assert (await failure(fetch, {"url": f"{web.url}/a"})).code == "tool_failed"
 
 
-@pytest.mark.parametrize("encoding,body", [("gzip", b"not gzip at all"), ("gzip", gzip.compress(b"a" * 90_000)[:-20])])
-async def test_broken_compression_is_a_clear_failure(web: Site, fetch: FetchUrl, encoding: str, body: bytes) -> None:
-    web.page("/a", body, content_encoding=encoding)
+@pytest.mark.parametrize("body", [b"not gzip at all", gzip.compress(b"a" * 90_000)[:-20]], ids=["none", "half"])
+async def test_broken_compression_is_a_clear_failure(web: Site, fetch: FetchUrl, body: bytes) -> None:
+    web.page("/a", body, content_encoding="gzip")
     assert "compress" in (await failure(fetch, {"url": f"{web.url}/a"})).message
 
 

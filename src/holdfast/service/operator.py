@@ -56,7 +56,7 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 def _model(told: dict[str, Any], path: Path, environment: Mapping[str, str]) -> ModelSettings:
     known = {name: value for name, value in told.items() if name != "prices"}
-    settings = _converted(known, ModelSettings, path, "model")
+    settings: ModelSettings = _converted(known, ModelSettings, path, "model")
     found = {
         "api_key": environment.get("HOLDFAST_MODEL_KEY") or environment.get("OPENAI_API_KEY"),
         "base_url": environment.get("HOLDFAST_MODEL_URL") or environment.get("OPENAI_BASE_URL"),

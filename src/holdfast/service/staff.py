@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -46,14 +45,13 @@ class StaffSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Staff:
     """The workers of one engine."""
 
-    def __init__(
-        self, files: Sequence[str | os.PathLike[str]], settings: StaffSettings, home: Path | None, tools: Mapping[str, Tool] | None = None
-    ) -> None:
+    def __init__(self, files: Sequence[str | os.PathLike[str]], settings: StaffSettings, home: Path | None) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="holdfast-") if home is None else None
         self._home = Path(self._temporary.name) if self._temporary is not None else home or Path()
         self._settings = settings
         self._packages = Packages(self._home / "packages")
-        self._tools = dict(tools or {})
+        self.replaced: Callable[[Tool], Tool] = lambda tool: tool
+        """Puts something in a tool's place; holdfast.testing does."""
         self._made: dict[str, PackagedWorker] = {}
         self._found = [package for file in files for package in self._packages.add(Path(file))]
         if not self._found and files:
@@ -107,17 +105,16 @@ class Staff:
         if settings.parameters is not None:
             source: ParameterSource = ParameterFile(Path(settings.parameters))
             made.append(ParameterStore(source))
-        return {tool.name: self._cassette.wrap(tool) for tool in made} | self._tools
+        return {tool.name: self.replaced(self._cassette.wrap(tool)) for tool in made}
 
     def _worker(self, package: Package) -> PackagedWorker:
         worker = self._made.get(package.name)
         if worker is None:
             worker = self._made[package.name] = PackagedWorker(package, self._settings.policy, self._built_in, self._author_tool)
-            worker.tools = {**worker.tools, **self._tools}
         return worker
 
-    def _author_tool(self, declared: Declared, file: Path, paths: tuple[str, ...]) -> Any:
-        return self._cassette.wrap(AuthorTool(declared, file, self._host, self._secrets, paths))
+    def _author_tool(self, declared: Declared, file: Path, paths: tuple[str, ...]) -> Tool:
+        return self.replaced(self._cassette.wrap(AuthorTool(declared, file, self._host, self._secrets, paths)))
 
     async def _loaded(self, worker_id: str, package: str) -> Worker:
         """The worker that an older run is pinned to."""

@@ -67,9 +67,9 @@ def crash_everywhere(
     def run(point: int, when: str) -> tuple[Meaning, int]:
         if reset is not None:
             reset()
-        crash = _Crash(point, when)
+        crash = Crash(point, when)
         with Runner(function, functions=functions, stubs=stubs, replay=True) as runner:
-            runner.wrap = lambda host: _Crashing(host, function.name, crash)
+            runner.wrap = lambda host: Crashing(host, function.name, crash)
             result = _driven(runner, input, script)
             return _meaning(result, effects() if effects is not None else None), crash.seen
 
@@ -95,7 +95,7 @@ def _driven(runner: Runner, input: Any, script: Answers) -> Result:
             runner.send_callback_success(callback.id, answer)
 
 
-class _Crash:
+class Crash:
     """Where the crash comes, and how many checkpoints have been seen so far."""
 
     def __init__(self, point: int, when: str) -> None:
@@ -118,7 +118,7 @@ class _Crash:
 class _Port:
     """A port that loses one write or one answer; afterwards its invocation hears nothing more."""
 
-    def __init__(self, port: Port, crash: _Crash, trip: Callable[[], None]) -> None:
+    def __init__(self, port: Port, crash: Crash, trip: Callable[[], None]) -> None:
         self._port = port
         self._crash = crash
         self._trip = trip
@@ -163,10 +163,10 @@ class _Port:
         return self._port.input(token)
 
 
-class _Crashing:
+class Crashing:
     """A host whose invocations of one function may crash."""
 
-    def __init__(self, host: Host, function: str, crash: _Crash) -> None:
+    def __init__(self, host: Host, function: str, crash: Crash) -> None:
         self._host = host
         self._function = function
         self._crash = crash

@@ -109,12 +109,13 @@ class Gateway:
         known = self.ledger.latest(identity)
         if known is not None and known.intent.asked_sha256 != hashed:
             raise ToolFailed("receipt_conflict", f"{tool.name} was called before under the same key with other arguments.", known=True)
-        if known is not None and known.receipt is not None and (known.receipt.error is None or known.intent.attempt == self.attempt):
+        if known is not None and known.receipt is not None and known.receipt.counts_in(known.intent.attempt, self.attempt):
             return _answered(known)
         if known is not None and known.receipt is None:
-            settled = await self._lost(tool, known)
+            settled = await self._lost(tool, known) if tool.effect is Effect.WRITE else None
             if settled is not None:
                 return settled
+            await self._settle(known, Receipt(void=True, usage=_reserved(known) if tool.effect is Effect.READ else Usage()))
         return await self._made(tool, asked, identity, hashed, known)
 
     def _allowed(self, name: str) -> Tool:
@@ -137,7 +138,8 @@ class Gateway:
         number = 1 if known is None else known.intent.number + 1
         _check_arguments(tool, arguments)
         if tool.name in self._terms.approvals:
-            decision, approval = await self._decided("approve", tool.name, f"{identity}.{number}", arguments, _schema(tool))
+            which = f"{identity}.{self.ledger.spent(identity)}"
+            decision, approval = await self._decided("approve", tool.name, which, arguments, _schema(tool))
             if decision.verdict == "reject":
                 raise ToolFailed("approval_rejected", f"{decision.decided_by} rejected the call of {tool.name}.{_said(decision)}")
             arguments = decision.edited_arguments if decision.edited_arguments is not None else arguments
@@ -202,10 +204,9 @@ class Gateway:
             settled = await self._lost(tool, attempted)
             if settled is not None:
                 return settled
-            raise failed  # it did not take place: the next attempt may make it
         usage = failed.usage
         if not failed.known and usage == Usage():  # a lost reservation counts as spent
-            usage = Usage(attempted.intent.reservation.tokens, 0, attempted.intent.reservation.cost_usd)
+            usage = _reserved(attempted)
         error = CallError(
             error_code=failed.code, message=failed.message, retry_after_seconds=failed.retry_after_seconds, details=failed.details
         )
@@ -213,12 +214,8 @@ class Gateway:
         raise failed
 
     async def _lost(self, tool: Tool, attempted: Try) -> Answer | None:
-        """Nobody knows what became of a call. None: it did not happen, or only read, and may be made again."""
+        """Nobody heard what became of a call that changes the world. None: it is certain that it did not take place."""
         intent = attempted.intent
-        if tool.effect is not Effect.WRITE:
-            spent = Usage(intent.reservation.tokens, 0, intent.reservation.cost_usd)
-            await self._settle(attempted, Receipt(error=CallError(error_code="tool_failed", message="the answer was lost"), usage=spent))
-            return None
         try:
             verdict = await verdict_on(tool, self._call_of(intent), intent.arguments)
         except ToolFailed:
@@ -228,11 +225,10 @@ class Gateway:
             if decision.verdict == "stop":
                 raise ToolFailed("unknown_outcome", f"Nobody knows whether {tool.name} took place, and {decision.decided_by} said stop.")
             verdict = Happened(decision.result) if decision.verdict == "happened" else DidNotHappen()
-        if isinstance(verdict, Happened):
-            await self._settle(attempted, Receipt(result=verdict.result))
-            return _answered(attempted)
-        await self._settle(attempted, Receipt(error=CallError(error_code="tool_failed", message="it did not take place")))
-        return None
+        if isinstance(verdict, DidNotHappen):
+            return None
+        await self._settle(attempted, Receipt(result=verdict.result))
+        return _answered(attempted)
 
     async def _settle(self, attempted: Try, receipt: Receipt, closing: tuple[Charge, ...] = ()) -> None:
         """Write what a call came to, and give back what it did not use."""
@@ -372,6 +368,10 @@ def _answered(attempted: Try) -> Answer:
         return Answer(receipt.result, attempted.at)
     error = receipt.error
     raise ToolFailed(error.error_code, error.message, retry_after_seconds=error.retry_after_seconds, details=error.details)
+
+
+def _reserved(attempted: Try) -> Usage:
+    return Usage(attempted.intent.reservation.tokens, 0, attempted.intent.reservation.cost_usd)
 
 
 def _said(decision: Decision) -> str:

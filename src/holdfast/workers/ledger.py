@@ -51,6 +51,12 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     result: Any = None
     error: CallError | None = None
     usage: Usage = Usage()
+    void: bool = False
+    """The answer was lost in a crash, and it is certain that the call may be made again: the body never heard of this one."""
+
+    def counts_in(self, made_in: int, attempt: int) -> bool:
+        """Whether a body gets this answer: a good one in every attempt, a failure only in the attempt that met it."""
+        return not self.void and (self.error is None or made_in == attempt)
 
 
 class Try(msgspec.Struct, kw_only=True):
@@ -121,6 +127,11 @@ class Ledger:
         """The last try of a call."""
         tries = self._tries.get(identity)
         return tries[-1] if tries else None
+
+    def spent(self, identity: str) -> int:
+        """How often a call was really made: each time uses up an approval."""
+        tries = self._tries.get(identity, ())
+        return sum(attempted.receipt is None or not attempted.receipt.void for attempted in tries)
 
     @property
     def usage(self) -> Usage:

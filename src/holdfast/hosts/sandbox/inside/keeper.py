@@ -154,9 +154,9 @@ def _watched(body: int, watch: Watch, control: socket.socket, woken: int) -> tup
             return None, end
         if deadline is not None and time.monotonic() >= deadline:
             return Breach("timeout", f"not done after {seconds:g} s"), None
-        t0=time.monotonic(); breach = watch.look(); t1=time.monotonic()
+        breach = watch.look()
         if breach is not None:
-            return breach._replace(detail=f"{breach.detail} look {t1-t0:.3f} since begin {t1-deadline+seconds:.3f} at {t1:.3f}"), None
+            return breach, None
 
 
 def _ended(body: int, tree: bool) -> Any:

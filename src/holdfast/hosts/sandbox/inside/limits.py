@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import resource
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,6 @@ _ADDRESSES_MB: Final = 512
 _SIGNALS: Final = 256
 _SPARE_TASKS: Final = 32
 """Beyond what is watched for, so that whoever goes there is seen and stopped by name."""
-_NICE: Final = 10
 
 
 def apply(plan: Plan) -> dict[str, int]:
@@ -46,15 +44,10 @@ def apply(plan: Plan) -> dict[str, int]:
 
 
 def bind_tasks(plan: Plan) -> int:
-    """Threads and processes together. Only within a user namespace, where nobody else's are counted."""
-    most = plan.processes * 2 + _SPARE_TASKS if plan.allow_children else TASKS + _SPARE_TASKS
+    """Threads and processes together, in a user namespace, which counts no others. The fewer a bomb can make, the sooner they are gone."""
+    most = plan.processes + _SPARE_TASKS if plan.allow_children else TASKS + _SPARE_TASKS
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     return most
-
-
-def yield_to_keeper() -> None:
-    """Many processes at once would keep even the keeper from the processor, which is to stop them."""
-    os.nice(_NICE)
 
 
 def _mapped() -> int:

@@ -23,8 +23,6 @@ def lock(plan: Plan, means: Means, root: str, scratch: str, keeper: socket.socke
     held: dict[str, Any] = {"isolation": "all" if jailed else "process"}
     held |= dict.fromkeys(("user_namespace", "pid_namespace", "network_namespace", "mount_namespace", "ipc_namespace"), apart)
     held["rlimits"] = limits.apply(plan)
-    if plan.allow_children:
-        limits.yield_to_keeper()
     if apart:
         socket.sethostname(_HOST_NAME)
         mounts.enter(root, plan.seen(), plan.scratch_mb, means.owner(), means.machine)

@@ -1,0 +1,194 @@
+"""Workers under test: the real runtime in memory, with virtual time, tools that answer what the test says, and a crash at every point.
+
+r = worker_kit.run("refund.py", {"message": "…", "order_id": "42"}, tools={"language_model": {"decision": "refund", "cents": 1900}})
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.protocol import Response, request_from, response_document
+from holdfast.engine.outbox import NO_SUBSCRIBERS
+from holdfast.model.clock import VirtualClock
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.ids import Ids
+from holdfast.service.opening import OpenEngine, Opening
+from holdfast.service.settings import Settings
+from holdfast.service.staff import Staff, StaffSettings
+from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers, Crashing
+from holdfast.workers.approvals import Decision
+from holdfast.workers.looking import Asker
+from holdfast.workers.policy import Policy
+from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, Remaining, Reservation, Tool, Usage, Verdict
+
+_BOUND = 50
+"""Decisions that one run may ask for."""
+_LONGEST_WAIT = 3_600_000
+_TESTER = Asker(principal="test")
+
+
+class _Clock(VirtualClock):
+    """Goes over waits and back-offs by itself, not over what a person may take: the test is the person."""
+
+    def skip_to(self, at: int) -> None:
+        if at - self.now() <= _LONGEST_WAIT:
+            super().skip_to(at)
+
+
+class Stub:
+    """In a tool's place: answers with a value, with what a function of the arguments gives, or with the next of a list."""
+
+    def __init__(self, tool: Tool, answer: Any, calls: list[tuple[str, dict[str, Any]]]) -> None:
+        self._tool = tool
+        self._answer = answer
+        self._calls = calls
+        self.name, self.effect, self.arguments_schema = tool.name, tool.effect, tool.arguments_schema
+        self._given: dict[str, int] = {}
+        self._happened: dict[str, Any] = {}
+
+    def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
+        """It costs nothing."""
+        return Reservation()
+
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+        """The answer of the test; an exception is raised."""
+        self._calls.append((self.name, dict(arguments)))
+        answer = self._answer
+        if callable(answer):
+            answer = answer(**arguments)
+        elif isinstance(answer, list):
+            at = self._given[self.name] = self._given.get(self.name, -1) + 1
+            answer = answer[min(at, len(answer) - 1)]
+        if isinstance(answer, BaseException):
+            raise answer
+        self._happened[call.idempotency_key] = answer
+        return Called(answer, Usage())
+
+    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
+        """A stub knows what it did."""
+        known = call.idempotency_key in self._happened
+        return Happened(self._happened[call.idempotency_key]) if known else DidNotHappen()
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """A response, and what the worker did to its tools on the way."""
+
+    response: Response
+    calls: tuple[tuple[str, dict[str, Any]], ...]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.response, name)
+
+
+def run(
+    file: str | os.PathLike[str],
+    inputs: Mapping[str, Any],
+    *,
+    tools: Mapping[str, Any] | None = None,
+    decisions: Mapping[str, Any] | None = None,
+    worker: str | None = None,
+    staff: StaffSettings | None = None,
+    **request: Any,
+) -> Ran:
+    """Run a worker once. `tools` says what its tools answer, `decisions` what people say, by tool or question.
+
+    A decision is a verdict (`"approve"`, `"reject"`), or a mapping with one and more (`edited_arguments`, `result`). Without one for what
+    is asked, the response is `needs_human`. The body runs in this process, unless `staff` says otherwise; time passes by itself.
+    """
+    return asyncio.run(_ran(Path(file), inputs, tools or {}, decisions or {}, worker, staff, request, None))
+
+
+def crash_everywhere(
+    file: str | os.PathLike[str],
+    inputs: Mapping[str, Any],
+    *,
+    tools: Mapping[str, Any] | None = None,
+    decisions: Mapping[str, Any] | None = None,
+    worker: str | None = None,
+    staff: StaffSettings | None = None,
+    **request: Any,
+) -> int:
+    """Crash the runner before and after each of its writes: the response and the side effects must stay the same, each effect once.
+
+    Raises `CrashDiffers` at the first point that changes anything; else says how many points there were.
+    """
+
+    def once(point: int, when: str) -> tuple[Any, Any, int]:
+        crash = Crash(point, when)
+        ran = asyncio.run(_ran(Path(file), inputs, tools or {}, decisions or {}, worker, staff, request, crash))
+        return _meaning(ran.response), _written(ran), crash.seen
+
+    straight, effects, points = once(0, BEFORE)
+    places = [(point, when) for point in range(1, points + 1) for when in (BEFORE, AFTER)] + [(points, LAST)]
+    for point, when in places:
+        crashed, also, _ = once(point, when)
+        where = f"A crash {when} write {point} of {points} changes"
+        if crashed != straight:
+            raise CrashDiffers(f"{where} the response: it was {straight!r}, now it is {crashed!r}.")
+        if also != effects:
+            raise CrashDiffers(f"{where} what was done to the world: it was {effects!r}, now it is {also!r}.")
+    return len(places)
+
+
+async def _ran(
+    file: Path,
+    inputs: Mapping[str, Any],
+    tools: Mapping[str, Any],
+    decisions: Mapping[str, Any],
+    worker: str | None,
+    staff: StaffSettings | None,
+    request: Mapping[str, Any],
+    crash: Crash | None,
+) -> Ran:
+    calls: list[tuple[str, dict[str, Any]]] = []
+    effects: dict[str, Effect] = {}
+    settings = staff or StaffSettings(policy=Policy(isolation="inline"))
+    hired = Staff([file], settings, None)
+
+    def replaced(tool: Tool) -> Tool:
+        effects[tool.name] = tool.effect
+        return Stub(tool, tools[tool.name], calls) if tool.name in tools else tool
+
+    hired.replaced = replaced
+    clock = _Clock()
+    opening = Opening(":memory:", [], NO_SUBSCRIBERS, Settings(clock=clock, ids=Ids(Random(0)), park=0, tune=False), hired)
+    wanted = worker or hired.packages[0].contract.worker_id
+    if crash is not None:
+        opening.wrap = lambda host: Crashing(host, wanted, crash)
+    async with opening as engine:
+        asked = request_from({"worker_id": wanted, "inputs": dict(inputs), **request})
+        response = await _decided(engine, await engine.workforce.invoke(asked, _TESTER), decisions)
+    return Ran(response, tuple((name, arguments) for name, arguments in calls if effects.get(name) is not None))
+
+
+async def _decided(engine: OpenEngine, response: Response, decisions: Mapping[str, Any]) -> Response:
+    for _ in range(_BOUND):
+        said = [(approval, decisions.get(approval["question"] or approval["tool"])) for approval in response.approvals]
+        if not said or any(decision is None for _, decision in said):
+            return response
+        for approval, decision in said:
+            told = {"verdict": decision} if isinstance(decision, str) else dict(decision or {})
+            await engine.workforce.decide(approval["approval_id"], Decision(decided_by="tester", decided_at=0, **told), _TESTER)
+        response = await engine.workforce.response(response.run_id, _TESTER)
+    raise InvalidParameter(f"The run asked for more than {_BOUND} decisions.")
+
+
+def _meaning(response: Response) -> dict[str, Any]:
+    """A response without its times and ids."""
+    document = response_document(response)
+    seen = document["observability"]
+    for name in ("duration_ms", "trace_id", "span_id", "log_fields"):
+        seen.pop(name, None)
+    seen["usage"].pop("tool_calls")  # a call that only read may be made again
+    return document
+
+
+def _written(ran: Ran) -> list[str]:
+    return sorted({repr(call) for call in ran.calls})
