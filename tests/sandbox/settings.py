@@ -7,6 +7,7 @@ import errno
 import os
 import platform
 import stat
+import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +20,7 @@ USER: Final = "user"
 USER_BARE: Final = "user without namespaces"
 ROOT_BARE: Final = "root without namespaces"
 NOTHING: Final = "user without namespaces and Landlock"
+MOUNTLESS: Final = "user without mounts"
 SETTINGS: Final = (ROOT, USER, USER_BARE, ROOT_BARE)
 JAILED_APART: Final = (ROOT, USER)
 
@@ -44,6 +46,8 @@ def become(setting: str, needed: Iterable[Path]) -> None:
         os.setresgid(_SOMEBODY, _SOMEBODY, _SOMEBODY)
         os.setresuid(_SOMEBODY, _SOMEBODY, _SOMEBODY)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # as a process that was started by this user
+    if setting == MOUNTLESS:
+        _refuse(["mount"])
     if "without namespaces" in setting:
         _refuse([*_NAMESPACE_CALLS, *(["landlock_create_ruleset"] if setting == NOTHING else [])])
 
@@ -55,7 +59,7 @@ def _refuse(names: Iterable[str]) -> None:
     for name in names:
         code += [(0x15, 0, 1, numbers[name]), (0x06, 0, 0, filters.refuse(errno.EPERM))]
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    filters.install([*code, (0x06, 0, 0, filters.ALLOW)])
+    filters.install(b"".join(struct.pack("=HBBI", *part) for part in [*code, (0x06, 0, 0, filters.ALLOW)]))
 
 
 def _open_ways(needed: Iterable[Path]) -> None:

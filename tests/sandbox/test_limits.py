@@ -114,7 +114,13 @@ def test_idle_is_no_frame_for_that_long(scene: Scene) -> None:
 
 def test_time_to_be_imported_counts(scene: Scene) -> None:
     found = scene.attempt("stuck:main", timeout=0.4)
-    assert found["code"] == "timeout"
+    assert (found["code"], found["detail"]) == ("timeout", "not done after 0.4 s")
+
+
+@pytest.mark.parametrize("way, code", [("memory", "memory_exceeded"), ("cpu", "cpu_exceeded"), ("disk", "disk_exceeded")])
+def test_limits_hold_while_it_is_imported(scene: Scene, way: str, code: str) -> None:
+    found = scene.attempt(f"early_{way}:main", jail={"cpu_seconds": 0.5})
+    assert found["code"] == code
 
 
 def test_what_cannot_be_imported_has_crashed_and_says_why(scene: Scene) -> None:

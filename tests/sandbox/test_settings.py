@@ -23,6 +23,14 @@ def test_children_without_namespaces_are_refused_by_name(scenes: Scenes, setting
     assert "--isolation process" in found["unavailable"]
 
 
+def test_namespaces_that_can_do_nothing_are_none(scenes: Scenes) -> None:
+    """Ubuntu lets everybody make one, and then refuses what it is for."""
+    scene = scenes(settings.MOUNTLESS)
+    held = scene.attempt("talker:printing")["isolation"]
+    assert (held["isolation"], held["user_namespace"], held["seccomp"]) == ("all", False, True)
+    assert "user namespaces (mounts: " in scene.attempt("greedy:spawn", jail={"allow_children": True})["unavailable"]
+
+
 def test_neither_namespaces_nor_landlock_is_refused_by_name(scenes: Scenes) -> None:
     found = scenes(settings.NOTHING).attempt("honest:main")
     assert found["code"] == "sandbox_unavailable"

@@ -37,6 +37,16 @@ async def test_no_process_serves_twice(sandboxes: Any) -> None:
     assert len({attempt.pid for attempt in attempts}) == 3
 
 
+async def test_processes_of_one_stub_do_not_throw_the_same_dice(sandboxes: Any) -> None:
+    sandbox = sandboxes("honest:chance", preload=("random",))
+    thrown = set()
+    for _ in range(3):
+        attempt = await sandbox.attempt(10)
+        await attempt.send({"op": "run"})
+        thrown.add(str((await heard(attempt))[0]))
+    assert len(thrown) == 3
+
+
 async def test_attempts_at_the_same_time_do_not_wait_for_each_other(sandboxes: Any) -> None:
     sandbox = sandboxes("talker:printing")
     attempts = await asyncio.gather(*(sandbox.attempt(20) for _ in range(6)))

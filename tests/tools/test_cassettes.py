@@ -104,6 +104,12 @@ def test_off_changes_nothing(tmp_path: Path) -> None:
     assert Cassette(CassetteSettings()).wrap(echo) is echo
 
 
+def test_a_cassette_for_some_tools_leaves_the_others_alone(tmp_path: Path) -> None:
+    echo, model = Echo(), LanguageModel()
+    cassette = Cassette(CassetteSettings(Mode.RECORD, str(tmp_path / "a.jsonl"), ("language_model",)))
+    assert (cassette.wrap(echo) is echo, cassette.wrap(model) is model) == (True, False)
+
+
 @pytest.mark.parametrize("text,settings", [
     (None, CassetteSettings()), ("off", CassetteSettings()), ("", CassetteSettings()),
     ("record:a/b:c.jsonl", CassetteSettings(Mode.RECORD, "a/b:c.jsonl")),

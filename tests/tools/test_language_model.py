@@ -1,6 +1,7 @@
 """language_model, against a real server that speaks the protocol and counts."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
@@ -220,6 +221,12 @@ async def test_the_key_is_in_no_result_and_no_text_of_the_settings(model: Model,
 async def test_what_fifty_calls_settled_is_what_the_server_counted(model: Model, tool: LanguageModel) -> None:
     results = await asyncio.gather(*(called(tool, {"prompt": f"x{at}"}) for at in range(50)))
     assert sum(result.usage.input_tokens + result.usage.output_tokens for result in results) == model.counted == 50 * 14
+
+
+async def test_without_the_package_the_command_to_install_it_is_named(tool: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    error = await failure(tool, {"prompt": "x"})
+    assert (error.code, error.known, "pip install 'holdfast[llm]'" in error.message) == ("tool_failed", True, True)
 
 
 def test_a_reservation_is_plain_data() -> None:

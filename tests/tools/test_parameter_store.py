@@ -7,9 +7,9 @@ from typing import Any
 import boto3
 import pytest
 
-from holdfast.workers.tools.parameters import ParameterFile, ParameterStore, Ssm
+from holdfast.workers.tools.parameters import ParameterFile, ParameterStore, Ssm, parameters_from
 from holdfast.workers.tools.seam import Effect
-from holdfast.workers.tools.secrets import Secrets, SsmSecrets
+from holdfast.workers.tools.secrets import FileSecrets, Secrets, SsmSecrets, secrets_from
 from tests.tools.calls import called, failure
 
 TOML = """
@@ -107,3 +107,8 @@ async def test_ssm_that_is_not_there_is_unavailable(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(name, "testing")
     gone = Ssm(prefix="/", region="eu-central-1", endpoint_url="http://127.0.0.1:1", timeout_seconds=1)
     assert (await failure(ParameterStore(gone), {"name": "/a"})).code == "tool_unavailable"
+
+
+def test_a_setting_names_a_file_or_ssm() -> None:
+    assert [type(parameters_from(text)) for text in ("p.toml", "ssm:/w/")] == [ParameterFile, Ssm]
+    assert [type(secrets_from(text)) for text in ("s.toml", "ssm:/w/")] == [FileSecrets, SsmSecrets]

@@ -230,6 +230,12 @@ async def test_a_file_that_cannot_be_imported_is_known_not_to_have_done_it(host:
     assert (error.code, error.known, words in error.message) == ("tool_failed", True, True), error.message
 
 
+async def test_a_file_may_be_named_like_a_module_of_python(host: ToolHost, tmp_path: Path) -> None:
+    file = tmp_path / "json.py"
+    file.write_text("from holdfast import tool\n@tool(effect='read')\ndef look(call) -> str:\n    return 'seen'\n")
+    assert (await called(made(host, file, "look"), {})).result == "seen"
+
+
 async def test_arguments_that_do_not_fit_never_reach_the_tool(host: ToolHost, file: Path) -> None:
     error = await failure(made(host, file, "pay"), {"url": 7})
     assert (error.code, error.details, host.pids) == ("tool_failed", {"reason": "arguments"}, [])

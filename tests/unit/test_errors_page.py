@@ -12,6 +12,8 @@ import holdfast.durable.exceptions
 import holdfast.hosts.sandbox.description
 import holdfast.testing.crashing
 import holdfast.testing.replays
+import holdfast.workers.packages
+import holdfast.workers.workforce
 from holdfast.model.errors import HoldfastError
 
 

@@ -27,7 +27,7 @@ def answer(machine: str, held: Held, name: str, *arguments: int, architecture: i
     number = syscalls.numbers(machine)[name] + offset
     values = [*arguments, 0, 0, 0, 0, 0, 0][:6]
     data = struct.pack("<IIQ6Q", number, architecture or MACHINES[machine], 0, *values)
-    code, at, register = filters.program(machine, held), 0, 0
+    code, at, register = filters.instructions(machine, held), 0, 0
     while True:
         operation, yes, no, value = code[at]
         at += 1
@@ -54,7 +54,7 @@ def test_every_name_has_one_place(machine: str) -> None:
 @every_machine
 def test_a_filter_fits_into_the_kernel_and_its_jumps_into_a_byte(machine: str) -> None:
     for held in (APART, BARE, OLD, APART._replace(children=True)):
-        code = filters.program(machine, held)
+        code = filters.instructions(machine, held)
         assert len(code) < 4096
         assert max(max(yes, no) for _, yes, no, _ in code) < 256
 

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from holdfast.cli import approvals, callbacks, check, executions, keys, replay, run, serve
+from holdfast.cli import approvals, callbacks, check, executions, keys, limits, new, replay, run, runs, serve
 from holdfast.cli.terminal import say
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, Rejected, Unsuccessful
@@ -30,6 +30,9 @@ app.command("run")(run.run)
 app.command("check")(check.check)
 app.command("replay")(replay.replay)
 app.command("serve")(serve.serve)
+app.command("limits")(limits.limits)
+app.add_typer(new.app, name="new")
+app.add_typer(runs.app, name="runs")
 app.add_typer(executions.app, name="executions")
 app.add_typer(callbacks.app, name="callbacks")
 app.add_typer(approvals.app, name="approvals")

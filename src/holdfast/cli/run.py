@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -73,21 +72,12 @@ def run(
     Killed or interrupted, the execution stays in the store: the same command with the same --name goes on where it was.
     The program hosts every durable function of the file meanwhile. What they print goes to stderr: stdout is the result's alone.
     """
-    file = Path(target.partition(":")[0])
-    if file.suffix == ".py" and file.is_file() and declares_workers(file):
-        order = WorkerOrder(
-            file=file,
-            worker=target.partition(":")[2] or None,
-            inputs={} if input_ is None else read_json("--input", input_),
-            key=key or name,
-            constraints=None if constraints is None else read_json("--constraints", constraints),
-            isolation=isolation,
-            user=user,
-            place=Place.of(store, codec_address),
-        )
+    place = Place.of(store, codec_address)
+    if declares_workers(target):
+        order = WorkerOrder.of(target, input_, key or name, constraints, isolation=isolation, user=user, place=place)
         raise typer.Exit(run_worker(order, json_output=json_output))
     payload = None if input_ is None else codec.dumps(read_json("--input", input_))
-    asked = Order(target, payload, name, Place.of(store, codec_address))
+    asked = Order(target, payload, name, place)
     with contextlib.redirect_stdout(sys.stderr):
         loaded = load(target)
         told = None if detach else follow(asked, loaded)

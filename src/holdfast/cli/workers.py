@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.cli.arguments import Place
+from holdfast.cli.arguments import Place, read_json
 from holdfast.cli.terminal import print_document, say
 from holdfast.model.errors import InvalidParameter
 
@@ -29,13 +29,23 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None
     place: Place
 
+    @classmethod
+    def of(cls, target: str, inputs: str | None, key: str | None, constraints: str | None, **more: Any) -> WorkerOrder:
+        """The order of a command line."""
+        file, _, worker = target.partition(":")
+        read = {} if inputs is None else read_json("--input", inputs)
+        tighter = None if constraints is None else read_json("--constraints", constraints)
+        return cls(file=Path(file), worker=worker or None, inputs=read, key=key, constraints=tighter, **more)
 
-def declares_workers(file: Path) -> bool:
-    """Whether a file is a worker's; it is read, not run."""
+
+def declares_workers(target: str) -> bool:
+    """Whether a target is a worker's file; it is read, not run."""
+    file = Path(target.partition(":")[0])
+    if file.suffix != ".py" or not file.is_file():
+        return False
     from holdfast.workers.tools.declaring import declarations_of
 
-    declared = declarations_of(file.read_bytes())
-    return bool(declared.workers)
+    return bool(declarations_of(file.read_bytes()).workers)
 
 
 def run_worker(order: WorkerOrder, *, json_output: bool) -> int:

@@ -8,18 +8,16 @@ invocation goes on with them, or until they are evicted by a SuspendExecution.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
-import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import Future
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
+from holdfast.durable.calling import Threads, ran, ran_in_time
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
 from holdfast.durable.hooks.parking import ParkingHooks
 from holdfast.durable.identifier import Identity
-from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend, too_late
+from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
@@ -31,12 +29,6 @@ from holdfast.model.ports import ChargingPort, Invocation, Port
 from holdfast.model.verbs import Checkpointed
 
 T = TypeVar("T")
-
-
-class Threads(Protocol):
-    """Threads for steps that may block."""
-
-    def submit(self, call: Callable[[], T], /) -> Future[T]: ...
 
 
 _CUT_SHORT = (
@@ -119,7 +111,7 @@ class AsyncState(ExecutionState):
         if not future.done():
             future.set_result(None)
 
-    def watch(self, operation: str) -> asyncio.Future[None]:
+    def when_changed(self, operation: str) -> asyncio.Future[None]:
         """Resolves when an operation changes, for somebody who goes on meanwhile."""
         future = self._loop.create_future()
         self._on_change[operation] = (*self._on_change.get(operation, ()), future)
@@ -340,7 +332,7 @@ async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at
                     state.record_later(effect.update)
             elif isinstance(effect, Run):
                 try:
-                    answer = await (_ran(effect, state) if effect.timeout is None else _ran_in_time(effect, state, effect.timeout))
+                    answer = await (ran(effect, state.threads) if effect.timeout is None else ran_in_time(effect, state.threads))
                 except Exception as error:
                     raised = error
             elif isinstance(effect, Suspend):
@@ -364,44 +356,3 @@ async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at
             strands.cancel()
         if scope is not None and at is not None:
             scope.ended(at, resumed=resumed)
-
-
-async def _ran_in_time(run: Run, state: AsyncState, seconds: float) -> Any:
-    """The same within a time, which begins with the body: waiting for a free thread does not count."""
-    loop = asyncio.get_running_loop()
-    cancelled = is_async(run.func)
-    limit = asyncio.timeout(seconds if cancelled else None)
-
-    def begin() -> None:
-        with contextlib.suppress(RuntimeError):  # it is over already
-            limit.reschedule(loop.time() + seconds)
-
-    def body(*arguments: Any) -> Any:
-        loop.call_soon_threadsafe(begin)
-        return run.func(*arguments)
-
-    try:
-        async with limit:
-            return await _ran(run if cancelled else Run(body, run.arguments), state)
-    except TimeoutError:
-        if not limit.expired():  # the body's own
-            raise
-        raise too_late(run, cancelled=cancelled) from None
-
-
-async def _ran(run: Run, state: AsyncState) -> Any:
-    """User code: an `async def` here, a step's plain `def` in a thread, because it may block and others want the loop."""
-    func = run.func
-    if run.inline or is_async(func):
-        value = func(*run.arguments)
-    else:
-        context = contextvars.copy_context()
-        value = await asyncio.wrap_future(state.threads.submit(lambda: context.run(func, *run.arguments)))
-    return await value if inspect.isawaitable(value) else value
-
-
-def is_async(func: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine; sees through our own wrappers."""
-    func = getattr(func, "_original", func)
-    code = getattr(func, "__code__", None)
-    return bool(code.co_flags & inspect.CO_COROUTINE) if code is not None else inspect.iscoroutinefunction(func)

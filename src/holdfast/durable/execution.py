@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
-from holdfast.durable.awaiting import is_async
+from holdfast.durable.calling import is_async
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
 from holdfast.durable.plugin_discovery import load_configured_plugins
 from holdfast.model.execution import Terms

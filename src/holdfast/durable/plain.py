@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, overload
 
-from holdfast.durable.awaiting import is_async
+from holdfast.durable.calling import is_async
 from holdfast.durable.calls import Calls
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.execution import Terms

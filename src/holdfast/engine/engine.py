@@ -121,9 +121,8 @@ class Engine:
         """Start an execution, or find the one of this name and input: of `same`, if given. Only what is started makes `charges`."""
         target = self.registry.wanted(function, version)
         now, terms = self.clock.now(), terms or target.terms
-        header = new_execution(
-            self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, tenant=tenant, same=same
-        )
+        who = (self._ids(now), name, target.name, target.version)
+        header = new_execution(*who, payload=payload, now=now, terms=terms, tenant=tenant, same=same)
         claimant = self._claimant(now) if self._reserve(target) else None
 
         def landed(answer: Answer | HoldfastError) -> None:
@@ -273,8 +272,7 @@ class Engine:
         return True
 
     def _give_back(self, function: Function, claimant: Claimant | None) -> None:
-        if claimant is not None:
-            function.slots.free += 1
+        function.slots.free += claimant is not None
 
     def _doubt(self, answer: Answer | HoldfastError) -> None:
         """A write that may have claimed something failed. A store says that nothing of it is on disk; should it be wrong, nobody would

@@ -62,7 +62,9 @@ def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:
     The plain hash that stands there without a codec would tell somebody who guesses a small input.
     """
     header, like = start.header, None if taken is None else taken.header.input_hash or None
-    mark = _made(codec, f"make the fingerprint of the input of execution {header.id}", lambda: codec.fingerprint(start.same or start.input, like))
+    mark = _made(
+        codec, f"make the fingerprint of the input of execution {header.id}", lambda: codec.fingerprint(start.same or start.input, like)
+    )
     return msgspec.structs.replace(start, header=msgspec.structs.replace(header, input_hash=mark))
 
 

@@ -26,6 +26,9 @@ from holdfast.store.seam import Filter, Store
 
 if TYPE_CHECKING:
     from holdfast.workers.approvals import Approval
+    from holdfast.workers.policy import Policy
+    from holdfast.workers.spending import Spent
+    from holdfast.workers.standing import Standing
 
 _PAGE = 200
 _SHOWN_CANDIDATES = 5
@@ -213,6 +216,39 @@ class Client:
         )
         self._write(deciding(self._store, approval_id, decision, Asker(principal=by)))
         return self.approval(approval_id)
+
+    # --- runs of workers
+
+    def runs(self, worker: str | None = None, limit: int = 50) -> Iterator[Standing]:
+        """Runs, newest first."""
+        from holdfast.workers.looking import Asker
+        from holdfast.workers.standing import standings
+
+        return standings(self._store, Asker(), worker=worker, limit=limit)
+
+    def run(self, run: str) -> Standing:
+        """How a run stands, or what it came to."""
+        from holdfast.workers.looking import Asker
+        from holdfast.workers.standing import standing_of
+
+        return standing_of(self._store, self.find(run).id, Asker())
+
+    def cancel(self, run: str) -> tuple[Standing, bool]:
+        """End a run, in whatever process it is. Answers how it stands, and whether there was something to end."""
+        from holdfast.workers.looking import Asker, cancelling
+
+        found = self.find(run).id
+        write = cancelling(self._store, found, Asker())
+        if write is not None:
+            self._write(write)
+        return self.run(found), write is not None
+
+    def spent_today(self, policy: Policy, tenants: Sequence[str] = ()) -> Sequence[Spent]:
+        """What these tenants have used of their day, else all that the policy and the credentials name."""
+        from holdfast.workers.spending import spent_today
+
+        named = {credential.tenant for credential in self._store.credentials() if credential.tenant} | set(policy.tenant_caps)
+        return spent_today(self._store, policy, tenants or ["default", *sorted(named - {"default"})], self._clock.now())
 
     def _answer(self, callback_id: str, result: str | None, error: Failure | None) -> Execution:
         execution, operation = self._store.seal.callback_target(callback_id)

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.staff import StaffSettings
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.cassettes import cassette_settings
+from holdfast.workers.tools.cassettes import CassetteSettings, cassette_settings
 from holdfast.workers.tools.fetching import FetchSettings
 from holdfast.workers.tools.language_model import ModelSettings
 from holdfast.workers.tools.prices import prices_of
@@ -39,7 +39,7 @@ def read_operator(isolation: str | None = None, file: Path | None = None, enviro
         model=_model(told.get("model", {}), path, environment),
         parameters=told.get("parameters"),
         secrets=tuple(told.get("secrets", ())),
-        cassette=cassette_settings(environment.get("HOLDFAST_CASSETTE") or told.get("cassette")),
+        cassette=_cassette(environment.get("HOLDFAST_CASSETTE"), told.get("cassette"), path),
     )
 
 
@@ -64,6 +64,17 @@ def _model(told: dict[str, Any], path: Path, environment: Mapping[str, str]) -> 
     }
     given = {name: value for name, value in found.items() if value}
     return msgspec.structs.replace(settings, prices=prices_of(told.get("prices", {})), **given)
+
+
+def _cassette(said: str | None, told: Any, path: Path) -> CassetteSettings:
+    """As the environment says, else as the file does: there a path begins where the file lies."""
+    if said or told is None:
+        return cassette_settings(said)
+    if isinstance(told, dict):
+        settings: CassetteSettings = _converted(told, CassetteSettings, path, "cassette")
+    else:
+        settings = cassette_settings(str(told))
+    return msgspec.structs.replace(settings, path=str(path.parent / settings.path)) if settings.path else settings
 
 
 def _converted(value: Any, kind: type[Any], path: Path, table: str) -> Any:

@@ -23,9 +23,9 @@ from holdfast.workers.tools.cassettes import Cassette, CassetteSettings
 from holdfast.workers.tools.declaring import Declared
 from holdfast.workers.tools.fetching import FetchSettings, FetchUrl
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
-from holdfast.workers.tools.parameters import ParameterFile, ParameterSource, ParameterStore
+from holdfast.workers.tools.parameters import ParameterStore, parameters_from
 from holdfast.workers.tools.seam import Tool
-from holdfast.workers.tools.secrets import EnvironmentSecrets, FileSecrets, Redactor, Secrets
+from holdfast.workers.tools.secrets import EnvironmentSecrets, Redactor, Secrets, secrets_from
 from holdfast.workers.workforce import Workforce
 
 
@@ -36,9 +36,9 @@ class StaffSettings(msgspec.Struct, frozen=True, kw_only=True):
     fetch: FetchSettings = FetchSettings()
     model: ModelSettings = ModelSettings()
     parameters: str | None = None
-    """A TOML or JSON file for the tool `parameter_store`."""
+    """A TOML or JSON file for the tool `parameter_store`, or `ssm:/prefix/`."""
     secrets: tuple[str, ...] = ()
-    """Files or folders that secrets of tools are looked for in, after the environment."""
+    """Files, folders or `ssm:/prefix/` that secrets of tools are looked for in, after the environment."""
     cassette: CassetteSettings = CassetteSettings()
 
 
@@ -66,7 +66,7 @@ class Staff:
         """Everything that runs need, before the engine runs any."""
         settings = self._settings
         self._host = ToolHost()
-        self._secrets = Secrets([EnvironmentSecrets(os.environ), *(FileSecrets(Path(path)) for path in settings.secrets)])
+        self._secrets = Secrets([EnvironmentSecrets(os.environ), *(secrets_from(text) for text in settings.secrets)])
         self._cassette = Cassette(settings.cassette, Redactor({"model_key": settings.model.api_key or ""}))
         self._built_in = self._built()
         policy = settings.policy
@@ -103,8 +103,7 @@ class Staff:
         settings = self._settings
         made: list[Tool] = [FetchUrl(settings.fetch), LanguageModel(settings.model)]
         if settings.parameters is not None:
-            source: ParameterSource = ParameterFile(Path(settings.parameters))
-            made.append(ParameterStore(source))
+            made.append(ParameterStore(parameters_from(settings.parameters)))
         return {tool.name: self.replaced(self._cassette.wrap(tool)) for tool in made}
 
     def _worker(self, package: Package) -> PackagedWorker:

@@ -6,7 +6,7 @@ allowed? → receipt known? answer it → approved? → intend (ONE write: quota
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -85,7 +85,7 @@ class Gateway:
         self.attempt = 0
         self.deadline = 0.0
         self.used_ms = 0
-        self._ordinals: Counter[str] = Counter()
+        self._ordinals: defaultdict[str, int] = defaultdict(int)
         self._turns: dict[str, asyncio.Lock] = {}
 
     def begin(self, attempt: int, deadline: float, used_ms: int) -> None:

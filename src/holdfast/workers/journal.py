@@ -56,6 +56,11 @@ class Journal:
         """Write with whatever comes next."""
         self._state.record_later(update)
 
+    def forget_riders(self) -> None:
+        """The run is over before anything had to be written: its response says all that they would."""
+        if not self._state.operations and not self._state.flying:
+            self._state.unwritten.clear()
+
     async def closed(self, *places: Identity) -> None:
         """Rest until the service has closed one of these: nothing of the run may be going on meanwhile."""
         while True:
@@ -75,7 +80,7 @@ class Journal:
             if found is not None and found.status not in OPEN:
                 closed.set_result(None)
             else:
-                self._state.watch(at.operation_id).add_done_callback(look)
+                self._state.when_changed(at.operation_id).add_done_callback(look)
 
         look(None)
         return closed

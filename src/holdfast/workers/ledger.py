@@ -5,7 +5,7 @@ It is read from the run's own intents and receipts, never remembered: a crash ch
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
@@ -94,7 +94,7 @@ class Ledger:
         self._limits = limits
         self._effects = effects
         self._tries: dict[str, list[Try]] = {}
-        self._calls: Counter[str] = Counter()
+        self._calls: defaultdict[str, int] = defaultdict(int)
 
     def read(self, operations: Iterable[Operation], *, inherited: bool = False) -> None:
         """Take in what a run has written; of an earlier run only what it did to the world counts."""
@@ -123,6 +123,11 @@ class Ledger:
         self._tries[attempted.intent.identity].remove(attempted)
         self._calls[attempted.intent.tool] -= 1
 
+    @property
+    def tries(self) -> list[Try]:
+        """Every try of every call."""
+        return [attempted for tries in self._tries.values() for attempted in tries]
+
     def latest(self, identity: str) -> Try | None:
         """The last try of a call."""
         tries = self._tries.get(identity)
@@ -147,7 +152,7 @@ class Ledger:
     @property
     def calls(self) -> int:
         """How many calls were made."""
-        return self._calls.total()
+        return sum(self._calls.values())
 
     @property
     def remaining(self) -> Remaining:

@@ -21,14 +21,12 @@ from holdfast.contract.protocol import (
     ResponseError,
     RunUsage,
     Tokens,
-    response_text,
 )
 from holdfast.contract.terms import Contract, Limits, Retries
 from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.delays import Duration
 from holdfast.durable.identifier import Identity
-from holdfast.model import codec
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Type
@@ -128,6 +126,7 @@ class Run:
             response = self._judged(number, outcome)
             again = response.error is not None and response.error.retryable and number < self._contract.retries.max_attempts
             if not again or self._cancelled():
+                self._journal.forget_riders()
                 return response
             assert response.error is not None
             await self._context.wait(Duration.from_seconds(self._delay(number, response.error.retry_after_seconds)), name=f"retry-{number}")
@@ -179,7 +178,7 @@ class Run:
         order = {
             "op": "run",
             "inputs": self._inputs(),
-            "contract": msgspec.to_builtins(self._contract),
+            "contract": self._contract,
             "attempt": number,
             "run_id": self._id,
             "seed": f"{self._id}/{number}",
@@ -324,7 +323,7 @@ async def run(event: Any, context: AsyncDurableContext, around: Surroundings) ->
     worker = await around.worker(accepted.request.worker_id, accepted.package)
     response = await Run(accepted, worker, context, around).respond()
     around.over(accepted, response)
-    return codec.loads(response_text(response))
+    return msgspec.to_builtins(response)
 
 
 def _recorded(known: Operation) -> Outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +21,7 @@ from holdfast.engine.engine import Engine
 from holdfast.model import codec
 from holdfast.model.charging import Charge
 from holdfast.model.errors import ExecutionAlreadyStarted, LimitReached
-from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, ExecutionStatus, State, Terms
+from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, ExecutionStatus, Terms
 from holdfast.model.ids import LATEST
 from holdfast.model.operations import Failure, Operation
 from holdfast.model.outside import Answering
@@ -36,15 +35,12 @@ from holdfast.workers.looking import (
     deciding,
     find_approval,
     find_run,
-    open_approvals,
     response_of,
     undecided,
 )
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted, Worker, run
-
-_POLL_SECONDS = 0.25
-_PAGE = 100
+from holdfast.workers.waiting import Waiting
 
 
 class Served(Protocol):
@@ -72,7 +68,7 @@ class Workforce:
         self.artifacts = artifacts
         self._find = find
         self._served: dict[str, dict[str, Served]] = {}
-        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self._waiting = Waiting()
         self.watch: Callable[[str, Accepted], Watcher] = lambda run_id, accepted: _NOBODY
         self.announce: Callable[[Accepted, Response], None] = lambda accepted, response: None
 
@@ -105,16 +101,19 @@ class Workforce:
     async def invoke(self, request: Request, asker: Asker, *, wait: float | None = None) -> Response:
         """Run a worker and wait for what it comes to: its end, a person, or the end of patience."""
         try:
-            header = await self.accept(request, asker)
+            header, accepted = await self._accepted(request, asker)
         except InvalidRequest as refused:
             return refusal(request, refused.error_code, str(refused), refused.details)
         except LimitReached as limit:
             seconds = max(0.0, (limit.until - self._engine.clock.now()) / 1000)
             return refusal(request, "rate_limited", _limited(limit), retry_after_seconds=seconds)
-        return await self.response(header.id, asker, wait=wait)
+        return await self._waiting.response(self._engine, header, accepted, wait)
 
     async def accept(self, request: Request, asker: Asker) -> Execution:
         """The run of a request: the one its key knows, else a new one. Refused requests leave nothing behind."""
+        return (await self._accepted(request, asker))[0]
+
+    async def _accepted(self, request: Request, asker: Asker) -> tuple[Execution, Accepted]:
         served = self._wanted(request)
         contract = served.worker.contract
         limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
@@ -122,7 +121,7 @@ class Workforce:
         family = sha256(f"{asker.tenant}\0{contract.worker_id}\0{request.idempotency_key or secrets.token_hex(16)}".encode()).hexdigest()
         seconds = limits.run_timeout_seconds
         terms = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS if seconds is None else max(1, round(seconds)))
-        same = codec.dumps([request.inputs, msgspec.to_builtins(request.constraints)])
+        same = None if request.idempotency_key is None else codec.dumps([request.inputs, msgspec.to_builtins(request.constraints)])
         link, before = 1, None
         while True:
             accepted = Accepted(
@@ -141,7 +140,7 @@ class Workforce:
             name = None if request.idempotency_key is None else f"{family[:40]}-{link}"
             header = await self._started(contract.worker_id, accepted, name, terms, same)
             if name is None or not self._ended_retryable(header, accepted):
-                return header
+                return header, accepted
             link, before = link + 1, header.id
 
     def _wanted(self, request: Request) -> Served:
@@ -167,8 +166,8 @@ class Workforce:
             told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems)
             raise InvalidRequest(f"The inputs do not fit: {told}.", details=problems)
 
-    async def _started(self, worker_id: str, accepted: Accepted, name: str | None, terms: Terms, same: str) -> Execution:
-        payload = codec.dumps(msgspec.to_builtins(accepted))
+    async def _started(self, worker_id: str, accepted: Accepted, name: str | None, terms: Terms, same: str | None) -> Execution:
+        payload = msgspec.json.encode(accepted).decode()
         try:
             return await self._engine.start(
                 worker_id, payload, name=name, tenant=accepted.tenant, terms=terms, charges=self._charges(worker_id, accepted), same=same
@@ -202,27 +201,7 @@ class Workforce:
     async def response(self, run_id: str, asker: Asker, *, wait: float | None = None) -> Response:
         """What a run came to, or that it waits for a person; waits for either, for `wait` seconds or as long as it takes."""
         header, accepted = find_run(self._engine.store, run_id, asker)
-        async with _Patience(wait):
-            ending = asyncio.ensure_future(self._engine.ending(run_id))
-            event = asyncio.Event()
-            self._waiters.setdefault(run_id, set()).add(event)
-            try:
-                while not ending.done():
-                    event.clear()
-                    header, _ = find_run(self._engine.store, run_id, asker)
-                    if header.state is State.QUARANTINED or (
-                        header.state is State.SUSPENDED and open_approvals(self._engine.store, header)
-                    ):
-                        break
-                    waits = {ending, asyncio.ensure_future(event.wait())}
-                    await asyncio.wait(waits, timeout=_POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                ending.cancel()
-                self._waiters[run_id].discard(event)
-                if not self._waiters[run_id]:
-                    del self._waiters[run_id]
-        header, _ = find_run(self._engine.store, run_id, asker)
-        return response_of(self._engine.store, header, accepted)
+        return await self._waiting.response(self._engine, header, accepted, wait)
 
     # --- people
 
@@ -265,9 +244,8 @@ class Workforce:
         return self._engine.store.operations(run_id)
 
     def waits(self, run_id: str) -> None:
-        """A run waits for a person: tell those who wait for it, once it is on disk that it rests."""
-        for event in self._waiters.get(run_id, ()):
-            asyncio.get_running_loop().call_later(0.005, event.set)
+        """A run waits for a person."""
+        self._waiting.waits(run_id)
 
     def over(self, accepted: Accepted, response: Response) -> None:
         """A run is over."""
@@ -283,23 +261,6 @@ class _Nobody:
 
 
 _NOBODY = _Nobody()
-
-
-class _Patience:
-    """A timeout that is no error: whoever waits gets how things stand."""
-
-    def __init__(self, wait: float | None) -> None:
-        self._timeout = asyncio.timeout(wait)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *error: Any) -> bool:
-        try:
-            await self._timeout.__aexit__(*error)
-        except TimeoutError:
-            return True
-        return False
 
 
 def refusal(request: Request, code: str, message: str, details: Any = None, retry_after_seconds: float | None = None) -> Response:

@@ -68,3 +68,38 @@ def descriptors(fd):
         except OSError:
             continue
     channel.send({"op": "done", "open": found, "mask": os.umask(0o22), "groups": os.getgroups()})
+
+
+def installed(fd):
+    """Packages with code of their own in C or Rust, and a callback from C."""
+    import ctypes
+    import importlib
+
+    channel = line.begun(fd)
+    found = {}
+    for name in (
+        "msgspec",
+        "orjson",
+        "jsonschema_rs",
+        "selectolax.lexbor",
+        "cryptography.fernet",
+        "yaml",
+        "httpx",
+        "openai",
+        "holdfast.workers",
+    ):
+        try:
+            importlib.import_module(name)
+            found[name] = "imported"
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {error}"
+    compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int))
+    numbers = (ctypes.c_int * 3)(3, 1, 2)
+    ctypes.CDLL(None).qsort(numbers, 3, ctypes.sizeof(ctypes.c_int), compare(lambda a, b: a[0] - b[0]))
+    channel.send({"op": "done", "found": found, "sorted": list(numbers)})
+
+
+def chance(fd):
+    import random
+
+    line.begun(fd).send({"op": "done", "chance": random.random()})

@@ -76,11 +76,11 @@ class Attempt:
             keepers.close()
             os.close(printing)
 
-    def begin(self, timeout: float, idle_timeout: float | None) -> None:
-        """Its clock starts."""
+    def begin(self, timeout: float, left: float, idle_timeout: float | None) -> None:
+        """Its clock starts, with what is left of its time."""
         with contextlib.suppress(OSError):
-            self._control.send(msgspec.json.encode({"begin": timeout}) + b"\n")
-        self._timers["timeout"] = self._loop.call_later(timeout, self.stop, "timeout", f"not done after {timeout:g} s")
+            self._control.send(msgspec.json.encode({"begin": timeout, "left": left}) + b"\n")
+        self._timers["timeout"] = self._loop.call_later(left, self.stop, "timeout", f"not done after {timeout:g} s")
         if idle_timeout is not None:
             self._idle_seconds, self._last_at = idle_timeout, monotonic()
             self._timers["idle"] = self._loop.call_later(idle_timeout, self._idle)

@@ -19,6 +19,9 @@ from holdfast.model.clock import monotonic
 _STUB: Final = str(Path(__file__).parent / "inside" / "stub.py")
 _START_SECONDS: Final = 30.0
 _END_SECONDS: Final = 10.0
+_STUBS: Final = 3
+_REFILL_SECONDS: Final = 0.005
+"""The attempt goes first: on a small machine the making of its successor would slow its start."""
 # Nothing of ours. One heap for all threads: each further one reserves addresses that count against the limit.
 _ENVIRONMENT: Final = {"LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
 _ADVICE: Final = "`--isolation process` runs it without a jail, as an ordinary process with limits"
@@ -57,13 +60,8 @@ class Sandbox:
         began = monotonic()
         if self._closed:
             raise SandboxUnavailable("the sandbox is closed")
-        try:
-            await self.start()
-            attempt = self._taken()
-        except BrokenPipeError:  # the stub died while we asked: there will be another
-            await self.start()
-            attempt = self._taken()
-        attempt.begin(max(0.001, timeout - (monotonic() - began)), idle_timeout)
+        attempt = await self._next()
+        attempt.begin(timeout, max(0.001, timeout - (monotonic() - began)), idle_timeout)
         try:
             await attempt.settled()
         except asyncio.CancelledError:
@@ -81,13 +79,20 @@ class Sandbox:
         if self._stub is not None:
             await self._stub.close()
 
+    async def _next(self) -> Attempt:
+        for _ in range(_STUBS):
+            with contextlib.suppress(OSError):  # the stub died while we asked: there will be another
+                await self.start()
+                return self._taken()
+        raise SandboxUnavailable("the stub dies as soon as it is started")
+
     def _taken(self) -> Attempt:
         """The spare, if it lives; the next one is made while this one works."""
         assert self._stub is not None
         spare, self._spare = self._spare, None
         if spare is None or spare.over:
             spare = self._made(self._stub)
-        asyncio.get_running_loop().call_soon(self._refill)
+        asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._refill)
         return spare
 
     def _refill(self) -> None:
@@ -107,6 +112,7 @@ class _Stub:
 
     def __init__(self, jail: Jail) -> None:
         self.means: dict[str, Any] = {}
+        self._broken = False
         self._control, theirs = socket.socketpair()
         command = [str(jail.python), "-I", "-S", "-u", _STUB, str(os.getpid())]
         quiet = subprocess.DEVNULL
@@ -134,11 +140,15 @@ class _Stub:
     @property
     def dead(self) -> bool:
         """Did it end?"""
-        return self._process.poll() is not None
+        return self._broken or self._process.poll() is not None
 
     def make(self, attempt: Attempt) -> None:
         """Have a keeper made for this one."""
-        attempt.hand_over(self._control)
+        try:
+            attempt.hand_over(self._control)
+        except OSError:
+            self._broken = True
+            raise
 
     async def close(self) -> None:
         """Let it go; it takes leave of its keepers first."""

@@ -59,11 +59,12 @@ def _listen(sock: socket.socket, frames: queue.SimpleQueue[Frame]) -> None:
 
 def _imported(file: Path, paths: list[str]) -> ModuleType:
     sys.path[:0] = [path for path in (str(file.parent), *paths) if path not in sys.path]
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    name = f"_{file.stem}" if file.stem in sys.modules or file.stem in sys.stdlib_module_names else file.stem
+    spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file.name} is no Python file.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 

@@ -12,6 +12,7 @@ import tempfile
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import IO, Any, Protocol, cast
 
 from holdfast.contract.terms import Contract
@@ -57,7 +58,7 @@ class WorkerContext:
         self.contract = contract
         self._asking = asking
         self._ends_at: float = monotonic() + run["remaining"]
-        self._chance = random.Random(run["seed"])
+        self._seed = run["seed"]
         self._asking.now = run["now"]
         self.tools: Tools = _Tools(self._tool)
 
@@ -72,6 +73,10 @@ class WorkerContext:
     def now(self) -> datetime:
         """The service's time at the latest answer: the same on every replay."""
         return datetime.fromtimestamp(self._asking.now / 1000, UTC)
+
+    @cached_property
+    def _chance(self) -> random.Random:
+        return random.Random(self._seed)
 
     def uuid(self) -> uuid.UUID:
         """An id nobody else has; the same on every replay."""

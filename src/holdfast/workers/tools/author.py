@@ -81,7 +81,8 @@ class AuthorTool:
                 return Unknown()
 
     async def _ask(self, op: str, call: Call, arguments: Mapping[str, Any]) -> tuple[Ended, Redactor]:
-        secrets = await asyncio.to_thread(self._secrets.resolve, self.declared.secrets, self.name)
+        names = self.declared.secrets
+        secrets = await asyncio.to_thread(self._secrets.resolve, names, self.name) if names else {}
         redactor = Redactor(secrets)
         deadline = call.deadline
         if self.declared.timeout_seconds is not None:

@@ -48,6 +48,8 @@ class CassetteSettings(Struct, frozen=True):
 
     mode: Mode = Mode.OFF
     path: str = ""
+    tools: tuple[str, ...] = ()
+    """The only tools it stands before; none named: all of them."""
 
 
 def cassette_settings(text: str | None) -> CassetteSettings:
@@ -65,14 +67,16 @@ class Cassette:
 
     def __init__(self, settings: CassetteSettings, redactor: Redactor | None = None) -> None:
         self.mode = settings.mode
+        self._tools = settings.tools
         self._path = Path(settings.path)
         self._redactor = redactor or Redactor({})
         self._played: dict[str, int] = {}
         self._lines = _read(self._path) if settings.mode is Mode.REPLAY else {}
 
     def wrap(self, tool: Tool) -> Tool:
-        """The tool with this cassette around it; pure tools, and a cassette that is off, change nothing."""
-        return tool if self.mode is Mode.OFF or tool.effect is Effect.PURE else TapedTool(tool, self)
+        """The tool with this cassette around it; pure tools, tools it is not for, and a cassette that is off, change nothing."""
+        is_for = not self._tools or tool.name in self._tools
+        return TapedTool(tool, self) if self.mode is not Mode.OFF and is_for and tool.effect is not Effect.PURE else tool
 
     def play(self, tool: str, arguments: Mapping[str, Any]) -> Called:
         """The recorded outcome of this call."""

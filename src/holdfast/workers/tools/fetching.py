@@ -59,7 +59,7 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     """For the whole call, redirects and robots.txt included."""
     silence_seconds: float = 10.0
     """For one connect, or one read."""
-    max_bytes: int = 5 * 1024 * 1024
+    max_bytes: int = 4 * 1024 * 1024
     max_redirects: int = 10
     content_types: tuple[str, ...] = ("text/*", "application/json", "application/xml", "application/xhtml+xml", "*+json", "*+xml")
     robots: bool = True

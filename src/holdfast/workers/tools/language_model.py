@@ -19,7 +19,7 @@ from msgspec import Struct
 from holdfast.contract.checking import SchemaInvalid, checker_of
 from holdfast.model import codec
 from holdfast.model.clock import monotonic
-from holdfast.model.errors import ExtraMissing, InvalidParameter
+from holdfast.model.errors import InvalidParameter
 from holdfast.workers.tools.answers import answered, failed
 from holdfast.workers.tools.estimating import estimated_input
 from holdfast.workers.tools.prices import Price
@@ -205,7 +205,7 @@ class LanguageModel:
             try:
                 import openai
             except ImportError:
-                raise ExtraMissing("The tool language_model needs the package `openai`: pip install 'holdfast[llm]'.") from None
+                raise ToolFailed("tool_failed", "language_model needs the package `openai`: pip install 'holdfast[llm]'.") from None
             self._client = openai.AsyncOpenAI(
                 api_key=self._settings.api_key or "no-key",
                 base_url=self._settings.base_url,

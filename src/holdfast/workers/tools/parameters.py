@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from holdfast.model.errors import ExtraMissing
 from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, ToolFailed
 
 ARGUMENTS: Final[Mapping[str, Any]] = {
@@ -120,10 +119,15 @@ class Ssm:
                 import boto3
                 from botocore.config import Config
             except ImportError:
-                raise ExtraMissing("Parameters from SSM need the package `boto3`: pip install 'holdfast[aws]'.") from None
+                raise ToolFailed("tool_failed", "Parameters from SSM need the package `boto3`: pip install 'holdfast[aws]'.") from None
             config = Config(connect_timeout=self._timeout, read_timeout=self._timeout, retries={"total_max_attempts": 1})
             self._made = boto3.client("ssm", config=config, **self._about)
         return self._made
+
+
+def parameters_from(text: str) -> ParameterSource:
+    """From settings: `ssm:/prefix/` is AWS Systems Manager, anything else the path of a file."""
+    return Ssm(prefix=text.removeprefix("ssm:") or "/") if text.startswith("ssm:") else ParameterFile(Path(text))
 
 
 class ParameterStore:

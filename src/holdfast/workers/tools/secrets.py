@@ -78,6 +78,12 @@ class SsmSecrets:
         return self._ssm.secret(self._prefix + name)
 
 
+def secrets_from(text: str) -> SecretSource:
+    """From settings: `ssm:/prefix/` is AWS Systems Manager, anything else the path of a file or folder."""
+    prefix = text.removeprefix("ssm:")
+    return SsmSecrets(Ssm(), prefix) if text.startswith("ssm:") else FileSecrets(Path(text))
+
+
 class Secrets:
     """All sources, asked in order."""
 

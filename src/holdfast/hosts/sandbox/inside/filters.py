@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import struct
 from typing import Final, NamedTuple
 
@@ -87,7 +88,13 @@ _NO: Final = refuse(errno.EPERM)
 _PRETEND: Final = refuse(0)
 
 
-def program(machine: str, held: Held) -> list[Instruction]:
+@functools.lru_cache
+def program(machine: str, held: Held) -> bytes:
+    """The whole filter as the kernel takes it. The stub asks first; whatever it forks knows the answer."""
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions(machine, held))
+
+
+def instructions(machine: str, held: Held) -> list[Instruction]:
     """The whole filter; KeyError for a machine that we have no numbers of."""
     numbers = syscalls.numbers(machine)
     code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _ARCHITECTURES[machine]), (_RETURN, 0, 0, KILL), (_LOAD, 0, 0, 0)]
@@ -104,11 +111,10 @@ def program(machine: str, held: Held) -> list[Instruction]:
     return [*code, (_RETURN, 0, 0, refuse(errno.ENOSYS))]
 
 
-def install(code: list[Instruction]) -> None:
+def install(packed: bytes) -> None:
     """From now on, for good, here and in every child."""
-    packed = b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
     buffer = ctypes.create_string_buffer(packed, len(packed))
-    head = struct.pack("@HP", len(code), ctypes.addressof(buffer))
+    head = struct.pack("@HP", len(packed) // 8, ctypes.addressof(buffer))
     pointer = ctypes.create_string_buffer(head, len(head))
     kernel.prctl(kernel.PR_SET_SECCOMP, 2, ctypes.addressof(pointer))
 

@@ -80,8 +80,8 @@ def _kept(plan: Plan, means: Means, place: Place, lines: Lines, mapper: socket.s
             _say(lines.control, {"unable": scratch})
             return
         pidfd = os.pidfd_open(body) if kernel.LINUX else None
-        _say(lines.control, {"locked": {"pid": body, "isolation": held}}, pidfd)
         watch = Watch(body, plan, scratch if apart else place.scratch, tree)
+        _say(lines.control, {"locked": {"pid": body, "isolation": held}}, pidfd)
         breach, end = _watched(body, watch, lines.control, woken)
     finally:
         usage = _ended(body, tree)
@@ -146,8 +146,8 @@ def _watched(body: int, watch: Watch, control: socket.socket, woken: int) -> tup
             told = control.recv(4096)
             if not told:
                 return None, None
-            seconds = float(json.loads(told)["begin"])
-            deadline = time.monotonic() + seconds
+            order = json.loads(told)
+            seconds, deadline = order["begin"], time.monotonic() + order["left"]
             watch.begin()
         end = os.wait4(body, os.WNOHANG)
         if end[0]:

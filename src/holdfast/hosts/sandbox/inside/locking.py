@@ -42,13 +42,24 @@ def lock(plan: Plan, means: Means, root: str, scratch: str, keeper: socket.socke
     return held | {"capabilities": _capabilities(), "no_new_privileges": kernel.LINUX, "user": os.getuid()}
 
 
+def prepare(plan: Plan, means: Means) -> None:
+    """Find out what is the same for all, in the stub: then no attempt has to."""
+    if means.jails(plan) and means.namespaces:
+        mounts.survey(tuple(plan.seen()))
+        mounts.survey(mounts.DEVICES)
+        filters.program(means.machine, _held(plan, means, True))
+
+
+def _held(plan: Plan, means: Means, apart: bool) -> filters.Held:
+    return filters.Held(plan.allow_children, None if apart else os.getpid(), apart, means.landlock)
+
+
 def _fenced(plan: Plan, means: Means, apart: bool, scratch: str) -> dict[str, Any]:
     if means.landlock:
         devices = [(device, landlock.DEVICE) for device in mounts.DEVICES]
         folders = [(path, landlock.READ) for path in plan.seen()]
         landlock.restrict(means.landlock, [*folders, *devices, (scratch, landlock.SCRATCH)])
-    held = filters.Held(plan.allow_children, None if apart else os.getpid(), apart, means.landlock)
-    filters.install(filters.program(means.machine, held))
+    filters.install(filters.program(means.machine, _held(plan, means, apart)))
     if kernel.prctl(kernel.PR_GET_SECCOMP) != _FILTERED or kernel.prctl(_PR_GET_NO_NEW_PRIVS) != 1 or kernel.has_capabilities():
         raise PermissionError("the kernel took the locks and does not hold them")
     return {"landlock": means.landlock, "seccomp": True}

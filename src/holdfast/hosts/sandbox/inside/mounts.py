@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import functools
 import os
-import stat
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from holdfast.hosts.sandbox.inside import kernel
 
@@ -30,16 +30,22 @@ class _Attributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "namespace"))
 
 
+class Step(NamedTuple):
+    """One thing to make in the new root: a folder, a link, or something of the old root, shown read-only."""
+
+    kind: Literal["folder", "link", "bound folder", "bound file"]
+    path: str
+    target: str = ""
+
+
 def enter(root: str, readable: Iterable[str], scratch_mb: int, owner: int, machine: str) -> None:
     """Build the root at this empty folder, go there, and let go of everything else."""
     kernel.unshare(_NEW_MOUNTS)
     kernel.mount(None, "/", None, _REC | _PRIVATE)
     kernel.mount("tmpfs", root, "tmpfs", _NOSUID | _NODEV, "mode=755,size=1m,nr_inodes=4k")
-    bound: set[str] = set()
-    for path in sorted(readable):
-        _mirror(root, path, bound, _NODEV)
-    for device in DEVICES:
-        _mirror(root, device, bound, 0)
+    for paths, flags in ((tuple(readable), _NODEV), (DEVICES, 0)):
+        for step in survey(paths):
+            _make(root, step, flags)
     os.makedirs(root + SCRATCH, exist_ok=True)
     if not os.path.lexists(root + "/tmp"):
         os.symlink(SCRATCH, root + "/tmp")
@@ -54,8 +60,17 @@ def enter(root: str, readable: Iterable[str], scratch_mb: int, owner: int, machi
     os.chdir(SCRATCH)
 
 
-def _mirror(root: str, path: str, bound: set[str], flags: int) -> None:
-    """The path as it is outside: links stay links, and what they point to is there too."""
+@functools.lru_cache
+def survey(paths: tuple[str, ...]) -> tuple[Step, ...]:
+    """What to make so that these paths lead where they lead outside. The stub asks first; whatever it forks knows the answer."""
+    steps: dict[str, Step] = {}
+    for path in sorted(paths):
+        _follow(path, steps)
+    return tuple(steps.values())
+
+
+def _follow(path: str, steps: dict[str, Step]) -> None:
+    """Go down the path: links stay links, and what they point to is there too."""
     todo, at, links = [part for part in path.split("/") if part], "", 0
     while todo:
         part = todo.pop(0)
@@ -63,40 +78,47 @@ def _mirror(root: str, path: str, bound: set[str], flags: int) -> None:
             at = os.path.dirname(at) if part == ".." else at
             continue
         step = f"{at}/{part}"
-        if _covered(step, bound):
-            if not os.path.islink(step):
-                at = step
-                continue
-        elif not os.path.lexists(step):
-            return
-        elif not todo and not os.path.islink(step):
-            _bind(root, step, flags)
-            bound.add(step)
-            return
+        shown = _shown(step, steps)
         if os.path.islink(step):
+            target = os.readlink(step)
+            if not shown:
+                steps[step] = Step("link", step, target)
             links += 1
             if links > _LINKS:
                 return
-            target = os.readlink(step)
-            if not _covered(step, bound) and not os.path.lexists(root + step):
-                os.symlink(target, root + step)
             todo = [piece for piece in target.split("/") if piece] + todo
             at = "" if target.startswith("/") else at
-        else:
-            os.makedirs(root + step, mode=0o755, exist_ok=True)
-            at = step
+            continue
+        if not os.path.lexists(step):
+            return
+        if not shown and not todo:
+            steps[step] = Step("bound folder" if os.path.isdir(step) else "bound file", step)
+        elif not shown:
+            steps.setdefault(step, Step("folder", step))
+        at = step
 
 
-def _covered(path: str, bound: set[str]) -> bool:
-    return path in bound or any(str(parent) in bound for parent in Path(path).parents)
+def _shown(path: str, steps: dict[str, Step]) -> bool:
+    """Is it part of something that is shown already?"""
+    while path:
+        if path in steps and steps[path].kind.startswith("bound"):
+            return True
+        path = path.rpartition("/")[0]
+    return False
 
 
-def _bind(root: str, path: str, flags: int) -> None:
-    inside = root + path
-    if stat.S_ISDIR(os.stat(path).st_mode):
-        os.makedirs(inside, mode=0o755, exist_ok=True)
-    else:
+def _make(root: str, step: Step, flags: int) -> None:
+    inside = root + step.path
+    if step.kind == "link":
+        if not os.path.lexists(inside):
+            os.symlink(step.target, inside)
+        return
+    if step.kind == "bound file":
         os.close(os.open(inside, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-    kernel.mount(path, inside, None, _BIND | _REC)
-    # With everything that is mounted below it, which a remount would leave writable.
-    kernel.call(_MOUNT_SETATTR, _HERE, os.fsencode(inside), _RECURSIVE, _Attributes(_RDONLY | _NOSUID | flags, 0, 0, 0), 32)
+    else:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(inside, 0o755)
+    if step.kind != "folder":
+        kernel.mount(step.path, inside, None, _BIND | _REC)
+        # With everything that is mounted below it, which a remount would leave writable.
+        kernel.call(_MOUNT_SETATTR, _HERE, os.fsencode(inside), _RECURSIVE, _Attributes(_RDONLY | _NOSUID | flags, 0, 0, 0), 32)

@@ -24,7 +24,7 @@ if __name__ == "__main__":
     _ROOT = str(Path(__file__).resolve().parents[4])
     sys.path.append(_ROOT)
 
-from holdfast.hosts.sandbox.inside import keeper, kernel, namespaces, wire
+from holdfast.hosts.sandbox.inside import keeper, kernel, locking, namespaces, wire
 from holdfast.hosts.sandbox.inside.clearing import clear
 from holdfast.hosts.sandbox.inside.means import find
 from holdfast.hosts.sandbox.inside.plan import Means, Plan
@@ -48,6 +48,7 @@ def main() -> None:
         for module in plan.preload:
             importlib.import_module(module)
         means = find(plan, folder)
+        locking.prepare(plan, means)
         _say(control, {"means": means._asdict(), "missing": means.missing(plan)})
         gc.collect()
         gc.freeze()  # so that a collection in a child does not copy every page that they share

@@ -38,6 +38,8 @@ class Watch:
         self._orphans_come_here = whole_tree
         self._cpu = 0.0
         self._cpu_before = 0.0
+        if kernel.LINUX:
+            _status(body)  # where processes are hidden from us (hidepid), nothing could be watched: say so now
 
     def begin(self) -> None:
         """The import is over and the attempt begins: it may use as much CPU again."""

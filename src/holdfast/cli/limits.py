@@ -1,0 +1,41 @@
+"""`holdfast limits`: what tenants have spent today, against the caps of holdfast.toml."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.arguments import CodecOption, LinesOption, Place, StoreOption
+from holdfast.cli.terminal import moment, print_line, print_table, say, seconds
+
+
+def limits(
+    tenant: Annotated[
+        list[str] | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant. May be given several times.")
+    ] = None,
+    json_output: LinesOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Show what tenants have spent today (by UTC) against their caps.
+
+    Caps are set in holdfast.toml: [policy.caps] for every tenant, [policy.tenant_caps.NAME] for one. Only what has a cap is counted.
+    """
+    from holdfast.service.operator import read_operator
+
+    policy = read_operator().policy
+    with Place.of(store, codec).client() as client:
+        found = client.spent_today(policy, tenant or ())
+    if json_output:
+        for each in found:
+            amounts = {name: float(value) for name, value in (("spent", each.spent), ("cap", each.cap), ("left", each.left))}
+            print_line({"tenant": each.tenant, "what": each.what, **amounts, "until": moment(each.until)})
+    elif not found:
+        say("nothing is capped: set [policy.caps] in holdfast.toml")
+    else:
+        print_table(
+            ("TENANT", "WHAT", "SPENT", "CAP", "LEFT", "UNTIL"),
+            [(each.tenant, each.what, f"{each.spent:,}", f"{each.cap:,}", f"{each.left:,}", seconds(each.until)) for each in found],
+            folds="TENANT",
+        )

@@ -1,0 +1,65 @@
+"""How runs stand, for people who look: their orders, what they came to, and every call they made. Needs no engine, and runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from holdfast.contract.protocol import Response
+from holdfast.model.errors import ExecutionNotFound
+from holdfast.model.execution import Execution
+from holdfast.store.seam import Filter, Store
+from holdfast.workers.gateway import EFFECTS_AT
+from holdfast.workers.ledger import Ledger, Try
+from holdfast.workers.looking import Asker, find_run, response_of, state_of
+from holdfast.workers.running import Accepted
+
+_PAGE = 100
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """One run."""
+
+    header: Execution
+    accepted: Accepted
+    state: str
+    """queued, running, waiting or done."""
+    response: Response
+    calls: tuple[Try, ...] = ()
+
+
+def standing_of(store: Store, run_id: str, asker: Asker) -> Standing:
+    """A run with its calls."""
+    header, accepted = find_run(store, run_id, asker)
+    return msgspec.structs.replace(_standing(store, header, accepted), calls=calls_of(store, header, accepted))
+
+
+def standings(store: Store, asker: Asker, *, worker: str | None = None, limit: int) -> Iterator[Standing]:
+    """Runs, newest first, without their calls. Other executions are passed over."""
+    beyond: str | None = None
+    others: set[str] = set()
+    while limit > 0 and (page := store.list(Filter(function=worker, beyond=beyond, limit=_PAGE))):
+        for header in page:
+            if header.function in others or limit <= 0:
+                continue
+            try:
+                found, accepted = find_run(store, header.id, asker)
+            except ExecutionNotFound:
+                if asker.may_see(header):
+                    others.add(header.function)  # a durable function of that name: none of its executions is a run
+                continue
+            limit -= 1
+            yield _standing(store, found, accepted)
+        beyond = page[-1].id
+
+
+def calls_of(store: Store, header: Execution, accepted: Accepted) -> tuple[Try, ...]:
+    """Every call that a run has made."""
+    ledger = Ledger(accepted.limits, EFFECTS_AT)
+    ledger.read(store.operations(header.id))
+    return tuple(ledger.tries)
+
+
+def _standing(store: Store, header: Execution, accepted: Accepted) -> Standing:
+    return Standing(header=header, accepted=accepted, state=state_of(store, header), response=response_of(store, header, accepted))

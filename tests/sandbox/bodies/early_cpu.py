@@ -1,0 +1,4 @@
+"""A loop at the top of a module."""
+
+while True:
+    pass

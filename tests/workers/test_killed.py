@@ -1,0 +1,209 @@
+"""`kill -9` of a body, a tool's process, the runner and everything, at every moment of a call that changes the world.
+
+Nothing is done twice, and what nobody can know is told to a person. A real server counts.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.model.operations import Operation, Status
+from holdfast.service.client import Client
+from holdfast.workers.journal import INTENT, RECEIPT
+from tests.crash.scene import until
+from tests.postgres import new_schema
+from tests.workers.pages import page, write
+from tests.workers.processes import Runner, end
+from tests.workers.shop import Shop, a_shop
+
+PAYERS = Path(__file__).parent / "paying" / "payers.py"
+TOOLS = ("pay_known", "pay_blind", "pay_known_asked", "pay_blind_asked")
+HELD = ("before", "received", "done", "answered")
+HAPPENED = ("done", "answered", "told")
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One run, and the moment of its call at which the blow comes. `told`: the receipt is written, and the body has not heard of it."""
+
+    moment: str
+    tool: str
+    worker: str = "async-payer"
+
+    @property
+    def order(self) -> str:
+        return f"{self.moment}-{self.tool}"
+
+    @property
+    def asked(self) -> bool:
+        return self.tool.endswith("_asked")
+
+    @property
+    def known(self) -> bool:
+        """Whether the tool can find out what became of a lost call."""
+        return "known" in self.tool
+
+
+class Scene:
+    """A shop, a store, and a runner that may be killed and started again."""
+
+    def __init__(self, folder: Path, shop: Shop, store: str) -> None:
+        self.shop = shop
+        self._folder = folder
+        self._store = store
+        pages = {name: page(name.replace("_", "-"), *TOOLS) for name in ("async_payer", "plain_payer")}
+        self._file = write(folder / "payers", PAYERS, **pages)
+        self._runners: list[Runner] = []
+        self._runs: dict[str, str] = {}
+        self.runner = self.another()
+        self.client = Client.open(store)
+
+    def another(self) -> Runner:
+        """Start a runner on the same store."""
+        environment = {"SHOP": self.shop.url}
+        self.runner = Runner(self._store, self._file, folder=self._folder, environment=environment)
+        self._runners.append(self.runner)
+        return self.runner
+
+    def close(self) -> None:
+        self.client.close()
+        self.runner.close()
+
+    def ask(self, case: Case) -> int:
+        return self.runner.ask(case.worker, {"order": case.order, "tool": case.tool}, key=case.order)
+
+    def begin(self, cases: Sequence[Case]) -> list[int]:
+        """Bring every call to its moment, approved where that is needed."""
+        numbers = []
+        for case in cases:
+            self.shop.hold(case.order, "received" if case.moment == "told" else case.moment)
+            number = self.ask(case)
+            if case.asked:
+                response = self.runner.answer(number)
+                assert (response["status"], response["error"]["error_code"]) == ("needs_human", "approval_required")
+                self.client.decide(response["approvals"][0]["approval_id"], "approve")
+                number = self.ask(case)
+            numbers.append(number)
+        for case in cases:
+            self.shop.wait_for(case.order, "received" if case.moment == "told" else case.moment)
+        told = [case for case in cases if case.moment == "told"]
+        if told:
+            self._tell_nobody(told)
+        return numbers
+
+    def _tell_nobody(self, cases: Sequence[Case]) -> None:
+        """Let the calls be answered and written down while no body can hear of it."""
+        for pid in self.runner.bodies():
+            end(pid, signal.SIGSTOP)
+        for case in cases:
+            self.shop.let_go(case.order)
+        for case in cases:
+            until(lambda case=case: any(op.status is Status.SUCCEEDED for op in self.found(case, RECEIPT)), "its receipt")  # type: ignore[misc]
+
+    def let_go(self, cases: Sequence[Case], *, lost: bool) -> None:
+        for case in cases:
+            if case.moment != "told":
+                self.shop.let_go(case.order, lost=lost)
+
+    def found(self, case: Case, sub_type: str) -> list[Operation]:
+        """Operations of the case's run."""
+        return [op for op in self.client.operations(self._run(case)) if op.sub_type == sub_type]
+
+    def _run(self, case: Case) -> str:
+        from holdfast.store.seam import Filter
+
+        for header in self.client.list(Filter(limit=1000)):
+            if header.id not in self._runs:
+                payload = self.client.export(header.id)["input"]
+                self._runs[header.id] = str(payload)
+            if f"'{case.order}'" in self._runs[header.id] or f'"{case.order}"' in self._runs[header.id]:
+                return header.id
+        raise AssertionError(f"there is no run of {case.order}")
+
+    def settle(self, case: Case, response: dict[str, Any]) -> dict[str, Any]:
+        """What a person does who looks at the shop's books."""
+        assert (response["status"], response["error"]["error_code"]) == ("needs_human", "unknown_outcome"), case
+        (approval,) = response["approvals"]
+        assert (approval["kind"], approval["tool"]) == ("unknown_outcome", case.tool)
+        if self.shop.effects_of(case.order):
+            self.client.decide(approval["approval_id"], "happened", result={"paid": case.order})
+        else:
+            self.client.decide(approval["approval_id"], "not_happened")
+        return self.runner.answer(self.ask(case))
+
+    def check_good(self, case: Case, response: dict[str, Any], attempt: int = 1) -> None:
+        """It came to its end, and the shop did it once."""
+        assert (response["status"], response["outputs"]) == ("ok", {"paid": case.order}), (case, response)
+        assert (self.shop.effects_of(case.order), response["observability"]["attempt"]) == (1, attempt), case
+        approvals = [op for op in self.found(case, "Approval") if op.name == case.tool]
+        asked_twice = [op for op in approvals if '"verdict":"approve"' in (op.result or "")]
+        assert len(asked_twice) == case.asked, "one approval, and one only, was asked for and given"
+        assert response["observability"]["isolation"] == "all"
+
+
+Make = Callable[[str], Scene]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Make]:
+    made: list[Scene] = []
+    with a_shop() as shop:
+
+        def make(store: str) -> Scene:
+            made.append(Scene(tmp_path, shop, store))
+            return made[-1]
+
+        yield make
+        for one in made:
+            one.close()
+
+
+def mixed(swapped: bool, *cases: tuple[str, str]) -> list[Case]:
+    """Half of them by an `async def` body, half by a `def` body."""
+    return [
+        Case(moment, tool, "plain-payer" if (number + swapped) % 2 else "async-payer") for number, (moment, tool) in enumerate(cases)
+    ]
+
+
+EVERY_MOMENT = tuple((moment, tool) for moment in HELD for tool in ("pay_known", "pay_blind"))
+APPROVED = (
+    ("told", "pay_known"),
+    ("told", "pay_blind"),
+    ("before", "pay_known_asked"),
+    ("done", "pay_known_asked"),
+    ("before", "pay_blind_asked"),
+    ("answered", "pay_blind_asked"),
+    ("told", "pay_known_asked"),
+)
+
+
+@pytest.mark.parametrize("told", [EVERY_MOMENT, APPROVED], ids=["every-moment", "approved"])
+@pytest.mark.parametrize("target", ["runner", "all"])
+def test_after_the_death_of_the_runner_nothing_is_done_twice(
+    scene: Make, tmp_path: Path, target: str, told: Sequence[tuple[str, str]]
+) -> None:
+    killed_everywhere(scene(str(tmp_path / "s.db")), mixed(target == "all", *told), target)
+
+
+def killed_everywhere(at: Scene, cases: list[Case], target: str) -> None:
+    at.begin(cases)
+    if target == "runner":
+        at.runner.kill()
+    else:
+        at.runner.kill_all()
+    for case in cases:
+        assert at.shop.effects_of(case.order) == (case.moment in HAPPENED), "the blow came at its moment"
+    at.let_go(cases, lost=True)
+    at.another()
+    numbers = [at.ask(case) for case in cases]
+    for case, number in zip(cases, numbers, strict=True):
+        response = at.runner.answer(number)
+        if not case.known and case.moment != "told":
+            response = at.settle(case, response)
+        at.check_good(case, response)
+        assert len(at.found(case, INTENT)) == (1 if case.moment in HAPPENED else 2), "only what certainly did not happen is sent again"
