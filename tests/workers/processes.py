@@ -33,7 +33,8 @@ class Runner:
         self._heard: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._answers: dict[int, dict[str, Any]] = {}
         self._number = 0
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listening = threading.Thread(target=self._listen, daemon=True)
+        self._listening.start()
         self._next()
 
     def _listen(self) -> None:
@@ -96,9 +97,13 @@ class Runner:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(PATIENCE_SECONDS)
+        self._listening.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def _gone(self, family: list[int]) -> None:
         self._process.wait()
+        self._listening.join()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()

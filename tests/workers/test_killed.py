@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.model.operations import Operation, Status
 from holdfast.service.client import Client
+from holdfast.store.seam import Filter
 from holdfast.workers.journal import INTENT, RECEIPT
 from tests.crash.scene import until
 from tests.postgres import new_schema
@@ -115,13 +116,10 @@ class Scene:
         return [op for op in self.client.operations(self._run(case)) if op.sub_type == sub_type]
 
     def _run(self, case: Case) -> str:
-        from holdfast.store.seam import Filter
-
         for header in self.client.list(Filter(limit=1000)):
             if header.id not in self._runs:
-                payload = self.client.export(header.id)["input"]
-                self._runs[header.id] = str(payload)
-            if f"'{case.order}'" in self._runs[header.id] or f'"{case.order}"' in self._runs[header.id]:
+                self._runs[header.id] = self.client._store.input(header.id) or ""
+            if f'"{case.order}"' in self._runs[header.id]:
                 return header.id
         raise AssertionError(f"there is no run of {case.order}")
 
@@ -207,3 +205,34 @@ def killed_everywhere(at: Scene, cases: list[Case], target: str) -> None:
             response = at.settle(case, response)
         at.check_good(case, response)
         assert len(at.found(case, INTENT)) == (1 if case.moment in HAPPENED else 2), "only what certainly did not happen is sent again"
+
+
+def test_on_a_database_it_is_the_same(scene: Make) -> None:
+    cases = mixed(False, ("before", "pay_known"), ("done", "pay_known_asked"), ("done", "pay_blind"), ("told", "pay_blind"))
+    killed_everywhere(scene(new_schema()), cases, "all")
+
+
+def test_a_killed_body_is_tried_again_and_its_call_in_flight_counts(scene: Make, tmp_path: Path) -> None:
+    at = scene(str(tmp_path / "s.db"))
+    for cases in (mixed(False, *EVERY_MOMENT), mixed(False, ("told", "pay_known"), ("told", "pay_blind"))):
+        numbers = at.begin(cases)
+        for pid in at.runner.bodies():
+            end(pid)
+        at.let_go(cases, lost=False)
+        for case, number in zip(cases, numbers, strict=True):
+            at.check_good(case, at.runner.answer(number), attempt=2)
+            assert len(at.found(case, INTENT)) == 1
+
+
+def test_a_killed_tool_leaves_a_call_to_be_found_out_or_asked_about(scene: Make, tmp_path: Path) -> None:
+    at = scene(str(tmp_path / "s.db"))
+    cases = mixed(False, *EVERY_MOMENT)
+    numbers = at.begin(cases)
+    for pid in at.runner.tool_processes():
+        end(pid)
+    at.let_go(cases, lost=True)
+    for case, number in zip(cases, numbers, strict=True):
+        response = at.runner.answer(number)
+        if not case.known:
+            response = at.settle(case, response)
+        assert (response["status"], at.shop.effects_of(case.order)) == ("ok", 1), (case, response)

@@ -1,7 +1,12 @@
-"""`holdfast replay`: today's code over an exported execution, to see whether it still matches; nothing is written."""
+"""`holdfast replay`: code over what was recorded, to see whether it still does the same; nothing is written.
+
+RUN, or a document and a worker's file     the run's bodies again, on its receipts
+a document and a durable function          the function over the execution's records
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 from pathlib import Path
@@ -10,9 +15,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from holdfast.cli.arguments import JsonOption
+from holdfast.cli.arguments import CodecOption, JsonOption, Place, StoreOption
 from holdfast.cli.terminal import print_document, printable, say
+from holdfast.cli.workers import declares_workers
 from holdfast.durable.exceptions import NonDeterministicExecutionError
+from holdfast.model.errors import InvalidParameter
 from holdfast.service.loading import load
 from holdfast.service.replaying import replay as replayed
 
@@ -20,18 +27,35 @@ _MISMATCH = 1
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A document that `executions export` made, with its data.")],
-    target: Annotated[str, typer.Argument(metavar="FILE:FUNCTION", help="The function, as for `holdfast run`.")],
+    what: Annotated[
+        str, typer.Argument(metavar="RUN|FILE", help="A worker's run, or a document that `executions export` made, with its data.")
+    ],
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE[:FUNCTION]]",
+            help="The code of today: a durable function as for `holdfast run`, or a worker's file. Without it: what the run was pinned to.",
+        ),
+    ] = None,
+    isolation: Annotated[
+        str | None, typer.Option("--isolation", metavar="LEVEL", help="How a worker is locked in, as for `holdfast run`.")
+    ] = None,
     json_output: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
 ) -> None:
-    """Run a function over an exported execution and tell how far its records carry today's code.
+    """Run code over what was recorded, and tell where it parts from that.
 
-    No step's body runs and nothing is written. The exit code is 0 if the code matches the records, and 1 if it does not.
+    Nothing is written. Of a durable function no step's body runs. A worker's bodies run in their jail, answered by the receipts of the
+    run; a call without a receipt is refused and shown. The exit code is 0 if the code matches the records, and 1 if it does not.
     """
+    if target is None or declares_workers(target):
+        _replay_run(what, target, isolation, Place.of(store, codec), json_output=json_output)
+        return
     with contextlib.redirect_stdout(sys.stderr):
         function = load(target).function
         try:
-            told = replayed(file, function)
+            told = replayed(Path(what), function)
         except NonDeterministicExecutionError as mismatch:
             say(f"error[{mismatch.code}]: {printable(str(mismatch))}")
             raise typer.Exit(_MISMATCH) from None
@@ -39,5 +63,31 @@ def replay(
         print_document(msgspec.to_builtins(told))
     else:
         print(f"{'matches' if told.matches else 'does not match'}: {printable(told.why)}")
+    if not told.matches:
+        raise typer.Exit(_MISMATCH)
+
+
+def _replay_run(what: str, target: str | None, isolation: str | None, place: Place, *, json_output: bool) -> None:
+    from holdfast.service.operator import read_operator
+    from holdfast.service.reruns import exported_run, finished_run, replay_run
+
+    document = Path(what)
+    if document.is_file():
+        if target is None:
+            raise InvalidParameter(f"{what} is a document: say which code to run over it, as `holdfast replay {what} FILE`.")
+        finished = exported_run(document)
+    else:
+        finished = finished_run(place.where, what, place.codec())
+    files = [] if target is None else [target.partition(":")[0]]
+    told = asyncio.run(replay_run(finished, place.where, read_operator(isolation), files))
+    if json_output:
+        print_document({"matches": told.matches, **msgspec.to_builtins(told)})
+    else:
+        counted = f"{told.attempts} attempt{'s' * (told.attempts != 1)}, {told.receipts} receipt{'s' * (told.receipts != 1)}"
+        print(f"{'matches' if told.matches else 'does not match'}: {told.worker_id} run {told.run_id}, {counted}")
+        for difference in told.differences:
+            print(f"  attempt {difference.attempt}: {printable(difference.message)}")
+        for note in told.notes:
+            print(f"  {printable(note)}")
     if not told.matches:
         raise typer.Exit(_MISMATCH)

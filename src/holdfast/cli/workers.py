@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.cli.arguments import Place, read_json
-from holdfast.cli.terminal import print_document, say
+from holdfast.cli.terminal import print_document, printable, say, shortened
+from holdfast.model import codec
 from holdfast.model.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from holdfast.contract.protocol import Response
     from holdfast.contract.terms import Limits
+    from holdfast.workers.attempt import Watcher
 
 
 class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,9 +73,28 @@ async def _ran(order: WorkerOrder) -> tuple[Response, Limits]:
     async with open_engine(order.place.where, workers=[order.file], staff=staff, codec=order.place.codec()) as engine:
         served = engine.workforce.served
         worker = order.worker or _only(list(served), order.file)
+        watch = engine.workforce.watch
+        engine.workforce.watch = lambda run_id, accepted: _Teller(watch(run_id, accepted))
         response = await engine.run(worker, order.inputs, idempotency_key=order.key, constraints=order.constraints, user=order.user)
         limits = list(served[worker].values())[-1].worker.contract.limits
         return response, limits
+
+
+class _Teller:
+    """Tells people what a body says while it works. A body that is run again after a crash says it again."""
+
+    def __init__(self, others: Watcher) -> None:
+        self._others = others
+
+    def progressed(self, data: Any) -> None:
+        say(f"progress: {printable(shortened(codec.dumps(data), 200))}")
+        self._others.progressed(data)
+
+    def logged(self, record: dict[str, Any]) -> None:
+        fields = {name: value for name, value in record.items() if name not in ("level", "message", "attempt")}
+        more = f" {shortened(codec.dumps(fields), 200)}" if fields else ""
+        say(f"{printable(str(record['level']))}: {printable(shortened(str(record['message']), 400))}{printable(more)}")
+        self._others.logged(record)
 
 
 def _only(workers: list[str], file: Path) -> str:

@@ -95,7 +95,9 @@ class Attempt:
         self._tasks: set[asyncio.Task[None]] = set()
         self._steps: dict[int, asyncio.Future[StepEnded]] = {}
         self._step_count = 0
-        self._parked: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
+        self._ending: asyncio.Future[Ended] | None = None
+        self._waits_for: Place | None = None
+        self._broken: BaseException | None = None
         self._kept: dict[str, ArtifactRef] = {}
         self._logs: list[dict[str, Any]] = []
 
@@ -103,26 +105,22 @@ class Attempt:
         """Serve a body until its end; a Place is what it waits for."""
         began = monotonic()
         self._body = body
-        await body.send(order)
-        frames = asyncio.ensure_future(self._frames())
+        cancelled.add_done_callback(self._cancelled)
         try:
-            ends: set[asyncio.Future[Any]] = {frames, self._parked, cancelled}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if self._parked.done():
-                await body.kill(detail="it waits for a person")
-                return self._parked.result()
-            if not frames.done():
-                await body.kill()
-                await self._drain(grace)
-                outcome: Outcome = _failed("cancelled", "Somebody cancelled the run.")
-            else:
-                outcome = frames.result()
+            await body.send(order)
+            outcome = await self._frames()
+            if self._broken is not None:
+                raise self._broken
+            if self._waits_for is not None:
+                return self._waits_for
+            if self._tasks:
                 await self._drain(grace)
         finally:
-            frames.cancel()
+            cancelled.remove_done_callback(self._cancelled)
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(frames, *self._tasks, return_exceptions=True)
+            if self._tasks:
+                await asyncio.gather(*self._tasks, return_exceptions=True)
             await body.kill()
         return msgspec.structs.replace(
             outcome,
@@ -131,6 +129,14 @@ class Attempt:
             isolation=str(body.isolation.get("isolation", "none")),
             duration_ms=int((monotonic() - began) * 1000),
         )
+
+    def _cancelled(self, _: object) -> None:
+        self._end("Somebody cancelled the run.")
+
+    def _end(self, why: str) -> None:
+        """End the body from our side; its frames come to their end by that."""
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._body.kill("cancelled", why))
 
     async def _drain(self, grace: float) -> None:
         """Let calls in flight record what they did; a call that is cancelled is one whose outcome nobody knows."""
@@ -194,16 +200,17 @@ class Attempt:
     def _served(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None and not self._parked.done():
-            self._parked.set_exception(error)  # nothing can be written any more, say: the attempt is over here
+        if error is not None and self._broken is None:
+            self._broken = error  # nothing can be written any more, say: the attempt is over here
+            self._end("The runner cannot go on.")
 
     async def _answer(self, id: int, serving: Awaitable[Answer]) -> None:
         try:
             with self._body.working():
                 answer = await serving
         except Parked as parked:
-            if not self._parked.done():
-                self._parked.set_result(parked.at)
+            self._waits_for = self._waits_for or parked.at
+            self._end("It waits for a person.")
             return
         except ToolFailed as failed:
             await self._refuse(id, failed)

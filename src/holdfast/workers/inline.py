@@ -26,6 +26,7 @@ class InlineBody:
         self._out: asyncio.Queue[Said | Ended] = asyncio.Queue()
         self._in: queue.SimpleQueue[Received] = queue.SimpleQueue()
         self._asking: AsyncAsking | None = None
+        self._ended: Ended | None = None
         self._work: asyncio.Future[Frame] | None = None
         self._timer = self._loop.call_later(timeout, self._end, "timeout", f"The attempt took longer than {timeout:g} s.")
 
@@ -57,12 +58,15 @@ class InlineBody:
             self._out.put_nowait(Said(work.result()))
 
     def _end(self, code: Code, detail: str) -> None:
-        self._out.put_nowait(Ended(code, detail, Usage()))
+        self._ended = self._ended or Ended(code, detail, Usage())
+        self._out.put_nowait(self._ended)
         if self._work is not None and self._asking is not None:
             self._work.cancel()
 
     async def receive(self) -> Said | Ended:
-        """What it says next."""
+        """What it says next, or how it ended, again and again."""
+        if self._ended is not None and self._out.empty():
+            return self._ended
         return await self._out.get()
 
     async def kill(self, code: Code = "cancelled", detail: str = "") -> Ended:
@@ -71,7 +75,10 @@ class InlineBody:
         if self._work is not None and not self._work.done():
             self._in.put(({"id": 0, "error": {"error_code": code, "message": "the attempt is over"}}, None))
             self._work.cancel()
-        return Ended(code, detail, Usage())
+        if self._ended is None:
+            self._ended = Ended(code, detail, Usage())
+            self._out.put_nowait(self._ended)
+        return self._ended
 
     def working(self) -> AbstractContextManager[None]:
         """It is never idle."""

@@ -33,6 +33,8 @@ class Journal:
 
     def __init__(self, state: AsyncState) -> None:
         self._state = state
+        self._first: list[Update] = []
+        """What goes before the next write. A run that is over before anything had to be written leaves only its response."""
 
     @property
     def operations(self) -> Iterable[Operation]:
@@ -46,20 +48,31 @@ class Journal:
     async def write(self, *updates: Update, charges: tuple[Charge, ...] = ()) -> None:
         """Write updates together; they are on disk when this returns. With charges a LimitReached may refuse them all."""
         if charges:
+            for update in self._taken():
+                self._state.record(update)
             await self._state.record_alone(list(updates), charges)
             return
-        for update in updates:
+        for update in (*self._taken(), *updates):
             self._state.record(update)
         await self._state.flush()
 
     def write_later(self, update: Update) -> None:
-        """Write with whatever comes next."""
-        self._state.record_later(update)
+        """Write soon, with whatever comes next."""
+        for one in (*self._taken(), update):
+            self._state.record_later(one)
 
-    def forget_riders(self) -> None:
-        """The run is over before anything had to be written: its response says all that they would."""
-        if not self._state.operations and not self._state.flying:
-            self._state.unwritten.clear()
+    def write_first(self, update: Update) -> None:
+        """Write before whatever comes next, if anything does."""
+        self._first.append(update)
+
+    def write_last(self, update: Update) -> None:
+        """Write with the run's own end, unless nothing of it is written."""
+        if self._state.operations or self._state.unwritten:
+            self.write_later(update)
+
+    def _taken(self) -> list[Update]:
+        first, self._first = self._first, []
+        return first
 
     async def closed(self, *places: Identity) -> None:
         """Rest until the service has closed one of these: nothing of the run may be going on meanwhile."""

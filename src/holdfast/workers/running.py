@@ -58,8 +58,8 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     family: str
     link: int = 1
     """Which run of its idempotency key it is."""
-    before: str | None = None
-    """The run before it, whose receipts it inherits."""
+    before: tuple[str, ...] = ()
+    """The runs of its key before it, oldest first: it inherits their receipts."""
     trace_id: str
     span_id: str
 
@@ -115,18 +115,17 @@ class Run:
 
     async def respond(self) -> Response:
         """From the first attempt to the response."""
+        for run_id in self._accepted.before:  # before its own: the last try of a call is the latest
+            self._ledger.read(self._around.operations(run_id), inherited=True)
         self._ledger.read(self._journal.operations)
-        if self._accepted.before is not None:
-            self._ledger.read(self._around.operations(self._accepted.before), inherited=True)
         if self._journal.find(CANCEL_AT) is None:
-            self._journal.write_later(begun(CANCEL_AT))
+            self._journal.write_first(begun(CANCEL_AT))
         number = 1
         while True:
             outcome = await self._attempt(number)
             response = self._judged(number, outcome)
             again = response.error is not None and response.error.retryable and number < self._contract.retries.max_attempts
             if not again or self._cancelled():
-                self._journal.forget_riders()
                 return response
             assert response.error is not None
             await self._context.wait(Duration.from_seconds(self._delay(number, response.error.retry_after_seconds)), name=f"retry-{number}")
@@ -141,7 +140,7 @@ class Run:
         if known is not None and known.status not in OPEN:
             return _recorded(known)
         if known is None:
-            self._journal.write_later(begun(at))
+            self._journal.write_first(begun(at))
         waited: Place | None = None
         while True:
             if self._cancelled():
@@ -211,7 +210,7 @@ class Run:
         text = msgspec.json.encode(checked).decode()
         error = checked.error
         if error is None:
-            self._journal.write_later(ended(at, text))  # rides with the run's own end
+            self._journal.write_last(ended(at, text))
         else:
             await self._journal.write(at.update(Action.FAIL, error=Failure(error.message, error.error_code, text)))
         return checked

@@ -122,7 +122,8 @@ class Workforce:
         seconds = limits.run_timeout_seconds
         terms = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS if seconds is None else max(1, round(seconds)))
         same = None if request.idempotency_key is None else codec.dumps([request.inputs, msgspec.to_builtins(request.constraints)])
-        link, before = 1, None
+        link = 1
+        before: tuple[str, ...] = ()
         while True:
             accepted = Accepted(
                 request=request,
@@ -141,7 +142,7 @@ class Workforce:
             header = await self._started(contract.worker_id, accepted, name, terms, same)
             if name is None or not self._ended_retryable(header, accepted):
                 return header, accepted
-            link, before = link + 1, header.id
+            link, before = link + 1, (*before, header.id)
 
     def _wanted(self, request: Request) -> Served:
         versions = self._served.get(request.worker_id)

@@ -66,7 +66,7 @@ def survey(paths: tuple[str, ...]) -> tuple[Step, ...]:
     steps: dict[str, Step] = {}
     for path in sorted(paths):
         _follow(path, steps)
-    return tuple(steps.values())
+    return tuple(step for step in steps.values() if not _shown(step.path.rpartition("/")[0], steps))  # what a later folder shows whole
 
 
 def _follow(path: str, steps: dict[str, Step]) -> None:
@@ -92,6 +92,8 @@ def _follow(path: str, steps: dict[str, Step]) -> None:
         if not os.path.lexists(step):
             return
         if not shown and not todo:
+            for below in [other for other in steps if other.startswith(f"{step}/")]:
+                del steps[below]  # shown with the whole
             steps[step] = Step("bound folder" if os.path.isdir(step) else "bound file", step)
         elif not shown:
             steps.setdefault(step, Step("folder", step))

@@ -1,0 +1,88 @@
+"""Replaying a worker's run: found in a store or in an exported document, run again on its receipts, compared with what it came to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from holdfast.contract.protocol import Response, response_from
+from holdfast.model.clock import SystemClock
+from holdfast.model.errors import ExportInvalid, InvalidParameter, StoreNotFound
+from holdfast.model.execution import ExecutionStatus
+from holdfast.model.ids import id_at
+from holdfast.model.payloads import PayloadCodec
+from holdfast.service.importing import Source, read
+from holdfast.service.staff import Staff, StaffSettings, home_beside
+from holdfast.store.opening import open_store
+from holdfast.store.seam import Store
+from holdfast.workers.artifacts import Artifacts
+from holdfast.workers.looking import Asker, find_run, response_of
+from holdfast.workers.replaying import Finished, Replayed, replay
+from holdfast.workers.running import Accepted
+from holdfast.workers.workforce import Served
+
+
+def finished_run(where: str, run_id: str, codec: PayloadCodec | None = None) -> Finished:
+    """A run of a store, with everything that its replay needs; one that is not over is refused."""
+    if "://" not in where and not Path(where).exists():
+        raise StoreNotFound(f"There is no store at {where}. The first execution started there makes it.")
+    store = open_store(where, id_at(SystemClock().now()), codec)
+    try:
+        return _finished(store, run_id)
+    finally:
+        store.close()
+
+
+def _finished(store: Store, run_id: str) -> Finished:
+    header, accepted = find_run(store, run_id, Asker())
+    if header.status is ExecutionStatus.RUNNING:
+        raise InvalidParameter(f"The run {run_id} is not over yet; a run is replayed when it is.")
+    return Finished(
+        header=header,
+        accepted=accepted,
+        response=response_of(store, header, accepted),
+        operations=store.operations(header.id),
+        before=[operation for earlier in accepted.before for operation in store.operations(earlier)],
+    )
+
+
+def exported_run(document: Source) -> Finished:
+    """A run that `executions export` wrote down."""
+    imported = read(document)
+    snapshot = imported.snapshot
+    header = snapshot.header
+    if not imported.data:
+        raise ExportInvalid("The document was exported without data: it can be looked at, but not replayed.")
+    if header.status is not ExecutionStatus.SUCCEEDED:
+        raise InvalidParameter(f"The run {header.id} did not come to a response, so there is nothing to compare a replay with.")
+    try:
+        accepted = msgspec.json.decode(snapshot.events[0].payload or "", type=Accepted)
+        response: Response = response_from(snapshot.events[-1].payload or "")
+    except msgspec.DecodeError:
+        raise InvalidParameter(f"The document is an execution of {header.function!r}, which is no worker.") from None
+    return Finished(header=header, accepted=accepted, response=response, operations=snapshot.operations)
+
+
+async def replay_run(finished: Finished, where: str, settings: StaffSettings, files: Sequence[str | os.PathLike[str]] = ()) -> Replayed:
+    """Run it again: with the code it was pinned to, or with today's of these files."""
+    home = home_beside(where)
+    staff = Staff(files, settings, home)
+    await staff.open()
+    try:
+        package = _served(staff, finished).package if files else finished.accepted.package
+        worker = await staff.workforce.worker(finished.header.function, package)
+        artifacts = staff.workforce.artifacts if home is not None else Artifacts(Path(), settings.policy.artifact_bytes)
+        return await replay(finished, worker, package, artifacts, settings.policy)
+    finally:
+        await staff.close()
+
+
+def _served(staff: Staff, finished: Finished) -> Served:
+    versions = staff.workforce.served.get(finished.header.function)
+    if not versions:
+        known = ", ".join(staff.workforce.served)
+        raise InvalidParameter(f"The run is one of {finished.header.function}, and the file has {known}.")
+    return versions.get(finished.accepted.version) or list(versions.values())[-1]

@@ -1,0 +1,151 @@
+"""Metrics of workers for Prometheus, under the names of the protocol: success_count, failure_count, retry_count, p95_duration_ms.
+
+A run is counted when its end is on disk, by the process that wrote it. The counts are kept here, in plain dictionaries, so that counting
+needs no package; showing them needs `prometheus-client`, whose own counters would add a suffix to every name.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.model.errors import ExtraMissing
+from holdfast.signals.observing import EndSeen, Nobody, Refusal, RunSeen
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)
+OTHER: Final = "other"
+_MOST_SERIES: Final = 10_000
+_NEEDED: Final = "Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'."
+Labels = tuple[str, ...]
+
+
+class _Histogram:
+    """How many took how long."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS_MS) + 1)
+        self.total = 0
+
+    def observe(self, duration_ms: int) -> None:
+        self.counts[next((at for at, most in enumerate(BUCKETS_MS) if duration_ms <= most), len(BUCKETS_MS))] += 1
+        self.total += duration_ms
+
+
+def quantile(counts: Iterable[int], share: float) -> float:
+    """The duration that this share of all stayed below, as Prometheus works it out: evenly spread within a bucket."""
+    counted = list(counts)
+    rank, before, lower = share * sum(counted), 0, 0.0
+    for most, count in zip(BUCKETS_MS, counted, strict=False):
+        if count and before + count >= rank:
+            return lower + (most - lower) * (rank - before) / count
+        before, lower = before + count, float(most)
+    return lower
+
+
+class Metrics(Nobody):
+    """The counts, as an observer, and as a collector of prometheus-client: `REGISTRY.register(metrics)`."""
+
+    def __init__(self, *, tenants: bool = False, most_series: int = _MOST_SERIES) -> None:
+        """`tenants` adds a label for each tenant, which is many where tenants are; beyond `most_series` new ones are counted as `other`."""
+        _client()
+        self._names: Labels = ("worker_id", "version", *(("tenant",) if tenants else ()))
+        self._tenants = tenants
+        self._most = most_series
+        self._lock = threading.Lock()
+        self._successes: dict[Labels, int] = {}
+        self._failures: dict[Labels, int] = {}
+        self._retries: dict[Labels, int] = {}
+        self._durations: dict[Labels, _Histogram] = {}
+        self._registry: CollectorRegistry | None = None
+
+    def ended(self, run: RunSeen, end: EndSeen) -> None:
+        """Count a run, once."""
+        labels = (run.worker_id, run.version, *((run.tenant,) if self._tenants else ()))
+        with self._lock:
+            labels = self._bounded(self._durations, labels)
+            histogram = self._durations.setdefault(labels, _Histogram())
+            histogram.observe(end.duration_ms)
+            self._add(self._retries, labels, max(0, end.attempt - 1))
+            self._add(self._successes, labels, end.status == "ok")
+            if end.status != "ok":
+                self._add(self._failures, (*labels, end.status, end.code_label or ""), 1)
+
+    def refused(self, refusal: Refusal) -> None:
+        """A request that made no run is a failure, and took no time. Ids of workers that are not here are nobody's."""
+        worker = (refusal.worker_id, refusal.version) if refusal.known else ("", "")
+        labels = (*worker, *((refusal.tenant,) if self._tenants else ()))
+        with self._lock:
+            self._add(self._failures, (*labels, refusal.status, refusal.error_code), 1)
+
+    def _bounded(self, series: dict[Labels, Any], labels: Labels) -> Labels:
+        return labels if labels in series or len(series) < self._most else (OTHER,) * len(labels)
+
+    def _add(self, series: dict[Labels, int], labels: Labels, count: int) -> None:
+        labels = self._bounded(series, labels)
+        series[labels] = series.get(labels, 0) + count
+
+    # --- showing
+
+    def collect(self) -> Iterable[Metric]:
+        """Everything, as prometheus-client wants it."""
+        with self._lock:
+            successes, failures, retries = dict(self._successes), dict(self._failures), dict(self._retries)
+            durations = {labels: (list(each.counts), each.total) for labels, each in self._durations.items()}
+        return [
+            self._counts("success_count", "Runs that ended ok.", successes, self._names),
+            self._counts("failure_count", "Runs that did not, and requests that made none.", failures, (*self._names, "status", "error_code")),
+            self._counts("retry_count", "Attempts after the first.", retries, self._names),
+            self._spread(durations),
+            self._p95(durations),
+        ]
+
+    def text(self) -> str:
+        """All of it in Prometheus's text format; `CONTENT_TYPE` is what it is."""
+        client = _client()
+        if self._registry is None:
+            self._registry = client.CollectorRegistry()
+            self._registry.register(self)
+        return str(client.generate_latest(self._registry).decode())
+
+    def _counts(self, name: str, what: str, series: dict[Labels, int], names: Labels) -> Metric:
+        # Of unknown type, on purpose: counters are shown under a name that ends in `_total`, and the name is the promise here.
+        from prometheus_client.core import UnknownMetricFamily
+
+        family = UnknownMetricFamily(name, what, labels=names)
+        for labels, count in series.items():
+            family.add_metric(labels, count)
+        return family
+
+    def _spread(self, durations: dict[Labels, tuple[list[int], int]]) -> Metric:
+        from prometheus_client.core import HistogramMetricFamily
+
+        family = HistogramMetricFamily("duration_ms", "Milliseconds from acceptance to the end.", labels=self._names)
+        for labels, (counts, total) in durations.items():
+            sums = [sum(counts[: at + 1]) for at in range(len(counts))]
+            bounds = [*(str(float(most)) for most in BUCKETS_MS), "+Inf"]
+            family.add_metric(labels, list(zip(bounds, sums, strict=True)), total)
+        return family
+
+    def _p95(self, durations: dict[Labels, tuple[list[int], int]]) -> Metric:
+        from prometheus_client.core import GaugeMetricFamily
+
+        family = GaugeMetricFamily("p95_duration_ms", "The 95th percentile of duration_ms since the start.", labels=self._names)
+        for labels, (counts, _) in durations.items():
+            family.add_metric(labels, quantile(counts, 0.95))
+        return family
+
+
+def _client() -> Any:
+    try:
+        import prometheus_client
+    except ImportError:
+        raise ExtraMissing(_NEEDED) from None
+    return prometheus_client

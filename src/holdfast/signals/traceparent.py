@@ -1,0 +1,53 @@
+"""W3C trace context: the header `traceparent`, in and out, and the ids that it can carry. Pure."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+_HEADER: Final = re.compile(r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})(?P<more>-.*)?")
+_TRACE: Final = re.compile(r"[0-9a-f]{32}")
+_SPAN: Final = re.compile(r"[0-9a-f]{16}")
+
+
+class Parent(NamedTuple):
+    """Where a request comes from."""
+
+    trace_id: str
+    span_id: str
+    sampled: bool
+
+
+def parent_of(header: str | None) -> Parent | None:
+    """What a `traceparent` says; one that is broken is as good as none, for a request must not fail over it."""
+    found = _HEADER.fullmatch(header.strip()) if header else None
+    if found is None or found["version"] == "ff" or (found["version"] == "00" and found["more"]):
+        return None
+    if not int(found["trace"], 16) or not int(found["span"], 16):
+        return None
+    return Parent(found["trace"], found["span"], bool(int(found["flags"], 16) & 1))
+
+
+def header_of(trace_id: str, span_id: str, *, sampled: bool | None = None) -> str:
+    """The `traceparent` to send on; a caller who said nothing lets everything be recorded."""
+    return f"00-{trace_hex(trace_id)}-{span_hex(span_id)}-{'00' if sampled is False else '01'}"
+
+
+def trace_hex(trace_id: str) -> str:
+    """A trace id as the header and OpenTelemetry take it: as it is, else a name for it that is always the same."""
+    return trace_id if _TRACE.fullmatch(trace_id) and int(trace_id, 16) else _named(trace_id, 16)
+
+
+def span_hex(span_id: str) -> str:
+    """The same for the id of a span."""
+    return span_id if _SPAN.fullmatch(span_id) and int(span_id, 16) else _named(span_id, 8)
+
+
+def below(span_id: str, *parts: object) -> str:
+    """The id of a span below another: it follows from what it is, so that whoever goes on after a crash names it the same."""
+    return _named("\0".join((span_id, *map(str, parts))), 8)
+
+
+def _named(text: str, size: int) -> str:
+    return blake2b(text.encode(errors="replace"), digest_size=size).hexdigest()

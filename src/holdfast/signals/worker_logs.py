@@ -1,0 +1,205 @@
+"""The log of workers: one JSON object a line, on stderr or in a file, under names that do not change.
+
+Every line has `worker_id, attempt, duration_ms, status, error_code` and `trace_id, span_id, parent_span_id, upstream_request_id`, null
+where there is nothing to say; what a body logs stands under `fields`, where it can pass for nothing else. A thread writes; whoever logs
+never waits for it, and what it cannot keep up with is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from holdfast.model import codec
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.signals.observing import AttemptSeen, EndSeen, Nobody, ParkedSeen, Refusal, RunSeen, ToolSeen
+
+log = logging.getLogger("holdfast.signals")
+_STDERR: Final = 2
+_MOST_LINES: Final = 10_000
+_MOST_BYTES: Final = 16 * 1024 * 1024
+_LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
+
+
+class LineWriter:
+    """Appends lines to a file, or to stderr, from a thread of its own. A file that somebody moves away is made anew."""
+
+    def __init__(self, where: str, *, most_lines: int = _MOST_LINES, most_bytes: int = _MOST_BYTES) -> None:
+        self._where = where
+        self._most_lines, self._most_bytes = most_lines, most_bytes
+        self._lines: deque[bytes] = deque()
+        self._bytes = 0
+        self._dropped = 0
+        self._news = threading.Condition()
+        self._closed = False
+        self._broken = False
+        self._thread: threading.Thread | None = None
+        if where != "stderr":
+            self._check()
+
+    def _check(self) -> None:
+        """A path that cannot be written is told of at the start, not by lines that are missing."""
+        try:
+            os.close(self._opened())
+        except OSError as error:
+            raise InvalidParameter(f"[signals] log: {self._where} cannot be written: {error.strerror}.") from None
+
+    def write(self, line: bytes) -> None:
+        """Hand a line over; from any thread, never waiting."""
+        with self._news:
+            if self._closed or len(self._lines) >= self._most_lines or self._bytes + len(line) > self._most_bytes:
+                self._dropped += 1
+                return
+            self._lines.append(line)
+            self._bytes += len(line)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="holdfast-log", daemon=True)
+                self._thread.start()
+            self._news.notify()
+
+    def close(self, seconds: float = 2.0) -> None:
+        """Write what is left, as far as that is possible in this time."""
+        with self._news:
+            self._closed = True
+            self._news.notify()
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                while not self._lines and not self._closed:
+                    self._news.wait()
+                lines, dropped = list(self._lines), self._dropped
+                self._lines.clear()
+                self._bytes = self._dropped = 0
+                closed = self._closed
+            if dropped:
+                told = {"level": "warning", "event": "log_dropped", "message": "Lines came faster than they could be written."}
+                lines.append(codec.dumps(told | {"dropped": dropped}).encode() + b"\n")
+            if lines:
+                self._append(b"".join(lines))
+            if closed:
+                return
+
+    def _append(self, text: bytes) -> None:
+        try:
+            file = _STDERR if self._where == "stderr" else self._opened()
+            try:
+                while text:
+                    text = text[os.write(file, text) :]
+            finally:
+                if file != _STDERR:
+                    os.close(file)
+            self._broken = False
+        except OSError as error:
+            if not self._broken:
+                self._broken = True
+                log.warning("the log of workers cannot be written: %s", error.strerror)
+
+    def _opened(self) -> int:
+        return os.open(self._where, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+class WorkerLog(Nobody):
+    """The log, as an observer."""
+
+    def __init__(self, writer: LineWriter, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+    def refused(self, refusal: Refusal) -> None:
+        """A request that made no run."""
+        who = {"worker_id": refusal.worker_id, "version": refusal.version, "tenant": refusal.tenant, "run_id": None}
+        ended = {"attempt": 0, "duration_ms": refusal.at - refusal.began_at, "status": refusal.status, "error_code": refusal.error_code}
+        self._line("warning", "refused", refusal.message, refusal.at, {**who, **ended, **_trace(refusal.trace)})
+
+    def accepted(self, run: RunSeen, at: int) -> None:
+        """It begins."""
+        self._line("info", "accepted", "accepted", at, _of(run))
+
+    def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
+        """From now on its lines have its number."""
+        self._line("info", "attempt_began", f"attempt {number} begins", at, _of(run, attempt=number))
+
+    def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
+        """With what it came to."""
+        told = _of(
+            run,
+            attempt=attempt.number,
+            duration_ms=attempt.duration_ms,
+            status=attempt.status,
+            error_code=attempt.error_code,
+            span_id=attempt.span_id,
+            parent_span_id=run.span_id,
+        )
+        self._line(_level(attempt.error_code), "attempt_ended", attempt.message or attempt.status, attempt.ended_at, told)
+
+    def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
+        """Each call once; an answer that came from its receipt says so."""
+        told = _of(
+            run,
+            attempt=tool.attempt,
+            duration_ms=round(tool.duration_ms, 3),
+            error_code=tool.error_code,
+            span_id=tool.span_id,
+            parent_span_id=tool.parent_span_id,
+        )
+        told |= {"tool": tool.tool, "effect": tool.effect, "reused": tool.reused, "lost": tool.lost}
+        told |= {"tokens": {"input": tool.input_tokens, "output": tool.output_tokens}, "cost_usd": float(tool.cost_usd)}
+        event = "tool_reused" if tool.reused else "tool_ended"
+        at = round(tool.began_at + tool.duration_ms)
+        self._line("info" if tool.reused else _level(tool.error_code), event, tool.message or f"{tool.tool} answered", at, told)
+
+    def parked(self, run: RunSeen, parked: ParkedSeen) -> None:
+        """The run waits for a person."""
+        told = _of(run, attempt=parked.attempt) | {"tool": parked.tool, "kind": parked.kind, "approval_id": parked.approval_id}
+        self._line("info", "parked", f"a person must decide: {parked.tool}", self._clock.now(), told)
+
+    def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
+        """A line of the body's own, or what the gateway refused it."""
+        own = {name: value for name, value in record.items() if name not in ("level", "message", "attempt", "event")}
+        level = str(record.get("level", "info")).lower()
+        told = _of(run, attempt=record.get("attempt")) | {"fields": own}
+        event = "tool_refused" if record.get("event") == "tool_refused" else "log"
+        if event == "tool_refused":
+            told |= {"error_code": own.get("error_code"), "tool": own.get("tool")}
+        self._line(level if level in _LEVELS else "info", event, str(record.get("message", "")), self._clock.now(), told)
+
+    def ended(self, run: RunSeen, end: EndSeen) -> None:
+        """The line that counts: with all fields of the contract."""
+        told = _of(run, attempt=end.attempt, duration_ms=end.duration_ms, status=end.status, error_code=end.error_code)
+        told |= {"partial": end.partial, "isolation": end.isolation, "tool_calls": end.tool_calls}
+        told |= {"tokens": {"input": end.input_tokens, "output": end.output_tokens}, "cost_usd": float(end.cost_usd)}
+        self._line(_level(end.error_code), "ended", end.message or end.status, end.ended_at, {**end.log_fields, **told})
+
+    def _line(self, level: str, event: str, message: str, at: int, fields: Mapping[str, Any]) -> None:
+        moment = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {**fields, "time": moment, "level": level, "event": event, "message": message}
+        with contextlib.suppress(HoldfastError):  # no JSON: then there is no line
+            self._writer.write(codec.dumps(line).encode(errors="replace") + b"\n")
+
+
+def _of(run: RunSeen, **known: Any) -> dict[str, Any]:
+    ended = {"attempt": None, "duration_ms": None, "status": None, "error_code": None}
+    who = {"worker_id": run.worker_id, "version": run.version, "tenant": run.tenant, "run_id": run.run_id}
+    return {**who, **ended, **run.trace, **known}
+
+
+def _trace(trace: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: trace.get(name) for name in ("trace_id", "span_id", "parent_span_id", "upstream_request_id")}
+
+
+def _level(error_code: str | None) -> str:
+    return "info" if error_code is None else "error"

@@ -1,0 +1,33 @@
+"""Delivering: outputs against the contract's promise, and what is large moved out of them."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+
+from holdfast.contract.checking import checker_of
+from holdfast.contract.protocol import ArtifactRef
+from holdfast.contract.terms import Contract
+from holdfast.workers.artifacts import Artifacts, moved_out
+from holdfast.workers.attempt import Outcome
+from holdfast.workers.frames import BodyError
+
+
+def delivered(outcome: Outcome, contract: Contract, artifacts: Artifacts, tenant: str, above: int) -> Outcome:
+    """An outcome whose outputs are what the contract promises, with what is large moved out; else why they are not."""
+    if outcome.error is not None:
+        return outcome
+    problems = checker_of(contract.output_schema).problems(outcome.outputs)
+    if problems or not isinstance(outcome.outputs, dict):
+        told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems) or "the outputs are no object"
+        error = BodyError(
+            error_code="output_schema_mismatch", message=f"The outputs do not fit: {told}.", details=msgspec.to_builtins(problems)
+        )
+        return msgspec.structs.replace(outcome, outputs=None, error=error)
+
+    def keep(name: str, text: bytes) -> ArtifactRef:
+        return artifacts.keep(tenant, name, "application/json", io.BytesIO(text).read)
+
+    kept, moved = moved_out(outcome.outputs, keep, above)
+    return msgspec.structs.replace(outcome, outputs=kept, artifacts=(*outcome.artifacts, *moved))
