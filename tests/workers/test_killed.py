@@ -236,3 +236,19 @@ def test_a_killed_tool_leaves_a_call_to_be_found_out_or_asked_about(scene: Make,
         if not case.known:
             response = at.settle(case, response)
         assert (response["status"], at.shop.effects_of(case.order)) == ("ok", 1), (case, response)
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_call_that_is_killed_with_its_attempt_is_found_out_or_asked_about(scene: Make, tmp_path: Path, attempts: int) -> None:
+    at = scene(str(tmp_path / "s.db"))
+    cases = [Case("done", "pay_known"), Case("done", "pay_blind"), Case("before", "pay_known"), Case("before", "pay_blind")]
+    constraints = {"timeout_seconds": 2}
+    for case in cases:
+        at.shop.hold(case.order, case.moment)
+    numbers = [
+        at.runner.ask(case.worker, {"order": case.order, "tool": case.tool}, key=case.order, constraints=constraints) for case in cases
+    ]
+    for case, number in zip(cases, numbers, strict=True):
+        print(case, at.runner.answer(number))
+    at.let_go(cases, lost=True)
+    assert 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ import msgspec
 
 from holdfast.cli.arguments import Place, read_json
 from holdfast.cli.terminal import print_document, printable, say, shortened
-from holdfast.model import codec
 from holdfast.model.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -87,14 +87,18 @@ class _Teller:
         self._others = others
 
     def progressed(self, data: Any) -> None:
-        say(f"progress: {printable(shortened(codec.dumps(data), 200))}")
+        say(f"progress: {printable(shortened(_text(data), 200))}")
         self._others.progressed(data)
 
     def logged(self, record: dict[str, Any]) -> None:
         fields = {name: value for name, value in record.items() if name not in ("level", "message", "attempt")}
-        more = f" {shortened(codec.dumps(fields), 200)}" if fields else ""
+        more = f" {shortened(_text(fields), 200)}" if fields else ""
         say(f"{printable(str(record['level']))}: {printable(shortened(str(record['message']), 400))}{printable(more)}")
         self._others.logged(record)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _only(workers: list[str], file: Path) -> str:
@@ -134,6 +138,7 @@ def _call(approval: dict[str, Any]) -> str:
 
 def exit_code(response: Response) -> int:
     """By the one table."""
-    from holdfast.contract.codes import ending_of, meaning_of
+    from holdfast.contract.codes import CODES, ending_of
 
-    return ending_of(response.status).exit if response.error is None else meaning_of(response.error.error_code).exit
+    known = None if response.error is None else CODES.get(response.error.error_code)
+    return known.exit if known is not None and known.status is response.status else ending_of(response.status).exit

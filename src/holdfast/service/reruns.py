@@ -31,12 +31,13 @@ def finished_run(where: str, run_id: str, codec: PayloadCodec | None = None) -> 
         raise StoreNotFound(f"There is no store at {where}. The first execution started there makes it.")
     store = open_store(where, id_at(SystemClock().now()), codec)
     try:
-        return _finished(store, run_id)
+        return finished_in(store, run_id)
     finally:
         store.close()
 
 
-def _finished(store: Store, run_id: str) -> Finished:
+def finished_in(store: Store, run_id: str) -> Finished:
+    """The same, of a store that is open."""
     header, accepted = find_run(store, run_id, Asker())
     if header.status is ExecutionStatus.RUNNING:
         raise InvalidParameter(f"The run {run_id} is not over yet; a run is replayed when it is.")

@@ -56,6 +56,8 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     used_ms: int = 0
     """How much of the attempt's time was used up when it began to wait."""
     attempt: int = 1
+    logged: int = 0
+    """How many lines the body had logged: they were told then, and are not told again when it goes on."""
     question: str | None = None
     schema: dict[str, Any] | None = None
     """What edited arguments, or an answer, must fit."""

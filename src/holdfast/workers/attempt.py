@@ -39,6 +39,8 @@ from holdfast.workers.gateway import Answer, Gateway, Parked
 from holdfast.workers.journal import STEP, Journal, begun, ended, place
 from holdfast.workers.tools.seam import ToolFailed
 
+_dying: set[asyncio.Future[Ended]] = set()
+"""Bodies that have done their work and are being ended."""
 _MOST_OPEN = 256
 """Questions a body may have open at once."""
 _MOST_LOGS = 1000
@@ -103,7 +105,7 @@ class Attempt:
 
     async def run(self, body: Body, order: dict[str, Any], cancelled: asyncio.Future[None], grace: float) -> Outcome | Place:
         """Serve a body until its end; a Place is what it waits for."""
-        began = monotonic()
+        began, outcome = monotonic(), None
         self._body = body
         cancelled.add_done_callback(self._cancelled)
         try:
@@ -121,7 +123,7 @@ class Attempt:
                 task.cancel()
             if self._tasks:
                 await asyncio.gather(*self._tasks, return_exceptions=True)
-            await body.kill()
+            await self._dead(body, outcome)
         return msgspec.structs.replace(
             outcome,
             artifacts=tuple(self._kept.values()),
@@ -129,6 +131,15 @@ class Attempt:
             isolation=str(body.isolation.get("isolation", "none")),
             duration_ms=int((monotonic() - began) * 1000),
         )
+
+    async def _dead(self, body: Body, outcome: Outcome | None) -> None:
+        """Whatever comes after a failure must find it dead, all of it; after a success nothing comes."""
+        dying = asyncio.ensure_future(body.kill())
+        if outcome is None or outcome.error is not None:
+            await dying
+        else:
+            _dying.add(dying)
+            dying.add_done_callback(_dying.discard)
 
     def _cancelled(self, _: object) -> None:
         self._end("Somebody cancelled the run.")

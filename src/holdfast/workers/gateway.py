@@ -167,7 +167,6 @@ class Gateway:
         self.ledger.begin(attempted)  # before the write: two calls side by side must not reserve the same tokens
         try:
             await self._journal.write(
-                *self._context(),
                 ended(intent_at(*at), _text(intent)),
                 begun(receipt_at(*at)),
                 charges=(*self._caps(reservation.tokens, int(reservation.cost_usd * NANO)), *self._open_keys(tool, intent.arguments)),
@@ -217,7 +216,9 @@ class Gateway:
         """Nobody heard what became of a call that changes the world. None: it is certain that it did not take place."""
         intent = attempted.intent
         try:
-            verdict = await verdict_on(tool, self._call_of(intent), intent.arguments)
+            # Time to find out is left also when the call was killed because the attempt's time was up.
+            until = max(self.deadline, monotonic() + self._policy.grace_seconds / 2)
+            verdict = await verdict_on(tool, msgspec.structs.replace(self._call_of(intent), deadline=until), intent.arguments)
         except ToolFailed:
             verdict = Unknown()
         if isinstance(verdict, Unknown):
@@ -280,7 +281,7 @@ class Gateway:
                 schema=schema,
             )
             wait = begun(at.callback, timeout_seconds=self._policy.approval_seconds)
-            await self._journal.write(*self._context(), wait, ended(at.request, _text(request)))
+            await self._journal.write(wait, ended(at.request, _text(request)))
             raise Parked(at)
         if request_of(written).arguments_sha256 != hashed:
             raise ToolFailed("receipt_conflict", f"A person was asked about {tool} with other arguments; what was approved is what runs.")
@@ -292,15 +293,6 @@ class Gateway:
         return decision, at.callback.operation_id
 
     # --- what is used up
-
-    def _context(self) -> tuple[Any, ...]:
-        """The subtree of all effects, begun with the first of them; it is never closed, so that a replay sees everything in it."""
-        if self._journal.find(EFFECTS_AT) is not None or self._begun:
-            return ()
-        self._begun = True
-        return (begun(EFFECTS_AT),)
-
-    _begun = False
 
     def _caps(self, tokens: int, nanos: int) -> tuple[Charge, ...]:
         """The tenant's day."""

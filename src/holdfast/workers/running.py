@@ -118,8 +118,9 @@ class Run:
         for run_id in self._accepted.before:  # before its own: the last try of a call is the latest
             self._ledger.read(self._around.operations(run_id), inherited=True)
         self._ledger.read(self._journal.operations)
-        if self._journal.find(CANCEL_AT) is None:
-            self._journal.write_first(begun(CANCEL_AT))
+        for at in (CANCEL_AT, EFFECTS_AT):  # the subtree of all effects is never closed, so that a replay sees everything in it
+            if self._journal.find(at) is None:
+                self._journal.write_first(begun(at))
         number = 1
         while True:
             outcome = await self._attempt(number)
@@ -173,7 +174,6 @@ class Run:
             self._around.artifacts,
             self._around.watcher(self._id, self._accepted),
         )
-        found = self._journal.find(at)
         order = {
             "op": "run",
             "inputs": self._inputs(),
@@ -181,7 +181,7 @@ class Run:
             "attempt": number,
             "run_id": self._id,
             "seed": f"{self._id}/{number}",
-            "now": self._state.header.started_at if found is None else found.started_at,
+            "now": int(self._context.now().timestamp() * 1000),
             "remaining": timeout,
             "writes": [name for name, tool in self._worker.tools.items() if tool.effect is Effect.WRITE],
         }

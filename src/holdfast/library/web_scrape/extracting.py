@@ -19,7 +19,7 @@ from holdfast.library.web_scrape.specs import Field, SpecInvalid, fields_of
 from holdfast.library.web_scrape.values import LONGEST, Setting, Unfit, made
 from holdfast.workers.tools.pages import attribute, base_of, json_ld_of, meta_of, parsed, readable
 
-__all__ = ["Extraction", "SpecInvalid", "extract"]
+__all__ = ["Extraction", "SpecInvalid", "extract", "extract_fields"]
 
 MAX_ITEMS: Final = 1000
 MAX_WARNINGS: Final = 200
@@ -39,8 +39,13 @@ class Extraction(Struct, frozen=True):
 
 def extract(html: str, extraction_spec: Mapping[str, Any], url: str = "") -> Extraction:
     """Find the fields of a spec in a page; raises SpecInvalid."""
+    return extract_fields(html, fields_of(extraction_spec), url)
+
+
+def extract_fields(html: str, fields: tuple[Field, ...], url: str = "") -> Extraction:
+    """The same, with a spec that was read before."""
     page = _Page(html, url)
-    data = page.record(fields_of(extraction_spec), page.root, "")
+    data = page.record(fields, page.root, "")
     return Extraction(data, page.warnings, page.missing)
 
 

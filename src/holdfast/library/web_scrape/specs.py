@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import re2
 from msgspec import Struct
@@ -31,7 +31,7 @@ _REGEX_MEMORY: Final = 8 << 20
 
 
 class SpecInvalid(Exception):
-    """The extraction spec cannot be used; `problems` names each field and what is wrong with it."""
+    """The extraction spec cannot be used; `problems` names each field, its place in the spec (a JSON pointer) and what is wrong with it."""
 
     def __init__(self, problems: list[dict[str, str]]) -> None:
         super().__init__("; ".join(f"{problem['field']}: {problem['message']}" for problem in problems[:10]))
@@ -63,13 +63,28 @@ class Field(Struct, frozen=True, kw_only=True):
     currency: str | None = None
 
 
+class _Where(NamedTuple):
+    """A place in a spec: as people call it, and as a JSON pointer."""
+
+    field: str = ""
+    path: str = ""
+
+    def inner(self, name: str) -> _Where:
+        """A field of this record."""
+        return _Where(f"{self.field}.{name}" if self.field else name, f"{self.path}/{name.replace('~', '~0').replace('/', '~1')}")
+
+    def below(self, part: str) -> _Where:
+        """The same field, further down in the spec."""
+        return _Where(self.field, f"{self.path}/{part}")
+
+
 def fields_of(spec: Mapping[str, Any]) -> tuple[Field, ...]:
     """The fields of an `extraction_spec`: its `fields`, or itself when it has none. Raises SpecInvalid."""
     reader = _Reader()
     inner = spec.get("fields")
-    fields = reader.fields(inner if isinstance(inner, Mapping) else spec, "", 0)
+    fields = reader.fields(inner, _Where().below("fields"), 0) if isinstance(inner, Mapping) else reader.fields(spec, _Where(), 0)
     if not reader.problems and not fields:
-        reader.problem("extraction_spec", "names no field")
+        reader.problem(_Where(), "names no field")
     if reader.problems:
         raise SpecInvalid(reader.problems)
     return fields
@@ -80,24 +95,24 @@ class _Reader:
         self.problems: list[dict[str, str]] = []
         self._count = 0
 
-    def problem(self, where: str, message: str) -> None:
-        self.problems.append({"field": where, "message": message})
+    def problem(self, where: _Where, message: str) -> None:
+        self.problems.append({"field": where.field or "extraction_spec", "path": where.path, "message": message})
 
-    def fields(self, spec: Any, where: str, depth: int) -> tuple[Field, ...]:
+    def fields(self, spec: Any, where: _Where, depth: int) -> tuple[Field, ...]:
         if not isinstance(spec, Mapping):
-            self.problem(where or "extraction_spec", "its fields are no object of name and selector")
+            self.problem(where, "its fields are no object of name and selector")
             return ()
         if depth > _DEEPEST:
             self.problem(where, f"is nested deeper than {_DEEPEST} records")
             return ()
-        made = (self._field(str(name), about, f"{where}.{name}" if where else str(name), depth) for name, about in spec.items())
+        made = (self._field(str(name), about, where.inner(str(name)), depth) for name, about in spec.items())
         return tuple(field for field in made if field is not None)
 
-    def _field(self, name: str, about: Any, where: str, depth: int) -> Field | None:
+    def _field(self, name: str, about: Any, where: _Where, depth: int) -> Field | None:
         self._count += 1
         if self._count > _MOST_FIELDS:
             if self._count == _MOST_FIELDS + 1:
-                self.problem("extraction_spec", f"names more than {_MOST_FIELDS} fields")
+                self.problem(_Where(), f"names more than {_MOST_FIELDS} fields")
             return None
         if isinstance(about, str):
             about = {"css": about}
@@ -114,12 +129,12 @@ class _Reader:
             return None
         before = len(self.problems)
         values = {**self._source(about, where, depth), **self._options(about, where)}
-        values["fields"] = self.fields(about["fields"], where, depth + 1) if "fields" in about else ()
+        values["fields"] = self.fields(about["fields"], where.below("fields"), depth + 1) if "fields" in about else ()
         return Field(name=name, **values) if len(self.problems) == before else None
 
     # --- sources
 
-    def _source(self, about: Mapping[str, Any], where: str, depth: int) -> dict[str, Any]:
+    def _source(self, about: Mapping[str, Any], where: _Where, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if "any" in about:
             found["any"] = self._alternatives(about["any"], where, depth)
@@ -134,17 +149,20 @@ class _Reader:
             found |= self._regex(about, where)
         return found
 
-    def _alternatives(self, given: Any, where: str, depth: int) -> tuple[Field, ...]:
+    def _alternatives(self, given: Any, where: _Where, depth: int) -> tuple[Field, ...]:
         if not isinstance(given, list) or not 1 <= len(given) <= 20:
             self.problem(where, "any is no list of 1 to 20 alternatives")
             return ()
         if depth >= _DEEPEST:
             self.problem(where, f"is nested deeper than {_DEEPEST} records")
             return ()
-        made = (self._field("", alternative, f"{where}.any[{at}]", depth + 1) for at, alternative in enumerate(given))
+        made = (
+            self._field("", alternative, _Where(f"{where.field}.any[{at}]", f"{where.path}/any/{at}"), depth + 1)
+            for at, alternative in enumerate(given)
+        )
         return tuple(field for field in made if field is not None)
 
-    def _read(self, source: str, text: str, where: str) -> Any:
+    def _read(self, source: str, text: str, where: _Where) -> Any:
         if source == "path":
             try:
                 return path_of(text)
@@ -165,7 +183,7 @@ class _Reader:
             return text.lower()
         return None
 
-    def _regex(self, about: Mapping[str, Any], where: str) -> dict[str, Any]:
+    def _regex(self, about: Mapping[str, Any], where: _Where) -> dict[str, Any]:
         text, group = about["regex"], about.get("group")
         if not isinstance(text, str) or not 0 < len(text) <= _LONGEST:
             self.problem(where, f"regex is no text of 1 to {_LONGEST} characters")
@@ -185,7 +203,7 @@ class _Reader:
 
     # --- options
 
-    def _options(self, about: Mapping[str, Any], where: str) -> dict[str, Any]:
+    def _options(self, about: Mapping[str, Any], where: _Where) -> dict[str, Any]:
         values: dict[str, Any] = {"default": about.get("default")}
         for option, name in (("list", "many"), ("required", "required"), ("ignore_case", None)):
             if option in about:

@@ -28,12 +28,14 @@ def enter(fd: int, module: str, function: str) -> None:
 def serve(sock: socket.socket, function: Function) -> None:
     """Serve one attempt over a socket, from `ready` to `done` or `failed`."""
     link = SocketLink(sock)
-    link.send({"op": "ready"})
-    run, _ = link.receive()
-    if inspect.iscoroutinefunction(function):
-        asyncio.run(_served(link, function, run))
-    else:
-        link.send(answered(link, function, run))
+    if not inspect.iscoroutinefunction(function):
+        link.send({"op": "ready"})
+        link.send(answered(link, function, link.receive()[0]))
+        return
+    with asyncio.Runner() as runner:
+        runner.run(asyncio.sleep(0))  # the loop is made while the spare waits, not when its order has come
+        link.send({"op": "ready"})
+        runner.run(_served(link, function, link.receive()[0]))
 
 
 async def _served(link: SocketLink, function: Function, run: Frame) -> None:

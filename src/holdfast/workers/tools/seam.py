@@ -72,10 +72,15 @@ class Call(Struct, frozen=True, kw_only=True):
     tenant: str = "default"
     egress: tuple[str, ...] | None = None
     """The contract's domains; None: any public address."""
+    traceparent: str | None = None
+    """W3C trace context of this very call, to hand on to what it calls."""
 
 
 class ToolFailed(Exception):
     """A call that did not come to a result; `code` is one of the runtime's table of codes."""
+
+    recorded = False
+    """It has a receipt: the call was made. Else the gateway refused it."""
 
     def __init__(
         self,

@@ -1,0 +1,49 @@
+"""web-scrape-worker: fetch a page, find what the spec asks for, answer with clean JSON.
+
+The runner fetches; the page is parsed here, in the sandbox, because whoever wrote it is a stranger.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast import WorkerContext, WorkerError, worker
+from holdfast.library.web_scrape.extracting import SpecInvalid, extract_fields
+from holdfast.library.web_scrape.specs import Field, fields_of
+
+_MOST_NAMED = 10
+
+
+@worker("worker.md")
+async def scrape(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
+    """Read the spec → fetch → is it a page? → extract → are the required fields there?"""
+    fields = _fields(inputs["extraction_spec"])  # before anything is asked of the site
+    page = await ctx.tools.fetch_url(**{name: inputs[name] for name in ("url", "user_agent") if name in inputs})
+    source = {name: page[name] for name in ("url", "status", "fetched_at", "sha256", "size_bytes", "redirects")}
+    if not 200 <= page["status"] < 300:
+        message = f"{page['url']} answered {page['status']}: there is no page to look at."
+        raise WorkerError("page_not_found", message, details={"source": source})
+    ctx.progress({"fetched": page["size_bytes"]})
+    found = extract_fields(page["text"], fields, page["url"])
+    outputs = {"data": found.data, "source": source, "warnings": [*_about(page), *found.warnings]}
+    if found.missing:
+        named = ", ".join(found.missing[:_MOST_NAMED]) + (", …" if len(found.missing) > _MOST_NAMED else "")
+        message = f"{len(found.missing)} required fields are not on {page['url']}: {named}. The page changed, or the spec is for another."
+        raise WorkerError("page_changed", message, partial=outputs, details={"missing": found.missing[:1000]})
+    return outputs
+
+
+def _fields(spec: dict[str, Any]) -> tuple[Field, ...]:
+    try:
+        return fields_of(spec)
+    except SpecInvalid as wrong:
+        details = [{"path": f"/extraction_spec{problem['path']}", "reason": problem["message"]} for problem in wrong.problems]
+        raise WorkerError("schema_mismatch", f"The extraction_spec cannot be used: {wrong}.", details=details) from None
+
+
+def _about(page: dict[str, Any]) -> list[dict[str, str]]:
+    """What is odd about the page as a whole."""
+    kind = page["headers"].get("content-type", "").partition(";")[0].strip().lower()
+    if kind in ("", "text/html", "application/xhtml+xml"):
+        return []
+    return [{"code": "not_html", "field": "", "message": f"the page is {kind[:100]}; it was read as if it were HTML"}]
