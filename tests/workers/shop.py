@@ -29,10 +29,11 @@ class Shop:
         self._changed = threading.Condition()
         self._held: dict[str, str] = {}
         self._reached: set[tuple[str, str]] = set()
+        self._standing: set[str] = set()
         self._dropped: set[str] = set()
 
     def hold(self, order: str, moment: str) -> None:
-        """Stand still when this order's call is at this moment."""
+        """Stand still when this order's first call is at this moment; later ones pass."""
         self._held[order] = moment
 
     def wait_for(self, order: str, moment: str) -> None:
@@ -57,11 +58,11 @@ class Shop:
         with self._changed:
             self._reached.add((order, moment))
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._held.get(order) != moment, PATIENCE_SECONDS)
-            if order in self._dropped:
-                self._dropped.discard(order)
-                return False
-            return True
+            if self._held.get(order) != moment or order in self._standing:
+                return True
+            self._standing.add(order)
+            self._changed.wait_for(lambda: order not in self._held, PATIENCE_SECONDS)
+            return order not in self._dropped
 
     def done(self, key: str, order: str) -> None:
         """The effect."""

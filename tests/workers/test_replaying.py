@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast.contract.protocol import Response
-from holdfast.contract.terms import Contract
+from holdfast.contract.terms import Contract, Retries
+from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.reruns import finished_in
 from holdfast.workers.approvals import Decision
@@ -34,12 +36,15 @@ class Scene:
         self.look = Counted("look", Effect.READ, lambda at: {"at": at})
         self.pay = Counted("pay", Effect.WRITE, lambda cents: {"paid": cents})
         self.policy = Policy()
+        self.asks = bool(approvals)
+        """Then time stands still: else nobody would have decided for a week."""
 
     def worker(self, body: Body) -> InlineWorker:
         return InlineWorker(self.promise, body, self.look, self.pay, approvals=self.approvals)
 
     async def ran(self, body: Body, verdict: str | None = None, **inputs: Any) -> tuple[Finished, Response]:
-        async with workforce(self.worker(body), folder=self.folder, policy=self.policy) as force:
+        clock = VirtualClock(skipping=not self.asks)
+        async with workforce(self.worker(body), folder=self.folder, policy=self.policy, clock=clock) as force:
             response = await force.invoke(request(**inputs), LOCAL)
             if verdict is not None:
                 decision = Decision(verdict=verdict, decided_by="ada", decided_at=0, result="blue")
@@ -139,8 +144,12 @@ async def test_calls_that_are_not_made_any_more_and_outputs_that_changed_are_all
 async def test_a_step_is_answered_by_its_record_and_a_new_one_is_shown(scene: Scene) -> None:
     ran: list[int] = []
 
+    def count() -> int:
+        ran.append(1)
+        return len(ran)
+
     async def steps(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
-        return {"n": await ctx.step(lambda: ran.append(1) or len(ran), name="count")}
+        return {"n": await ctx.step(count)}
 
     async def one_more(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         await ctx.step(lambda: 0, name="count")
@@ -229,6 +238,7 @@ async def test_a_persons_answer_is_given_again_and_a_new_question_is_shown(scene
 
         return body
 
+    scene.asks = True
     finished, response = await scene.ran(asking("which colour?"), "answer")
     assert response.outputs == {"colour": "blue"}
     assert (await scene.again(finished, asking("which colour?"))).matches
@@ -236,18 +246,15 @@ async def test_a_persons_answer_is_given_again_and_a_new_question_is_shown(scene
 
 
 async def test_a_timeout_is_not_the_codes_doing(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, promise=contract("look", "pay", limits={"timeout_seconds": 0.05}))
+    scene = Scene(tmp_path, promise=contract("look", "pay", limits={"timeout_seconds": 0.5}, retries=Retries(max_attempts=1)))
     hang = True
 
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
-        import asyncio
-
         await ctx.tools.look(at="x")
         if hang:
             await asyncio.Event().wait()
         return {"ok": True}
 
-    scene.promise = contract("look", "pay", limits={"timeout_seconds": 0.05}, retries=scene.promise.retries.__class__(max_attempts=1))
     finished, response = await scene.ran(body)
     assert response.error is not None
     assert response.error.error_code == "timeout"
@@ -267,8 +274,8 @@ async def test_artifacts_are_made_again_and_kept_nowhere(scene: Scene) -> None:
     def making(text: str) -> Body:
         async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
             kept = await ctx.artifact("note.txt", text)
-            file = await ctx.open(kept)
-            return {"kept": kept, "large": "x" * 100_000, "read": file.read().decode()}
+            with await ctx.open(kept) as file:
+                return {"kept": kept, "large": "x" * 100_000, "read": file.read().decode()}
 
         return body
 

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.cli.arguments import Place, read_json
 from holdfast.cli.terminal import print_document, printable, say, shortened
+from holdfast.library import find
 from holdfast.model.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def declares_workers(target: str) -> bool:
-    """Whether a target is a worker's file; it is read, not run."""
+    """Whether a target is a worker's file, or the id of a ready worker; a file is read, not run."""
     file = Path(target.partition(":")[0])
+    if not file.exists() and find(str(file)) is not None:
+        return True
     if file.suffix != ".py" or not file.is_file():
         return False
     from holdfast.workers.tools.declaring import declarations_of

@@ -37,8 +37,8 @@ def read_operator(isolation: str | None = None, file: Path | None = None, enviro
         policy=policy,
         fetch=_converted(told.get("fetch", {}), FetchSettings, path, "fetch"),
         model=_model(told.get("model", {}), path, environment),
-        parameters=told.get("parameters"),
-        secrets=tuple(told.get("secrets", ())),
+        parameters=_converted(told.get("parameters"), str | None, path, "parameters"),
+        secrets=_converted(told.get("secrets", []), tuple[str, ...], path, "secrets"),
         cassette=_cassette(environment.get("HOLDFAST_CASSETTE"), told.get("cassette"), path),
     )
 
@@ -77,16 +77,15 @@ def _cassette(said: str | None, told: Any, path: Path) -> CassetteSettings:
     return msgspec.structs.replace(settings, path=str(path.parent / settings.path)) if settings.path else settings
 
 
-def _converted(value: Any, kind: type[Any], path: Path, table: str) -> Any:
-    unknown = [name for name in value if name not in kind.__struct_fields__]
-    if unknown:
-        raise InvalidParameter(
-            f"{path}: [{table}] has {', '.join(unknown)}, which nobody knows; it may have {', '.join(kind.__struct_fields__)}."
-        )
+def _converted(value: Any, kind: Any, path: Path, setting: str) -> Any:
+    known = getattr(kind, "__struct_fields__", None)
+    unknown = [name for name in value if name not in known] if known is not None and isinstance(value, dict) else []
+    if known is not None and unknown:
+        raise InvalidParameter(f"{path}: [{setting}] has {', '.join(unknown)}, which nobody knows; it may have {', '.join(known)}.")
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidParameter(f"{path}: [{table}] is wrong: {error}.") from None
+        raise InvalidParameter(f"{path}: {setting} is wrong: {error}.") from None
 
 
 def _isolation(word: str) -> Any:

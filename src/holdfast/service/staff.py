@@ -13,6 +13,7 @@ import msgspec
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.hosts.toolhost.host import ToolHost
+from holdfast.library import find
 from holdfast.model.errors import InvalidParameter
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.packages import Package, PackagedWorker, Packages
@@ -53,7 +54,7 @@ class Staff:
         self.replaced: Callable[[Tool], Tool] = lambda tool: tool
         """Puts something in a tool's place; holdfast.testing does."""
         self._made: dict[str, PackagedWorker] = {}
-        self._found = [package for file in files for package in self._packages.add(Path(file))]
+        self._found = [package for file in files for package in self._packages.add(_file_of(file))]
         if not self._found and files:
             raise InvalidParameter("There is no worker in these files.")
 
@@ -118,6 +119,12 @@ class Staff:
     async def _loaded(self, worker_id: str, package: str) -> Worker:
         """The worker that an older run is pinned to."""
         return self._worker(self._packages.load(package, worker_id))
+
+
+def _file_of(worker: str | os.PathLike[str]) -> Path:
+    """A worker's file: the one of that path, else the library's worker of that id."""
+    path = Path(worker)
+    return path if path.exists() else find(os.fspath(worker)) or path
 
 
 def home_beside(store: str) -> Path | None:

@@ -82,6 +82,8 @@ class Ran(msgspec.Struct, frozen=True):
 
     response: Response
     calls: tuple[tuple[str, dict[str, Any]], ...]
+    writes: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """Those of them that changed the world."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.response, name)
@@ -165,7 +167,7 @@ async def _ran(
     async with opening as engine:
         asked = request_from({"worker_id": wanted, "inputs": dict(inputs), **request})
         response = await _decided(engine, await engine.workforce.invoke(asked, _TESTER), decisions)
-    return Ran(response, tuple((name, arguments) for name, arguments in calls if effects.get(name) is not None))
+    return Ran(response, tuple(calls), tuple(call for call in calls if effects[call[0]] is Effect.WRITE))
 
 
 async def _decided(engine: OpenEngine, response: Response, decisions: Mapping[str, Any]) -> Response:
@@ -191,4 +193,5 @@ def _meaning(response: Response) -> dict[str, Any]:
 
 
 def _written(ran: Ran) -> list[str]:
-    return sorted({repr(call) for call in ran.calls})
+    """What was done to the world, each time it was done; what only read may have been read again."""
+    return sorted(map(repr, ran.writes))

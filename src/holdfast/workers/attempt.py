@@ -111,12 +111,12 @@ class Attempt:
         try:
             await body.send(order)
             outcome = await self._frames()
+            if self._tasks and self._broken is None:
+                await self._drain(grace)
             if self._broken is not None:
                 raise self._broken
-            if self._waits_for is not None:
+            if self._waits_for is not None:  # also when the body has ended: what became of a call in flight only a person can say
                 return self._waits_for
-            if self._tasks:
-                await self._drain(grace)
         finally:
             cancelled.remove_done_callback(self._cancelled)
             for task in self._tasks:

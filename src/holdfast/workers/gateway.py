@@ -25,6 +25,7 @@ from holdfast.workers.approvals import Decision, Kind, Place, Requested, approva
 from holdfast.workers.frames import Asked, ToolAsked
 from holdfast.workers.journal import EFFECTS, Journal, begun, ended, place
 from holdfast.workers.ledger import CallError, Intent, Ledger, Receipt, Try, intent_at, receipt_at
+from holdfast.workers.observing import CLOSED, Eye
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import (
     Call,
@@ -70,6 +71,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     egress: tuple[str, ...] | None
     approvals: frozenset[str]
+    eye: Eye = CLOSED
 
 
 class Gateway:
@@ -82,16 +84,13 @@ class Gateway:
         self._tools = tools
         self._policy = policy
         self._clock = clock
-        self.attempt = 0
-        self.deadline = 0.0
-        self.used_ms = 0
+        self.attempt, self.deadline, self.used_ms = 0, 0.0, 0
         self._ordinals: defaultdict[str, int] = defaultdict(int)
         self._turns: dict[str, asyncio.Lock] = {}
 
     def begin(self, attempt: int, deadline: float, used_ms: int) -> None:
         """A body begins, from the top: its calls are counted anew, and meet their receipts."""
-        self.attempt, self.deadline, self.used_ms = attempt, deadline, used_ms
-        self._began = monotonic()
+        self.attempt, self.deadline, self.used_ms, self._began = attempt, deadline, used_ms, monotonic()
         self._ordinals.clear()
         self._turns.clear()
 
@@ -110,6 +109,7 @@ class Gateway:
         if known is not None and known.intent.asked_sha256 != hashed:
             raise ToolFailed("receipt_conflict", f"{tool.name} was called before under the same key with other arguments.", known=True)
         if known is not None and known.receipt is not None and known.receipt.counts_in(known.intent.attempt, self.attempt):
+            self._terms.eye.tool_reused(known, self.attempt)
             return _answered(known)
         if known is not None and known.receipt is None:
             settled = await self._lost(tool, known) if tool.effect is Effect.WRITE else None
@@ -179,6 +179,7 @@ class Gateway:
     async def _called(self, tool: Tool, attempted: Try) -> Answer:
         """Make the call and write down what came of it."""
         call = self._call_of(attempted.intent)
+        self._terms.eye.tool_began(tool, attempted.intent)
         try:
             async with asyncio.timeout(max(0.0, self.deadline - monotonic()) + self._policy.grace_seconds):
                 called = await tool.call(call, attempted.intent.arguments, attempted.intent.reservation)
@@ -210,6 +211,7 @@ class Gateway:
             error_code=failed.code, message=failed.message, retry_after_seconds=failed.retry_after_seconds, details=failed.details
         )
         await self._settle(attempted, Receipt(error=error, usage=usage), self._closing(failed))
+        failed.recorded = True
         raise failed
 
     async def _lost(self, tool: Tool, attempted: Try) -> Answer | None:
@@ -246,6 +248,7 @@ class Gateway:
         found = None if attempted.inherited else self._journal.find(at)
         if found is not None:
             attempted.at = found.ended_at or attempted.at
+        self._terms.eye.tool_ended(attempted)
 
     # --- a person
 
@@ -277,11 +280,13 @@ class Gateway:
                 approvers=self._policy.approvers,
                 used_ms=self.used_ms + int((monotonic() - self._began) * 1000),
                 attempt=self.attempt,
+                logged=self._terms.eye.lines,
                 question=question,
                 schema=schema,
             )
             wait = begun(at.callback, timeout_seconds=self._policy.approval_seconds)
             await self._journal.write(wait, ended(at.request, _text(request)))
+            self._terms.eye.parked(kind, tool, self.attempt, at.callback.operation_id)
             raise Parked(at)
         if request_of(written).arguments_sha256 != hashed:
             raise ToolFailed("receipt_conflict", f"A person was asked about {tool} with other arguments; what was approved is what runs.")
@@ -337,6 +342,7 @@ class Gateway:
             attempt=self.attempt,
             tenant=self._terms.tenant,
             egress=self._terms.egress,
+            traceparent=self._terms.eye.traceparent(intent),
         )
 
 
@@ -359,7 +365,9 @@ def _answered(attempted: Try) -> Answer:
     if receipt.error is None:
         return Answer(receipt.result, attempted.at)
     error = receipt.error
-    raise ToolFailed(error.error_code, error.message, retry_after_seconds=error.retry_after_seconds, details=error.details)
+    failed = ToolFailed(error.error_code, error.message, retry_after_seconds=error.retry_after_seconds, details=error.details)
+    failed.recorded = True
+    raise failed
 
 
 def _reserved(attempted: Try) -> Usage:

@@ -41,8 +41,8 @@ from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import Effect, Tool
 
 CANCEL_AT = place(Type.CALLBACK, CANCEL, "cancel")
-_PARKED_TIME_LEFT = 1.0
-"""Seconds an attempt has at least after it waited for a person: it only repeats what it did."""
+_PARKED_TIME_LEFT = 5.0
+"""Seconds an attempt has at least after it waited for a person: it repeats what it did, and makes the call that was decided on."""
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,16 +18,18 @@ from holdfast.model.errors import InvalidParameter
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_FILES: Final = 5000
+_HOLDFAST: Final = Path(__file__).resolve().parents[2]
 
 
 def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) -> dict[str, Path]:
     """The files of the package that a module belongs to, by the names they get: its `.py` files, the page, and what `include` names.
 
-    A module in a package brings the whole package; another one brings the modules and packages beside it.
+    A module in a package brings the whole package; another one brings the modules and packages beside it, and so does one of Holdfast's
+    own library: Holdfast itself is installed where the copy runs.
     """
     module = module.resolve()
     top = module.parent
-    while (top / "__init__.py").exists():
+    while (top / "__init__.py").exists() and _HOLDFAST not in top.parents:
         top = top.parent
     inside = module.relative_to(top)
     roots = [top / inside.parts[0]] if len(inside.parts) > 1 else _beside(top)

@@ -1,0 +1,148 @@
+"""aws-lambda-worker: one request of the worker protocol, answered with an envelope of its own, inside the envelope of the run.
+
+The run around it keeps time, budget, retries and isolation. The request inside may only tighten them, and asks for one bounded thing:
+what a model says to `inputs.prompt`, as text or as JSON by `inputs.schema`. A failure that passes is the run's, so that the run is tried
+again; whatever belongs to the request is told inside, and then the run itself is `ok`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+
+from holdfast import WorkerContext, WorkerError, worker
+from holdfast.contract.checking import Mismatch, brief, checker_of
+from holdfast.contract.codes import Status, meaning_of
+from holdfast.contract.limits import tighten
+from holdfast.contract.protocol import Constraints, Request, request_from
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.contract.terms import Limits
+from holdfast.model import codec
+from holdfast.workers.tools.estimating import estimated_input
+
+_UNIT: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["prompt"],
+    "properties": {"prompt": {"type": "string", "minLength": 1}, "schema": {"type": "object"}},
+}
+_KEPT: Final = ("timeout_seconds", "max_tokens", "tools_allowed")
+"""The constraints that are kept in here; all others are the run's."""
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class _Refused(Exception):
+    """The request inside came to this end, and the run has nothing to try again."""
+
+    def __init__(self, code: str, message: str, details: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details
+
+
+@worker("worker.md")
+async def answer(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
+    """Read the request → what may it use? → ask the model → the envelope."""
+    envelope = _Envelope(ctx)
+    try:
+        request = request_from(inputs["request"])
+        envelope.of(request)
+        limits = _limits(request, ctx.contract.limits)
+        outputs = await _asked(request, limits, ctx)
+    except InvalidRequest as wrong:
+        return envelope.ended(wrong.error_code, str(wrong), wrong.details)
+    except _Refused as refused:
+        return envelope.ended(refused.code, str(refused), refused.details)
+    except WorkerError as failed:
+        if meaning_of(failed.error_code).retryable:
+            raise  # it passes: the run waits and tries again
+        return envelope.ended(failed.error_code, failed.message, failed.details)
+    return envelope.around(outputs)
+
+
+def _limits(request: Request, limits: Limits) -> Limits:
+    """What the request may use: as much as the contract allows, or less."""
+    problems = list(checker_of(_UNIT).problems(request.inputs))
+    told = [Mismatch(f"/inputs{problem.path}", problem.reason, problem.value) for problem in problems]
+    if not _ID.fullmatch(request.worker_id):
+        told.append(Mismatch("/worker_id", "it is letters, digits, - and _, up to 64", brief(request.worker_id)))
+    told += [
+        Mismatch(f"/constraints/{name}", "only the request around this one can ask for it", brief(getattr(request.constraints, name)))
+        for name in Constraints.__struct_fields__
+        if name not in _KEPT and getattr(request.constraints, name) is not None
+    ]
+    if told:
+        shown = "; ".join(f"{problem.path}: {problem.reason}" for problem in told)
+        raise InvalidRequest(f"The request does not fit: {shown}.", details=told)
+    return tighten(limits, request.constraints)
+
+
+async def _asked(request: Request, limits: Limits, ctx: WorkerContext) -> dict[str, Any]:
+    allowed = {tool.name for tool in limits.tools}
+    if "language_model" not in allowed:
+        raise _Refused("tool_not_allowed", "The request does not allow language_model, and there is nothing else to ask.")
+    try:
+        async with asyncio.timeout(limits.timeout_seconds):
+            system = await _instructions(request.worker_id, ctx) if "parameter_store" in allowed else None
+            arguments = {**request.inputs, **({} if system is None else {"system": system})}
+            return {"answer": await ctx.tools.language_model(**arguments, **_cap(arguments, request.constraints.max_tokens))}
+    except TimeoutError:
+        raise _Refused("timeout", f"There was no answer within {limits.timeout_seconds:g} seconds.") from None
+
+
+async def _instructions(worker_id: str, ctx: WorkerContext) -> str | None:
+    """What the operator has to say to the model, if there is a parameter store and it holds something for this worker."""
+    try:
+        return str(await ctx.tools.parameter_store(name=f"/{worker_id}/instructions"))
+    except WorkerError as failed:
+        missing = isinstance(failed.details, dict) and failed.details.get("reason") == "not_found"
+        if missing or failed.error_code == "tool_not_allowed":
+            return None
+        raise
+
+
+def _cap(arguments: dict[str, Any], tokens: int | None) -> dict[str, int]:
+    """What is left of the request's tokens for the answer, by the same estimate as the run's own."""
+    if tokens is None:
+        return {}
+    messages = [{"content": arguments[name]} for name in ("system", "prompt") if name in arguments]
+    left = tokens - estimated_input(messages, codec.dumps(arguments["schema"]) if "schema" in arguments else "")
+    if left < 1:
+        raise _Refused("budget_exceeded", f"About {tokens - left} tokens of input do not fit into the request's {tokens}.")
+    return {"max_output_tokens": left}
+
+
+class _Envelope:
+    """The response inside: `status`, `outputs`, `observability`, and `error` if there is one."""
+
+    def __init__(self, ctx: WorkerContext) -> None:
+        self._ctx = ctx
+        self._began = ctx.now()
+        self._observability: dict[str, Any] = {"trace_id": ctx.uuid().hex}
+
+    def of(self, request: Request) -> None:
+        """Whose response it is."""
+        trace = request.trace
+        seen = {
+            "worker_id": request.worker_id,
+            "version": request.version,
+            "trace_id": trace.trace_id,
+            "upstream_request_id": trace.upstream_request_id,
+        }
+        self._observability |= {name: value for name, value in seen.items() if value is not None}
+
+    def around(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """It went well."""
+        return self._made(Status.OK, outputs)
+
+    def ended(self, code: str, message: str, details: Any) -> dict[str, Any]:
+        """It did not."""
+        meaning = meaning_of(code)
+        error = {"error_code": code, "message": message, "retryable": meaning.retryable, **({"details": details} if details else {})}
+        return {**self._made(meaning.status, {}), "error": error}
+
+    def _made(self, status: Status, outputs: dict[str, Any]) -> dict[str, Any]:
+        took = round((self._ctx.now() - self._began).total_seconds() * 1000)
+        self._ctx.log("answered", request_status=status.value, request_worker_id=self._observability.get("worker_id"), duration_ms=took)
+        return {"status": status.value, "outputs": outputs, "observability": {**self._observability, "duration_ms": took}}
