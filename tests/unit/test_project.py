@@ -117,13 +117,16 @@ def test_the_import_layers_hold() -> None:
     assert judged.returncode == 0, judged.stdout + judged.stderr
 
 
-def test_the_wheel_has_the_sql_and_the_type_marker(tmp_path: Path) -> None:
+KEPT = {".sql", ".py", ".typed", ".md", ".json", ".jsonl", ".toml"}
+
+
+def test_the_wheel_has_the_sql_the_pages_and_the_type_marker(tmp_path: Path) -> None:
     """An editable install reads the tree, so only a real wheel shows a file left out."""
     build = "import os, sys; from hatchling.build import build_wheel; os.chdir(sys.argv[1]); print(build_wheel(sys.argv[2]))"
     built = subprocess.run([sys.executable, "-c", build, str(ROOT), str(tmp_path)], capture_output=True, check=True, text=True).stdout
     with zipfile.ZipFile(tmp_path / built.split()[-1]) as wheel:
         packed = set(wheel.namelist())
-    wanted = {f"holdfast/{path.relative_to(SRC).as_posix()}" for path in SRC.rglob("*") if path.suffix in {".sql", ".py", ".typed"}}
+    wanted = {f"holdfast/{path.relative_to(SRC).as_posix()}" for path in SRC.rglob("*") if path.suffix in KEPT}
     assert wanted - packed == set()
     assert "holdfast/py.typed" in packed
     assert {name.split("/")[0] for name in packed if not name.startswith("holdfast-")} == {"holdfast"}, "tests and benches stay at home"

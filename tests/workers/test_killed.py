@@ -57,7 +57,7 @@ class Scene:
         self.shop = shop
         self._folder = folder
         self._store = store
-        pages = {name: page(name.replace("_", "-"), *TOOLS) for name in ("async_payer", "plain_payer")}
+        pages = {name: page(name.replace("_", "-"), *TOOLS, attempts=3) for name in ("async_payer", "plain_payer")}
         self._file = write(folder / "payers", PAYERS, **pages)
         self._runners: list[Runner] = []
         self._runs: dict[str, str] = {}
@@ -243,9 +243,9 @@ def test_a_call_that_is_killed_with_its_attempt_is_found_out_or_asked_about(scen
     cases = mixed(False, ("done", "pay_known"), ("done", "pay_blind"), ("before", "pay_known"), ("before", "pay_blind"))
     for case in cases:
         at.shop.hold(case.order, case.moment)
-    numbers = [at.ask(case, constraints={"timeout_seconds": 3}) for case in cases]
+    numbers = [at.ask(case, constraints={"timeout_seconds": 4}) for case in cases]
     for case, number in zip(cases, numbers, strict=True):
         response = at.runner.answer(number)
         if not case.known:
-            response = at.settle(case, response, constraints={"timeout_seconds": 3})
+            response = at.settle(case, response, constraints={"timeout_seconds": 4})
         assert (response["status"], at.shop.effects_of(case.order)) == ("ok", 1), (case, response)

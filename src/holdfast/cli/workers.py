@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,11 @@ from holdfast.cli.arguments import Place, read_json
 from holdfast.cli.terminal import print_document, printable, say, shortened
 from holdfast.library import find
 from holdfast.model.errors import InvalidParameter
+from holdfast.signals.observing import Nobody, RunSeen, ToolSeen
 
 if TYPE_CHECKING:
     from holdfast.contract.protocol import Response
     from holdfast.contract.terms import Limits
-    from holdfast.workers.attempt import Watcher
 
 
 class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,28 +77,25 @@ async def _ran(order: WorkerOrder) -> tuple[Response, Limits]:
     async with open_engine(order.place.where, workers=[order.file], staff=staff, codec=order.place.codec()) as engine:
         served = engine.workforce.served
         worker = order.worker or _only(list(served), order.file)
-        watch = engine.workforce.watch
-        engine.workforce.watch = lambda run_id, accepted: _Teller(watch(run_id, accepted))
+        engine.workforce.observe(_Teller())
         response = await engine.run(worker, order.inputs, idempotency_key=order.key, constraints=order.constraints, user=order.user)
         limits = list(served[worker].values())[-1].worker.contract.limits
         return response, limits
 
 
-class _Teller:
-    """Tells people what a body says while it works. A body that is run again after a crash says it again."""
+class _Teller(Nobody):
+    """Tells people what goes on. A call is told when it is made; a body that is run again after a crash says again what it said."""
 
-    def __init__(self, others: Watcher) -> None:
-        self._others = others
+    def tool_began(self, run: RunSeen, tool: ToolSeen) -> None:
+        say(f"calls {printable(tool.tool)}")
 
-    def progressed(self, data: Any) -> None:
+    def progressed(self, run: RunSeen, data: Any) -> None:
         say(f"progress: {printable(shortened(_text(data), 200))}")
-        self._others.progressed(data)
 
-    def logged(self, record: dict[str, Any]) -> None:
+    def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
         fields = {name: value for name, value in record.items() if name not in ("level", "message", "attempt")}
         more = f" {shortened(_text(fields), 200)}" if fields else ""
         say(f"{printable(str(record['level']))}: {printable(shortened(str(record['message']), 400))}{printable(more)}")
-        self._others.logged(record)
 
 
 def _text(value: Any) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.model.errors import EngineClosed, ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.store.seam import Store
+
+log = logging.getLogger("holdfast.engine")
 
 
 class Ending(NamedTuple):
@@ -23,6 +27,8 @@ class Endings:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiters: dict[str, list[asyncio.Future[Ending]]] = {}
+        self.heard: Callable[[Execution, str | None], None] | None = None
+        """Hears of every end that this engine wrote, with its payload if that is at hand."""
 
     @property
     def awaited(self) -> list[str]:
@@ -51,8 +57,13 @@ class Endings:
                 if not waiters:
                     del self._waiters[waited]
 
-    def tell(self, header: Execution, payload: str | None = None) -> None:
+    def tell(self, header: Execution, payload: str | None = None, *, ours: bool = False) -> None:
         """Tell those who wait for a result, if this is the end; a payload that is not at hand is read."""
+        if ours and self.heard is not None and header.status is not ExecutionStatus.RUNNING:
+            try:
+                self.heard(header, payload)
+            except Exception:  # whoever only listens must not keep anybody from an answer
+                log.exception("could not tell of the end of %s", header.name)
         waiters = None if header.status is ExecutionStatus.RUNNING else self._waiters.pop(header.id, None)
         while waiters and header.continued_as is not None:  # they wait for the last one of the chain
             waiters += self._waiters.pop(header.continued_as, [])

@@ -69,7 +69,7 @@ class Engine:
         self._ids = ids
         self._chance = chance
         self._live: dict[str, tuple[Execution, Function]] = {}
-        self._endings = Endings(store)
+        self.endings = self._endings = Endings(store)
         self._open = False
         self.backlog = False
         """Something may be ready that nobody had room for."""
@@ -231,7 +231,7 @@ class Engine:
             # Somebody else closed or claimed it. Whoever waits for its end here shall hear of it.
             current = self.store.find(header.id)
             if current is not None:
-                self.tell_if_over(current)
+                self.tell_if_over(current, ours=False)
                 if current.runner == self.runner:  # an earlier try was written after all, with the claim in it
                     self._let_go()
         elif isinstance(answer, Execution):
@@ -338,13 +338,13 @@ class Engine:
         """Let due timers of one execution act."""
         await self.wake(lambda by: Fire(execution, by), execution)
 
-    def tell_if_over(self, header: Execution, payload: str | None = None) -> None:
+    def tell_if_over(self, header: Execution, payload: str | None = None, *, ours: bool = True) -> None:
         """Tell those who wait for a result, if this is the end; a payload that is not at hand is read."""
         if header.status is ExecutionStatus.RUNNING:
             return
         if header.state is State.CLOSED:
             self._drop(header.id)
-        self._endings.tell(header, payload)
+        self._endings.tell(header, payload, ours=ours)
 
     def _followed(self, headers: Sequence[Execution]) -> None:
         """Writes of ours changed other executions too: children began or were stopped, parents got their answer."""
@@ -361,7 +361,7 @@ class Engine:
         for execution in self._endings.awaited:
             header = self.store.find(execution)
             if header is not None:
-                self.tell_if_over(header)
+                self.tell_if_over(header, ours=False)
         if self._live:
             held = self.store.held(self.runner)
             for execution, (header, _) in list(self._live.items()):

@@ -1,4 +1,7 @@
-"""The operator's word on workers: `holdfast.toml`, and what the environment says. One file, read once, told of by name when it is wrong."""
+"""The operator's word on workers: `holdfast.toml`, and what the environment says. One file, read once, told of by name when it is wrong.
+
+A name that nobody knows is an error everywhere in it: a cap with a slip of the pen would be no cap. Paths begin where the file lies.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,19 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.contract.terms import RateLimit
 from holdfast.model.errors import InvalidParameter
+from holdfast.service.observing import SignalSettings
 from holdfast.service.staff import StaffSettings
-from holdfast.workers.policy import Policy
+from holdfast.signals.tracing import wanted
+from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings, cassette_settings
 from holdfast.workers.tools.fetching import FetchSettings
 from holdfast.workers.tools.language_model import ModelSettings
 from holdfast.workers.tools.prices import prices_of
 
 FILE: Final = "holdfast.toml"
-_TABLES: Final = ("policy", "fetch", "model", "parameters", "secrets", "cassette")
+_TABLES: Final = ("policy", "fetch", "model", "parameters", "secrets", "cassette", "signals")
 
 
 def read_operator(isolation: str | None = None, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> StaffSettings:
@@ -30,16 +36,18 @@ def read_operator(isolation: str | None = None, file: Path | None = None, enviro
         told = _loaded(path)
     elif file is not None or environment.get("HOLDFAST_CONFIG"):
         raise InvalidParameter(f"There is no file {path}.")
-    policy = _converted(told.get("policy", {}), Policy, path, "policy")
+    policy = _policy(told.get("policy", {}), path)
     if isolation is not None:
         policy = msgspec.structs.replace(policy, isolation=_isolation(isolation))
+    parameters: str | None = _converted(told.get("parameters"), str | None, path, "parameters")
     return StaffSettings(
         policy=policy,
-        fetch=_converted(told.get("fetch", {}), FetchSettings, path, "fetch"),
+        fetch=_fetch(told.get("fetch", {}), path),
         model=_model(told.get("model", {}), path, environment),
-        parameters=_converted(told.get("parameters"), str | None, path, "parameters"),
-        secrets=_converted(told.get("secrets", []), tuple[str, ...], path, "secrets"),
+        parameters=None if parameters is None else _beside(path, parameters),
+        secrets=tuple(_beside(path, text) for text in _converted(told.get("secrets", []), list[str], path, "secrets")),
         cassette=_cassette(environment.get("HOLDFAST_CASSETTE"), told.get("cassette"), path),
+        signals=_signals(told.get("signals", {}), path, environment),
     )
 
 
@@ -48,22 +56,38 @@ def _loaded(path: Path) -> dict[str, Any]:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidParameter(f"{path} is not TOML: {error}.") from None
+    except OSError as error:
+        raise InvalidParameter(f"{path} could not be read: {error.strerror}.") from None
     unknown = [name for name in told if name not in _TABLES]
     if unknown:
         raise InvalidParameter(f"{path} has {', '.join(unknown)}, which nobody knows; it may have {', '.join(_TABLES)}.")
     return told
 
 
-def _model(told: dict[str, Any], path: Path, environment: Mapping[str, str]) -> ModelSettings:
-    known = {name: value for name, value in told.items() if name != "prices"}
-    settings: ModelSettings = _converted(known, ModelSettings, path, "model")
+def _policy(told: Any, path: Path) -> Policy:
+    policy: Policy = _converted(told, Policy, path, "policy")
+    parts = {"caps": (Caps, {"caps": told.get("caps", {})}), "tenant_caps": (Caps, told.get("tenant_caps", {}))}
+    for name, (kind, tables) in {**parts, "rate_limits": (RateLimit, told.get("rate_limits", {}))}.items():
+        for key, table in tables.items():
+            _converted(table, kind, path, f"policy.{name}" if key == name else f"policy.{name}.{key}")
+    return policy
+
+
+def _fetch(told: Any, path: Path) -> FetchSettings:
+    fetch: FetchSettings = _converted(told, FetchSettings, path, "fetch")
+    return fetch if fetch.ca_file is None else msgspec.structs.replace(fetch, ca_file=_beside(path, fetch.ca_file))
+
+
+def _model(told: Any, path: Path, environment: Mapping[str, str]) -> ModelSettings:
+    given: dict[str, Any] = _converted(told, dict[str, Any], path, "model")
+    prices = _converted(given.pop("prices", {}), dict[str, dict[str, Any]], path, "model.prices")
+    settings: ModelSettings = _converted(given, ModelSettings, path, "model")
     found = {
         "api_key": environment.get("HOLDFAST_MODEL_KEY") or environment.get("OPENAI_API_KEY"),
         "base_url": environment.get("HOLDFAST_MODEL_URL") or environment.get("OPENAI_BASE_URL"),
         "model": environment.get("HOLDFAST_MODEL"),
     }
-    given = {name: value for name, value in found.items() if value}
-    return msgspec.structs.replace(settings, prices=prices_of(told.get("prices", {})), **given)
+    return msgspec.structs.replace(settings, prices=prices_of(prices), **{name: value for name, value in found.items() if value})
 
 
 def _cassette(said: str | None, told: Any, path: Path) -> CassetteSettings:
@@ -74,7 +98,19 @@ def _cassette(said: str | None, told: Any, path: Path) -> CassetteSettings:
         settings: CassetteSettings = _converted(told, CassetteSettings, path, "cassette")
     else:
         settings = cassette_settings(str(told))
-    return msgspec.structs.replace(settings, path=str(path.parent / settings.path)) if settings.path else settings
+    return msgspec.structs.replace(settings, path=_beside(path, settings.path)) if settings.path else settings
+
+
+def _signals(told: Any, path: Path, environment: Mapping[str, str]) -> SignalSettings:
+    """Traces go out also when only the environment asks for them, as OpenTelemetry has it."""
+    settings: SignalSettings = _converted(told, SignalSettings, path, "signals")
+    if "otel" not in told:
+        settings = msgspec.structs.replace(settings, otel=wanted(environment))
+    return settings if settings.log in ("off", "stderr") else msgspec.structs.replace(settings, log=_beside(path, settings.log))
+
+
+def _beside(path: Path, text: str) -> str:
+    return text if text.startswith("ssm:") else str(path.parent / text)
 
 
 def _converted(value: Any, kind: Any, path: Path, setting: str) -> Any:

@@ -14,7 +14,9 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.hosts.toolhost.host import ToolHost
 from holdfast.library import find
+from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
+from holdfast.service.observing import Signals, SignalSettings
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.packages import Package, PackagedWorker, Packages
 from holdfast.workers.policy import Policy
@@ -41,6 +43,7 @@ class StaffSettings(msgspec.Struct, frozen=True, kw_only=True):
     secrets: tuple[str, ...] = ()
     """Files, folders or `ssm:/prefix/` that secrets of tools are looked for in, after the environment."""
     cassette: CassetteSettings = CassetteSettings()
+    signals: SignalSettings = SignalSettings()
 
 
 class Staff:
@@ -71,7 +74,9 @@ class Staff:
         self._cassette = Cassette(settings.cassette, Redactor({"model_key": settings.model.api_key or ""}))
         self._built_in = self._built()
         policy = settings.policy
-        self.workforce = Workforce(policy=policy, artifacts=Artifacts(self._home / "artifacts", policy.artifact_bytes), find=self._loaded)
+        self.signals = Signals(settings.signals, SystemClock())
+        kept = Artifacts(self._home / "artifacts", policy.artifact_bytes)
+        self.workforce = Workforce(policy=policy, artifacts=kept, find=self._loaded, observer=self.signals.observer)
         for package in self._found:
             self.workforce.serve(self._worker(package))
         return self.workforce
@@ -97,6 +102,7 @@ class Staff:
             close = getattr(tool, "close", None)
             if close is not None:
                 await close()
+        await asyncio.to_thread(self.signals.close)
         if self._temporary is not None:
             self._temporary.cleanup()
 

@@ -101,7 +101,9 @@ class Metrics(Nobody):
             durations = {labels: (list(each.counts), each.total) for labels, each in self._durations.items()}
         return [
             self._counts("success_count", "Runs that ended ok.", successes, self._names),
-            self._counts("failure_count", "Runs that did not, and requests that made none.", failures, (*self._names, "status", "error_code")),
+            self._counts(
+                "failure_count", "Runs that did not, and requests that made none.", failures, (*self._names, "status", "error_code")
+            ),
             self._counts("retry_count", "Attempts after the first.", retries, self._names),
             self._spread(durations),
             self._p95(durations),

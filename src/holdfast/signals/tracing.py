@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanKind
 
 _NEEDED: Final = "Traces need OpenTelemetry: pip install 'holdfast[otel]'."
-_GRPC_NEEDED: Final = "OTLP over gRPC needs the package `opentelemetry-exporter-otlp-proto-grpc`; or set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf."
+_GRPC_NEEDED: Final = (
+    "OTLP over gRPC needs the package `opentelemetry-exporter-otlp-proto-grpc`; or set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf."
+)
 _NANO: Final = 1_000_000
 Attributes = Mapping[str, Any]
 
@@ -159,9 +161,11 @@ class Tracing(Nobody):
 
     def _sampled(self, run: RunSeen) -> bool:
         """Whether the run's own span is recorded: whoever asks, and whenever, the answer is the same."""
+        from opentelemetry.sdk.trace.sampling import Decision
+
         trace_id = int(trace_hex(run.trace_id), 16)
         answer = self._provider.sampler.should_sample(self._caller(run), trace_id, f"run {run.worker_id}")
-        return answer.decision.is_sampled()
+        return answer.decision is Decision.RECORD_AND_SAMPLE
 
     def _below(self, trace_id: str, span_id: str, *, sampled: bool) -> Context:
         from opentelemetry.context import Context
@@ -173,8 +177,8 @@ class Tracing(Nobody):
 
 
 def _about(run: RunSeen) -> dict[str, Any]:
-    about = {"worker_id": run.worker_id, "version": run.version, "run_id": run.run_id, "tenant": run.tenant}
-    about |= {"upstream_request_id": run.upstream_request_id}
+    about: dict[str, Any] = {"worker_id": run.worker_id, "version": run.version, "run_id": run.run_id, "tenant": run.tenant}
+    about["upstream_request_id"] = run.upstream_request_id
     return about | ({} if trace_hex(run.trace_id) == run.trace_id else {"trace_id": run.trace_id})
 
 

@@ -37,6 +37,7 @@ from holdfast.workers.frames import (
 )
 from holdfast.workers.gateway import Answer, Gateway, Parked
 from holdfast.workers.journal import STEP, Journal, begun, ended, place
+from holdfast.workers.observing import MOST_LOG_BYTES, size_of
 from holdfast.workers.tools.seam import ToolFailed
 
 _dying: set[asyncio.Future[Ended]] = set()
@@ -45,6 +46,7 @@ _MOST_OPEN = 256
 """Questions a body may have open at once."""
 _MOST_LOGS = 1000
 _MESSAGE_LENGTH = 4000
+_FIELDS_BYTES = 16 * 1024
 
 
 class Body(Protocol):
@@ -78,7 +80,9 @@ class Watcher(Protocol):
     """Whoever looks on while a body works."""
 
     def progressed(self, data: Any) -> None: ...
-    def logged(self, record: dict[str, Any]) -> None: ...
+    def logged(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Comes back as it may be kept."""
+        ...
 
 
 class Attempt:
@@ -102,6 +106,7 @@ class Attempt:
         self._broken: BaseException | None = None
         self._kept: dict[str, ArtifactRef] = {}
         self._logs: list[dict[str, Any]] = []
+        self._logged_bytes = self._unkept = 0
 
     async def run(self, body: Body, order: dict[str, Any], cancelled: asyncio.Future[None], grace: float) -> Outcome | Place:
         """Serve a body until its end; a Place is what it waits for."""
@@ -127,7 +132,7 @@ class Attempt:
         return msgspec.structs.replace(
             outcome,
             artifacts=tuple(self._kept.values()),
-            logs=tuple(self._logs),
+            logs=self._kept_logs(),
             isolation=str(body.isolation.get("isolation", "none")),
             duration_ms=int((monotonic() - began) * 1000),
         )
@@ -194,9 +199,9 @@ class Attempt:
         if len(self._tasks) >= _MOST_OPEN:
             raise FrameInvalid(f"More than {_MOST_OPEN} questions are open at once.")
         if isinstance(frame, ToolAsked):
-            serving = self._answer(frame.id, self._gateway.call(frame))
+            serving = self._answer(frame.id, self._noted(frame.tool, self._gateway.call(frame)))
         elif isinstance(frame, Asked):
-            serving = self._answer(frame.id, self._gateway.ask(frame))
+            serving = self._answer(frame.id, self._noted("ask", self._gateway.ask(frame)))
         elif isinstance(frame, StepBegun):
             self._step_count += 1
             serving = self._answer(frame.id, self._step(frame, self._step_count))
@@ -227,6 +232,15 @@ class Attempt:
             await self._refuse(id, failed)
             return
         await self._send({"op": "answer", "id": id, "result": answer.result, "now": answer.at})
+
+    async def _noted(self, tool: str, serving: Awaitable[Answer]) -> Answer:
+        """What is refused is in the log, whatever the body makes of it."""
+        try:
+            return await serving
+        except ToolFailed as failed:
+            if not failed.recorded:
+                self._line("warning", failed.message, {"event": "tool_refused", "tool": tool[:200], "error_code": failed.code})
+            raise
 
     async def _refuse(self, id: int, failed: ToolFailed) -> None:
         error = {
@@ -279,10 +293,27 @@ class Attempt:
             os.close(fd)
 
     def _log(self, frame: Logged) -> None:
-        record = {"level": frame.level[:20], "message": frame.message[:_MESSAGE_LENGTH], "attempt": self._number, **frame.fields}
-        self._watcher.logged(record)
-        if len(self._logs) < _MOST_LOGS:
-            self._logs.append(record)
+        fields = {name: value for name, value in frame.fields.items() if name != "event"}
+        if fields and size_of(fields) > _FIELDS_BYTES:
+            fields = {"truncated": True}
+        self._line(frame.level[:20], frame.message, fields)
+
+    def _line(self, level: str, message: str, fields: dict[str, Any]) -> None:
+        """A line of this attempt's log; when there are too many, the oldest stay and the last says how many are missing."""
+        record = {**fields, "level": level, "message": message[:_MESSAGE_LENGTH], "attempt": self._number}
+        kept = self._watcher.logged(record)
+        size = size_of(kept)
+        if len(self._logs) < _MOST_LOGS and self._logged_bytes + size <= MOST_LOG_BYTES and not self._unkept:
+            self._logs.append(kept)
+            self._logged_bytes += size
+        else:
+            self._unkept += 1
+
+    def _kept_logs(self) -> tuple[dict[str, Any], ...]:
+        if not self._unkept:
+            return tuple(self._logs)
+        missing = {"level": "warning", "message": f"{self._unkept} more lines were not kept.", "attempt": self._number}
+        return (*self._logs, missing)
 
 
 def _first(fds: tuple[int, ...]) -> int:

@@ -1,7 +1,7 @@
 """The events of a run, for those who follow it: what is in its history, under the numbers it has there, and what is not on disk yet.
 
-    accepted · attempt · tool · approval · done      from the history; each has the number of its line, which is its id for ever
-    progress · log                                   live only, without an id: whoever comes back goes on after the last id he had
+accepted · attempt · tool · approval · done      from the history; each has the number of its line, which is its id for ever
+progress · log                                   live only, without an id: whoever comes back goes on after the last id he had
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.model.operations import Operation, Status, SubType
 from holdfast.store.seam import Line, Store
 from holdfast.workers.approvals import approval_id, decision_of
 from holdfast.workers.attempt import Outcome
-from holdfast.workers.journal import ATTEMPT, INTENT, RECEIPT, REQUEST
+from holdfast.workers.journal import ATTEMPT, INTENT, RECEIPT
 from holdfast.workers.ledger import Intent, Receipt
 from holdfast.workers.looking import response_of
 from holdfast.workers.running import Accepted
@@ -140,17 +140,15 @@ def _who(run_id: str, accepted: Accepted) -> dict[str, Any]:
 
 
 def _of_operation(run_id: str, operation: Operation, kind: EventType, payload: str | None) -> tuple[str, dict[str, Any]] | None:
-    match operation.sub_type:
-        case "Attempt":
-            return "attempt", _attempt(operation, kind)
-        case "Intent" if kind is EventType.STEP_SUCCEEDED:
-            return "tool", _intent(operation)
-        case "Receipt" if kind is EventType.STEP_SUCCEEDED:
-            return "tool", _receipt(operation)
-        case SubType.APPROVAL:
-            return "approval", _approval(run_id, operation, kind)
-        case _:
-            return None
+    if operation.sub_type == ATTEMPT:
+        return "attempt", _attempt(operation, kind)
+    if operation.sub_type == INTENT and kind is EventType.STEP_SUCCEEDED:
+        return "tool", _intent(operation)
+    if operation.sub_type == RECEIPT and kind is EventType.STEP_SUCCEEDED:
+        return "tool", _receipt(operation)
+    if operation.sub_type == SubType.APPROVAL:
+        return "approval", _approval(run_id, operation, kind)
+    return None
 
 
 def _attempt(operation: Operation, kind: EventType) -> dict[str, Any]:
@@ -170,7 +168,10 @@ def _intent(operation: Operation) -> dict[str, Any]:
 
 def _receipt(operation: Operation) -> dict[str, Any]:
     receipt = _receipts.decode(operation.result or "{}")
-    usage = {"tokens": {"input": receipt.usage.input_tokens, "output": receipt.usage.output_tokens}, "cost_usd": float(receipt.usage.cost_usd)}
+    usage = {
+        "tokens": {"input": receipt.usage.input_tokens, "output": receipt.usage.output_tokens},
+        "cost_usd": float(receipt.usage.cost_usd),
+    }
     ended = {"tool": operation.name, "state": "lost" if receipt.void else "ended", "usage": usage}
     return ended if receipt.error is None else ended | {"error_code": receipt.error.error_code, "message": receipt.error.message}
 

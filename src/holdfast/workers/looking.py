@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from holdfast.contract.codes import meaning_of
-from holdfast.contract.protocol import Observability, Response, ResponseError, response_from
+from holdfast.contract.protocol import Observability, Response, ResponseError, RunUsage, Tokens, response_from
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.operations import Failure, Operation
@@ -23,6 +25,10 @@ from holdfast.workers.approvals import (
     run_of,
     waiting,
 )
+from holdfast.workers.gateway import EFFECTS_AT
+from holdfast.workers.journal import ATTEMPT
+from holdfast.workers.ledger import Ledger
+from holdfast.workers.observing import log_fields
 from holdfast.workers.running import CANCEL_AT, Accepted
 
 _PAGE = 100
@@ -69,7 +75,29 @@ def response_of(store: Store, header: Execution, accepted: Accepted) -> Response
         status=meaning.status,
         error=ResponseError(error_code=code, message=message, retryable=meaning.retryable),
         approvals=tuple(msgspec.to_builtins(approval) for approval in approvals),
-        observability=Observability(trace_id=accepted.trace_id, span_id=accepted.span_id),
+        observability=_seen(store, header, accepted, meaning.status.value, code),
+    )
+
+
+def _seen(store: Store, header: Execution, accepted: Accepted, status: str, code: str) -> Observability:
+    """What can be seen from outside of a run that has no response of its own."""
+    if header.ended_at is None:
+        return Observability(trace_id=accepted.trace_id, span_id=accepted.span_id)
+    operations = store.operations(header.id)
+    ledger = Ledger(accepted.limits, EFFECTS_AT)
+    ledger.read(operations)
+    attempt, took = sum(op.sub_type == ATTEMPT for op in operations), header.ended_at - header.started_at
+    known: dict[str, Any] = {"worker_id": header.function, "version": accepted.version, "run_id": header.id, "tenant": accepted.tenant}
+    known |= {"attempt": attempt, "duration_ms": took, "status": status, "error_code": code, "tool_calls": ledger.calls}
+    known |= {"trace_id": accepted.trace_id, "span_id": accepted.span_id}
+    tokens = Tokens(ledger.usage.input_tokens, ledger.usage.output_tokens)
+    return Observability(
+        trace_id=accepted.trace_id,
+        span_id=accepted.span_id,
+        attempt=attempt,
+        duration_ms=took,
+        usage=RunUsage(tokens=tokens, cost_usd=ledger.usage.cost_usd, tool_calls=ledger.calls),
+        log_fields=log_fields(accepted.log_fields, known),
     )
 
 

@@ -109,7 +109,13 @@ class OpenEye(Eye):
         if last is not None:  # a good attempt's end rides with the run's
             self._observer.attempt_ended(self.run, last)
         error = response.error
-        label = None if error is None else error.error_code if error.error_code in CODES or error.error_code in self._contract.errors else _OTHER
+        label = (
+            None
+            if error is None
+            else error.error_code
+            if error.error_code in CODES or error.error_code in self._contract.errors
+            else _OTHER
+        )
         self._observer.ended(self.run, end_of(response, label, self._text(None if error is None else error.message), ended_at))
 
     # --- its attempts

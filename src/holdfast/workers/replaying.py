@@ -29,6 +29,7 @@ from holdfast.workers.frames import BodyError, ToolAsked
 from holdfast.workers.gateway import EFFECTS_AT, Answer, Gateway, Terms
 from holdfast.workers.journal import ATTEMPT, Journal, place
 from holdfast.workers.ledger import Intent, Ledger, Try
+from holdfast.workers.observing import CLOSED
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted, Worker
 from holdfast.workers.tools.seam import Effect, Tool
@@ -286,7 +287,7 @@ class _Again:
         timeout = accepted.limits.timeout_seconds
         gateway.begin(self._number, monotonic() + timeout, 0)
         body = await self._worker.body(accepted.limits, timeout)
-        attempt = Attempt(self._number, self._at, tenant, gateway, self._records, self._artifacts, _Unheard())
+        attempt = Attempt(self._number, self._at, tenant, gateway, self._records, self._artifacts, CLOSED)
         order = {
             "op": "run",
             "inputs": brought_in(accepted.request.inputs, lambda identity: self._artifacts.value(tenant, identity)),
@@ -308,14 +309,6 @@ class _Again:
         """What `ctx.now()` said first: the run's start, or the end of the wait before a later attempt."""
         waits = [op for op in self._finished.operations if op.type is Type.WAIT and op.name == f"retry-{self._number - 1}"]
         return (waits[-1].ended_at if waits else None) or self._finished.header.started_at
-
-
-class _Unheard:
-    def progressed(self, data: Any) -> None:
-        pass
-
-    def logged(self, record: dict[str, Any]) -> None:
-        pass
 
 
 def changes(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str, str]]:

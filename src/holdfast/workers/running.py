@@ -29,14 +29,16 @@ from holdfast.durable.delays import Duration
 from holdfast.durable.identifier import Identity
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Execution
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Type
 from holdfast.workers.approvals import Place, request_of
 from holdfast.workers.artifacts import Artifacts, brought_in, moved_out
-from holdfast.workers.attempt import Attempt, Body, Outcome, Watcher
+from holdfast.workers.attempt import Attempt, Body, Outcome
 from holdfast.workers.frames import BodyError
 from holdfast.workers.gateway import EFFECTS_AT, Gateway, Terms
-from holdfast.workers.journal import ATTEMPT, CANCEL, Journal, begun, ended, place
+from holdfast.workers.journal import ATTEMPT, CANCEL, REQUEST, Journal, begun, ended, place
 from holdfast.workers.ledger import Ledger
+from holdfast.workers.observing import OpenEye, joined, log_fields
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import Effect, Tool
 
@@ -62,6 +64,10 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of its key before it, oldest first: it inherits their receipts."""
     trace_id: str
     span_id: str
+    sampled: bool | None = None
+    """The caller's word on whether its trace is recorded."""
+    log_fields: tuple[str, ...] = ()
+    """The contract's, also for those who look without it."""
 
 
 class Worker(Protocol):
@@ -86,14 +92,13 @@ class Surroundings(Protocol):
     @property
     def artifacts(self) -> Artifacts: ...
     async def worker(self, worker_id: str, package: str) -> Worker: ...
-    def watcher(self, run_id: str, accepted: Accepted) -> Watcher: ...
+    def eye(self, header: Execution, accepted: Accepted, contract: Contract) -> OpenEye:
+        """Who looks on."""
+        ...
+
     def operations(self, run_id: str) -> Iterable[Operation]: ...
     def waits(self, run_id: str) -> None:
         """The run waits for a person."""
-        ...
-
-    def over(self, accepted: Accepted, response: Response) -> None:
-        """The run is over."""
         ...
 
 
@@ -112,9 +117,13 @@ class Run:
         self._journal = Journal(state)
         self._ledger = Ledger(accepted.limits, EFFECTS_AT)
         self._contract = worker.contract
+        self._eye = around.eye(state.header, accepted, worker.contract)
+        self._logs: tuple[dict[str, Any], ...] = ()
 
     async def respond(self) -> Response:
         """From the first attempt to the response."""
+        if self._state.header.epoch == 1:
+            self._eye.began()
         for run_id in self._accepted.before:  # before its own: the last try of a call is the latest
             self._ledger.read(self._around.operations(run_id), inherited=True)
         self._ledger.read(self._journal.operations)
@@ -124,6 +133,7 @@ class Run:
         number = 1
         while True:
             outcome = await self._attempt(number)
+            self._logs = joined(self._logs, outcome.logs)
             response = self._judged(number, outcome)
             again = response.error is not None and response.error.retryable and number < self._contract.retries.max_attempts
             if not again or self._cancelled():
@@ -142,14 +152,17 @@ class Run:
             return _recorded(known)
         if known is None:
             self._journal.write_first(begun(at))
+            self._eye.attempt_began(number)
+        began_at = self._state.clock.now() if known is None else known.started_at
         waited: Place | None = None
         while True:
             if self._cancelled():
-                return await self._closed(at, Outcome(error=BodyError(error_code="cancelled", message="Somebody cancelled the run.")))
+                cancelled = Outcome(error=BodyError(error_code="cancelled", message="Somebody cancelled the run."))
+                return await self._closed(number, at, cancelled, began_at)
             used = 0 if waited is None else request_of(self._at(waited.request)).used_ms
             outcome = await self._worked(number, at, used)
             if isinstance(outcome, Outcome):
-                return await self._closed(at, outcome)
+                return await self._closed(number, at, outcome, began_at)
             waited = outcome
             self._around.waits(self._id)
             await self._journal.closed(waited.callback, CANCEL_AT)
@@ -172,8 +185,9 @@ class Run:
             gateway,
             self._journal,
             self._around.artifacts,
-            self._around.watcher(self._id, self._accepted),
+            self._eye,
         )
+        self._eye.begins(number, [request_of(op) for op in self._journal.operations if op.sub_type == REQUEST])
         order = {
             "op": "run",
             "inputs": self._inputs(),
@@ -197,6 +211,7 @@ class Run:
             limits=accepted.limits,
             egress=self._contract.egress,
             approvals=self._worker.approvals | frozenset(self._contract.approvals_required) | self._around.policy.approvals,
+            eye=self._eye,
         )
         return Gateway(terms, self._journal, self._ledger, self._worker.tools, self._around.policy, self._state.clock)
 
@@ -204,7 +219,7 @@ class Run:
         artifacts, tenant = self._around.artifacts, self._accepted.tenant
         return brought_in(self._accepted.request.inputs, lambda identity: artifacts.value(tenant, identity))
 
-    async def _closed(self, at: Identity, outcome: Outcome) -> Outcome:
+    async def _closed(self, number: int, at: Identity, outcome: Outcome, began_at: int) -> Outcome:
         """Write an attempt's end, after its body's death is certain; the next one begins only after that."""
         checked = self._checked(outcome)
         text = msgspec.json.encode(checked).decode()
@@ -213,6 +228,9 @@ class Run:
             self._journal.write_last(ended(at, text))
         else:
             await self._journal.write(at.update(Action.FAIL, error=Failure(error.message, error.error_code, text)))
+        status = Status.OK if error is None else self._meaning(error).status
+        told = None if error is None else (error.error_code, error.message)
+        self._eye.attempt_ended(number, began_at, checked.duration_ms, status.value, told, checked.isolation)
         return checked
 
     def _checked(self, outcome: Outcome) -> Outcome:
@@ -283,7 +301,12 @@ class Run:
             "duration_ms": took,
             "status": status.value,
             "error_code": None if error is None else error.error_code,
-            "trace_id": accepted.trace_id,
+            "version": self._contract.version,
+            "run_id": self._id,
+            "tenant": accepted.tenant,
+            **self._eye.run.trace,
+            "isolation": outcome.isolation,
+            "tool_calls": self._ledger.calls,
         }
         return Response(
             run_id=self._id,
@@ -293,7 +316,7 @@ class Run:
             outputs=error.partial if error is not None else outcome.outputs,
             error=told,
             artifacts=outcome.artifacts,
-            logs=outcome.logs,
+            logs=self._logs,
             observability=Observability(
                 trace_id=accepted.trace_id,
                 span_id=accepted.span_id,
@@ -304,7 +327,7 @@ class Run:
                 ),
                 isolation=outcome.isolation,
                 partial=partial,
-                log_fields={name: fields.get(name) for name in self._contract.log_fields},
+                log_fields=log_fields(self._contract.log_fields, fields, self._logs),
             ),
         )
 
@@ -321,7 +344,6 @@ async def run(event: Any, context: AsyncDurableContext, around: Surroundings) ->
     accepted = msgspec.convert(event, Accepted)
     worker = await around.worker(accepted.request.worker_id, accepted.package)
     response = await Run(accepted, worker, context, around).respond()
-    around.over(accepted, response)
     return msgspec.to_builtins(response)
 
 

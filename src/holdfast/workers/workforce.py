@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from holdfast.contract.codes import Status, meaning_of
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import Observability, Request, Response, ResponseError
 from holdfast.contract.refusals import InvalidRequest
+from holdfast.contract.terms import Contract
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
@@ -25,9 +26,11 @@ from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, ExecutionSt
 from holdfast.model.ids import LATEST
 from holdfast.model.operations import Failure, Operation
 from holdfast.model.outside import Answering
+from holdfast.signals.observing import NOBODY, Observer
+from holdfast.workers.announcing import Eyes
 from holdfast.workers.approvals import Approval, Decision
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts, brought_in
-from holdfast.workers.attempt import Watcher
+from holdfast.workers.events import RunEvent, RunEvents
 from holdfast.workers.gateway import day_of, key_part
 from holdfast.workers.looking import (
     Asker,
@@ -38,6 +41,7 @@ from holdfast.workers.looking import (
     response_of,
     undecided,
 )
+from holdfast.workers.observing import OpenEye, log_fields
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted, Worker, run
 from holdfast.workers.waiting import Waiting
@@ -63,14 +67,14 @@ def principal() -> str:
 class Workforce:
     """Accepts requests, and is what their runs stand in."""
 
-    def __init__(self, *, policy: Policy, artifacts: Artifacts, find: Callable[[str, str], Any]) -> None:
+    def __init__(self, *, policy: Policy, artifacts: Artifacts, find: Callable[[str, str], Any], observer: Observer = NOBODY) -> None:
         self.policy = policy
         self.artifacts = artifacts
         self._find = find
         self._served: dict[str, dict[str, Served]] = {}
         self._waiting = Waiting()
-        self.watch: Callable[[str, Accepted], Watcher] = lambda run_id, accepted: _NOBODY
-        self.announce: Callable[[Accepted, Response], None] = lambda accepted, response: None
+        self._events = RunEvents()
+        self._eyes = Eyes(observer, self._events)
 
     def serve(self, served: Served) -> None:
         """Serve a worker; what was served of the same version before is what older runs go on with."""
@@ -90,6 +94,7 @@ class Workforce:
     def attach(self, engine: Engine) -> None:
         """The engine that runs them."""
         self._engine = engine
+        self._eyes.attach(engine)
 
     @property
     def served(self) -> Mapping[str, Mapping[str, Served]]:
@@ -98,22 +103,47 @@ class Workforce:
 
     # --- accept: once
 
-    async def invoke(self, request: Request, asker: Asker, *, wait: float | None = None) -> Response:
-        """Run a worker and wait for what it comes to: its end, a person, or the end of patience."""
+    async def invoke(self, request: Request, asker: Asker, *, wait: float | None = None, sampled: bool | None = None) -> Response:
+        """Run a worker and wait for what it comes to: its end, a person, or the end of patience.
+
+        `sampled` is what a `traceparent` says beside its ids (signals.traceparent).
+        """
+        request = _traced(request)
         try:
-            header, accepted = await self._accepted(request, asker)
+            header, accepted = await self._accepted(request, asker, sampled)
         except InvalidRequest as refused:
-            return refusal(request, refused.error_code, str(refused), refused.details)
+            return self._refusal(request, refused.error_code, str(refused), refused.details)
         except LimitReached as limit:
             seconds = max(0.0, (limit.until - self._engine.clock.now()) / 1000)
-            return refusal(request, "rate_limited", _limited(limit), retry_after_seconds=seconds)
+            return self._refusal(request, "rate_limited", _limited(limit), retry_after_seconds=seconds)
         return await self._waiting.response(self._engine, header, accepted, wait)
 
-    async def accept(self, request: Request, asker: Asker) -> Execution:
+    async def accept(self, request: Request, asker: Asker, *, sampled: bool | None = None) -> Execution:
         """The run of a request: the one its key knows, else a new one. Refused requests leave nothing behind."""
-        return (await self._accepted(request, asker))[0]
+        return (await self._accepted(_traced(request), asker, sampled))[0]
 
-    async def _accepted(self, request: Request, asker: Asker) -> tuple[Execution, Accepted]:
+    async def _accepted(self, request: Request, asker: Asker, sampled: bool | None) -> tuple[Execution, Accepted]:
+        began_at = self._engine.clock.now()
+        try:
+            return await self._admitted(request, asker, sampled)
+        except (InvalidRequest, LimitReached) as refused:
+            self._eyes.refused(request, asker, refused, began_at, known=request.worker_id in self._served, sampled=sampled)
+            raise
+
+    def _refusal(self, request: Request, code: str, message: str, details: Any = None, **more: Any) -> Response:
+        """The response to a request that made no run; its worker's log fields are in it all the same."""
+        response = refusal(request, code, message, details, **more)
+        versions = self._served.get(request.worker_id)
+        if not versions:
+            return response
+        contract = (versions.get(request.version or "") or next(reversed(versions.values()))).worker.contract
+        known = {"worker_id": request.worker_id, "attempt": 0, "duration_ms": 0, "status": response.status.value, "error_code": code}
+        seen = msgspec.structs.replace(
+            response.observability, log_fields=log_fields(contract.log_fields, {**known, **msgspec.to_builtins(request.trace)})
+        )
+        return msgspec.structs.replace(response, observability=seen)
+
+    async def _admitted(self, request: Request, asker: Asker, sampled: bool | None) -> tuple[Execution, Accepted]:
         served = self._wanted(request)
         contract = served.worker.contract
         limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
@@ -137,6 +167,8 @@ class Workforce:
                 before=before,
                 trace_id=request.trace.trace_id or secrets.token_hex(16),
                 span_id=secrets.token_hex(8),
+                sampled=sampled,
+                log_fields=contract.log_fields,
             )
             name = None if request.idempotency_key is None else f"{family[:40]}-{link}"
             header = await self._started(contract.worker_id, accepted, name, terms, same)
@@ -204,6 +236,11 @@ class Workforce:
         header, accepted = find_run(self._engine.store, run_id, asker)
         return await self._waiting.response(self._engine, header, accepted, wait)
 
+    def follow(self, run_id: str, asker: Asker, *, after: int = 0) -> AsyncIterator[RunEvent | None]:
+        """The events of a run after an id, then those that come, until it is done; None whenever nothing came for a while."""
+        header, accepted = find_run(self._engine.store, run_id, asker)
+        return self._events.follow(self._engine.store, header, accepted, after)
+
     # --- people
 
     def approvals(self, asker: Asker) -> list[Approval]:
@@ -236,9 +273,13 @@ class Workforce:
         found: Worker = await self._find(worker_id, package)
         return found
 
-    def watcher(self, run_id: str, accepted: Accepted) -> Watcher:
+    def observe(self, observer: Observer) -> None:
+        """One more who looks on, at the runs that begin from now on."""
+        self._eyes.observe(observer)
+
+    def eye(self, header: Execution, accepted: Accepted, contract: Contract) -> OpenEye:
         """Who looks on."""
-        return self.watch(run_id, accepted)
+        return self._eyes.on(header, accepted, contract, self._engine.clock)
 
     def operations(self, run_id: str) -> Iterable[Operation]:
         """What a run has written."""
@@ -248,20 +289,12 @@ class Workforce:
         """A run waits for a person."""
         self._waiting.waits(run_id)
 
-    def over(self, accepted: Accepted, response: Response) -> None:
-        """A run is over."""
-        self.announce(accepted, response)
 
-
-class _Nobody:
-    def progressed(self, data: Any) -> None:
-        pass
-
-    def logged(self, record: dict[str, Any]) -> None:
-        pass
-
-
-_NOBODY = _Nobody()
+def _traced(request: Request) -> Request:
+    """A missing trace id is made at the door."""
+    if request.trace.trace_id is not None:
+        return request
+    return msgspec.structs.replace(request, trace=msgspec.structs.replace(request.trace, trace_id=secrets.token_hex(16)))
 
 
 def refusal(request: Request, code: str, message: str, details: Any = None, retry_after_seconds: float | None = None) -> Response:

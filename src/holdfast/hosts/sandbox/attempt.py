@@ -47,7 +47,7 @@ class Attempt:
         self._ended: Ended | None = None
         self._news = asyncio.Event()
         self._settled = asyncio.Event()  # ready, or over
-        self._reading = True
+        self._full = False
         self._ready = False
         self._sending = asyncio.Lock()
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -133,7 +133,8 @@ class Attempt:
         """The next frame, or how it ended (again and again)."""
         while True:
             if self._queue:
-                if not self._reading and self._ended is None:
+                if self._full and self._ended is None:
+                    self._full = False
                     self._listen(True)
                 return self._queue.popleft()
             if self._ended is not None:
@@ -177,7 +178,6 @@ class Attempt:
     # --- its frames
 
     def _listen(self, on: bool) -> None:
-        self._reading = on
         if on:
             self._loop.add_reader(self._channel.fileno(), self._hear)
         else:
@@ -194,10 +194,13 @@ class Attempt:
         if not data:
             self._listen(False)
             return False
+        fds = wire.received(ancillary)
         try:
-            fresh = self._reader.take(data, wire.received(ancillary), monotonic())
             if flags & socket.MSG_CTRUNC:
+                for fd in fds:
+                    os.close(fd)
                 raise frames.Malformed("more descriptors than a message may carry")
+            fresh = self._reader.take(data, fds, monotonic())
         except frames.Malformed as broken:
             self._listen(False)
             self.stop("worker_crashed", str(broken))
@@ -219,7 +222,8 @@ class Attempt:
         self._queue += fresh
         if fresh:
             self._news.set()
-        if len(self._queue) >= _QUEUE and self._reading:
+        if len(self._queue) >= _QUEUE:
+            self._full = True
             self._listen(False)
 
     async def _writable(self) -> None:

@@ -41,6 +41,7 @@ class ToolCall:
         idempotency_key: str,
         attempt: int = 1,
         tenant: str = "default",
+        traceparent: str | None = None,
         deadline: float | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> None:
@@ -50,6 +51,8 @@ class ToolCall:
         """The same for every try of this call, in every attempt: hand it downstream."""
         self.attempt = attempt
         self.tenant = tenant
+        self.traceparent = traceparent
+        """W3C trace context; `call.http` and `call.async_http` send it along."""
         self._deadline = deadline
         self._secrets = dict(secrets or {})
 
@@ -73,14 +76,17 @@ class ToolCall:
         """A client that ends with the call, waits no longer than the call may, and takes nothing from the environment."""
         import httpx
 
-        return httpx.Client(trust_env=False, timeout=self._patience(), verify=_authorities())
+        return httpx.Client(trust_env=False, timeout=self._patience(), verify=_authorities(), headers=self._trace())
 
     @cached_property
     def async_http(self) -> httpx.AsyncClient:
         """The same for `await`."""
         import httpx
 
-        return httpx.AsyncClient(trust_env=False, timeout=self._patience(), verify=_authorities())
+        return httpx.AsyncClient(trust_env=False, timeout=self._patience(), verify=_authorities(), headers=self._trace())
+
+    def _trace(self) -> dict[str, str]:
+        return {} if self.traceparent is None else {"traceparent": self.traceparent}
 
     def _patience(self) -> float:
         return max(min(self.remaining, 3600.0), 0.001)

@@ -28,7 +28,7 @@ async def scrape(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     outputs = {"data": found.data, "source": source, "warnings": [*_about(page), *found.warnings]}
     if found.missing:
         named = ", ".join(found.missing[:_MOST_NAMED]) + (", …" if len(found.missing) > _MOST_NAMED else "")
-        message = f"{len(found.missing)} required fields are not on {page['url']}: {named}. The page changed, or the spec is for another."
+        message = f"{page['url']} lacks what the spec requires: {named}. The page changed, or the spec is for another."
         raise WorkerError("page_changed", message, partial=outputs, details={"missing": found.missing[:1000]})
     return outputs
 

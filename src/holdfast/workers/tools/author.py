@@ -93,6 +93,7 @@ class AuthorTool:
             "idempotency_key": call.idempotency_key,
             "attempt": call.attempt,
             "tenant": call.tenant,
+            "traceparent": call.traceparent,
         }
         asked = Asked(op=op, call=about, arguments=arguments, secrets=secrets, deadline=deadline, redact=redactor.text)
         return await self._host.ask(self._hosted, asked), redactor

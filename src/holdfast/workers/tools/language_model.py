@@ -119,6 +119,10 @@ class LanguageModel:
             )
         return Reservation(tokens_in + output, price.cost(tokens_in, output), output)
 
+    def model_of(self, arguments: Mapping[str, Any]) -> str:
+        """The model that a call asks: for those who look on."""
+        return str(arguments.get("model", self._settings.model))
+
     def _model(self, arguments: Mapping[str, Any]) -> str:
         model = str(arguments.get("model", self._settings.model))
         if model != self._settings.model and model not in self._settings.models:
@@ -154,7 +158,8 @@ class LanguageModel:
             raise ToolFailed("tool_timeout", "There is no time left to ask the model.")
         client = self._connected()
         try:
-            response = await client.chat.completions.create(**self._request(model, arguments, reservation), timeout=seconds)
+            request = {**self._request(model, arguments, reservation), "extra_headers": _traced(call)}
+            response = await client.chat.completions.create(**request, timeout=seconds)
             data = response.model_dump()
         except Exception as error:
             raise self._redactor.failure(failed(error, call.now)) from None
@@ -219,6 +224,10 @@ class LanguageModel:
         if self._client is not None:
             await self._client.close()
             self._client = None
+
+
+def _traced(call: Call) -> dict[str, str]:
+    return {} if call.traceparent is None else {"traceparent": call.traceparent}
 
 
 def _count(reported: Mapping[str, Any] | None, name: str) -> int | None:

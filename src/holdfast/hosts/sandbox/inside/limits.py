@@ -24,7 +24,7 @@ def apply(plan: Plan) -> dict[str, int]:
         "cpu_seconds": (resource.RLIMIT_CPU, math.ceil(plan.cpu_seconds * 2) + 2),  # once for the import, once for the attempt
         "file_bytes": (resource.RLIMIT_FSIZE, plan.scratch_mb * _MB),
         "open_files": (resource.RLIMIT_NOFILE, plan.open_files),
-        "core_bytes": (resource.RLIMIT_CORE, 0),
+        "core_bytes": (resource.RLIMIT_CORE, 1),  # not 0: a host's own program that takes core dumps would still be fed with this one
         "locked_bytes": (resource.RLIMIT_MEMLOCK, 0),
     }
     if kernel.LINUX:

@@ -91,14 +91,19 @@ def _serve(control: socket.socket, plan: Plan, means: Means, folder: str) -> Non
 
 
 def _fork(plan: Plan, means: Means, scratch: str, folder: str, fds: list[int], ours: tuple[socket.socket, int, int]) -> None:
-    stays, goes = socket.socketpair()
-    child = os.fork()
+    try:
+        stays, goes = socket.socketpair()
+        child = os.fork()
+    except OSError:  # no process to be had: this one attempt has crashed, the others go on
+        for fd in fds:
+            os.close(fd)
+        return
     if child:
         _keepers.add(child)
         for fd in fds:
             os.close(fd)
         goes.close()
-        with stays:
+        with stays, contextlib.suppress(OSError):  # a keeper that died meanwhile tells the runner by that
             if means.jails(plan) and means.namespaces:
                 namespaces.map_users(child, stays)
         return

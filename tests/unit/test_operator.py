@@ -1,0 +1,153 @@
+"""holdfast.toml: what it may say, what the environment adds, and what is refused instead of being passed over. Its page lists all of it."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.contract.terms import RateLimit
+from holdfast.model.errors import InvalidParameter
+from holdfast.service.operator import read_operator
+from holdfast.service.staff import StaffSettings
+from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.tools.cassettes import CassetteSettings, Mode
+from holdfast.workers.tools.fetching import FetchSettings
+from holdfast.workers.tools.language_model import ModelSettings
+from holdfast.workers.tools.prices import Price
+
+WHOLE = """
+parameters = "parameters.toml"
+secrets = ["secrets", "ssm:/shop/"]
+
+[policy]
+isolation = "process"
+approvals = ["refund_payment"]
+approvers = ["ada"]
+
+[policy.caps]
+runs = 100
+tokens = 5000
+cost_usd = 1.5
+
+[policy.tenant_caps.acme]
+runs = 7
+
+[policy.rate_limits.refund-worker]
+count = 2
+per_seconds = 60
+per = "user"
+
+[policy.retry_codes.web-scrape-worker]
+access_denied = true
+
+[fetch]
+allow_private = ["10.0.0.7:8080"]
+ports = [80, 443, 8443]
+
+[model]
+model = "small"
+base_url = "http://models.internal/v1"
+
+[model.prices]
+small = { input = 0.15, output = 0.60 }
+
+[cassette]
+mode = "replay"
+path = "calls.jsonl"
+tools = ["language_model"]
+"""
+
+
+def settings(folder: Path, text: str, **environment: str) -> StaffSettings:
+    file = folder / "holdfast.toml"
+    file.write_text(text)
+    return read_operator(file=file, environment=environment)
+
+
+def test_every_setting_reaches_its_place(tmp_path: Path) -> None:
+    (tmp_path / "calls.jsonl").write_text("")
+    told = settings(tmp_path, WHOLE)
+    assert told.policy.caps == Caps(runs=100, tokens=5000, cost_usd=Decimal("1.5"))
+    assert told.policy.caps_of("acme") == Caps(runs=7)
+    assert told.policy.rate_limits == {"refund-worker": RateLimit(2, 60, "user")}
+    assert told.policy.retry_codes == {"web-scrape-worker": {"access_denied": True}}
+    assert (told.policy.isolation, told.policy.approvals, told.policy.approvers) == ("process", {"refund_payment"}, ("ada",))
+    assert (told.fetch.allow_private, told.fetch.ports) == (("10.0.0.7:8080",), (80, 443, 8443))
+    assert (told.model.model, told.model.prices) == ("small", {"small": Price(input=Decimal("0.15"), output=Decimal("0.60"))})
+    assert (told.parameters, told.secrets) == (str(tmp_path / "parameters.toml"), (str(tmp_path / "secrets"), "ssm:/shop/"))
+    assert told.cassette == CassetteSettings(Mode.REPLAY, str(tmp_path / "calls.jsonl"), ("language_model",))
+
+
+def test_the_environment_brings_keys_and_has_the_last_word_on_cassettes(tmp_path: Path) -> None:
+    told = settings(
+        tmp_path, WHOLE, HOLDFAST_MODEL_KEY="k", HOLDFAST_MODEL="large", HOLDFAST_MODEL_URL="http://other/v1", HOLDFAST_CASSETTE="off"
+    )
+    assert (told.model.api_key, told.model.model, told.model.base_url) == ("k", "large", "http://other/v1")
+    assert told.cassette == CassetteSettings()
+    assert "k" not in repr(told.model).replace("api_key", "")
+
+
+def test_without_a_file_everything_is_as_it_is_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_operator(environment={}) == StaffSettings()
+    assert read_operator("process", environment={}).policy == Policy(isolation="process")
+
+
+def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match=r"There is no file .*none\.toml"):
+        read_operator(environment={"HOLDFAST_CONFIG": str(tmp_path / "none.toml")})
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("[policy", "is not TOML"),
+        ("[limits]\n", "has limits, which nobody knows"),
+        ("policy = 3", "policy is wrong: Expected `object`"),
+        ('[policy]\nisolation = "none"', "policy is wrong: Invalid enum value 'none'"),
+        ("[policy]\ncap = 3", "[policy] has cap, which nobody knows; it may have isolation,"),
+        ("[policy.caps]\ntoken = 3", "[policy.caps] has token, which nobody knows; it may have tokens, cost_usd, runs."),
+        ("[policy.tenant_caps.acme]\nrun = 3", "[policy.tenant_caps.acme] has run, which nobody knows"),
+        ("[policy.rate_limits.w]\ncount = 3\nper_seconds = 1\nuser = 1", "[policy.rate_limits.w] has user, which nobody knows"),
+        ("[policy.rate_limits.w]\ncount = 3", "policy is wrong: Object missing required field `per_seconds`"),
+        ('[policy.caps]\nruns = "many"', "policy is wrong: Expected `int | null`, got `str` - at `$.caps.runs`"),
+        ("fetch = 3", "fetch is wrong"),
+        ("[fetch]\nrobot = false", "[fetch] has robot, which nobody knows"),
+        ("model = 3", "model is wrong"),
+        ("[model]\nprices = 3", "model.prices is wrong"),
+        ("[model.prices.small]\ninput = 1", "The price of 'small'"),
+        ("parameters = 3", "parameters is wrong"),
+        ('secrets = "one"', "secrets is wrong"),
+        ("cassette = 3", "The cassette setting is '3'"),
+        ('[cassette]\nmode = "play"', "cassette is wrong"),
+        ("[cassette]\ntool = []", "[cassette] has tool, which nobody knows"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(InvalidParameter, match=re.escape(says)):
+        settings(tmp_path, text)
+
+
+TABLES: dict[str, Any] = {
+    "The file": StaffSettings,
+    "policy": Policy,
+    "policy.caps": Caps,
+    "policy.rate_limits.WORKER": RateLimit,
+    "fetch": FetchSettings,
+    "model": ModelSettings,
+    "model.prices.MODEL": Price,
+    "cassette": CassetteSettings,
+}
+NOT_SET_HERE = {"was_example"}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_page_lists_every_setting_and_no_other(root: Path, table: str) -> None:
+    page = (root / "docs/reference/holdfast-toml.md").read_text()
+    (section,) = re.findall(rf"^## \[?{re.escape(table)}\]?\n(.*?)(?=^## |\Z)", page, re.M | re.S)
+    listed = set(re.findall(r"^\| `(\w+)` \|", section, re.M))
+    assert listed == set(TABLES[table].__struct_fields__) - NOT_SET_HERE

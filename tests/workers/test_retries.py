@@ -1,0 +1,181 @@
+"""What is tried again, when, and what is not an attempt: a body's end is certain before the next one begins, and a dead runner is nobody's fault."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.contract.terms import Retries
+from holdfast.model.clock import VirtualClock
+from holdfast.model.execution import State
+from holdfast.service.client import Client
+from holdfast.store.seam import Filter
+from holdfast.workers.approvals import Decision
+from holdfast.workers.body.errors import WorkerError
+from holdfast.workers.policy import Policy
+from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Reservation
+from tests.crash.scene import until
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+from tests.workers.pages import page, write
+from tests.workers.processes import Runner, alive
+from tests.workers.shop import Shop, a_shop
+
+ONCE = Retries(max_attempts=1)
+STUBBORN = Path(__file__).parent / "paying" / "stubborn.py"
+
+
+class Scene:
+    """Runners over one store, one after the other."""
+
+    def __init__(self, folder: Path, shop: Shop) -> None:
+        self.shop = shop
+        self.store = str(folder / "s.db")
+        self._folder = folder
+        self._file = write(
+            folder / "workers",
+            STUBBORN,
+            stubborn=page("stubborn", "look", timeout_seconds=3, allow_subprocess=True),
+            waiting=page("waiting", "look", timeout_seconds=300),
+        )
+        self.runners: list[Runner] = []
+
+    def runner(self) -> Runner:
+        made = Runner(self.store, self._file, folder=self._folder, environment={"SHOP": self.shop.url})
+        self.runners.append(made)
+        return made
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with a_shop() as shop:
+        made = Scene(tmp_path, shop)
+        yield made
+        for runner in made.runners:
+            runner.close()
+
+
+def with_mark(mark: str) -> list[int]:
+    """The processes that carry this word on their command line."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                line = Path(f"/proc/{name}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in line.split(b"\0") and alive(int(name)):
+                found.append(int(name))
+    return found
+
+
+def test_a_timed_out_attempt_is_dead_with_all_it_started_before_the_next_begins(scene: Scene) -> None:
+    mark = uuid.uuid4().hex
+    scene.shop.hold("o", "attempt-2")
+    runner = scene.runner()
+    number = runner.ask("stubborn", {"order": "o", "mark": mark}, key="k")
+    scene.shop.wait_for("o", "attempt-1")
+    (first,) = until(lambda: with_mark(mark), "the grandchild")
+    scene.shop.wait_for("o", "attempt-2")
+
+    assert not alive(first)
+    (second,) = until(lambda: with_mark(mark), "the grandchild of the second attempt")
+    assert second != first
+    with Client.open(scene.store) as client:
+        run = next(iter(client.list(Filter(limit=1)))).id
+        history = [(event["EventType"], event.get("Name")) for event in client.history(run)]
+    scene.shop.let_go("o")
+    response = runner.answer(number)
+    assert (response["status"], response["outputs"]) == ("ok", {"attempt": 2})
+    until(lambda: not alive(second), "nothing to be left")
+    told = [(what, name) for what, name in history if name in ("attempt-1", "retry-1", "attempt-2")]
+    assert told == [
+        ("ContextStarted", "attempt-1"),
+        ("ContextFailed", "attempt-1"),
+        ("WaitStarted", "retry-1"),
+        ("WaitSucceeded", "retry-1"),
+        ("ContextStarted", "attempt-2"),
+    ]
+
+
+def test_the_runners_death_is_no_attempt_until_the_third_in_a_row(scene: Scene) -> None:
+    runner = scene.runner()
+    runner.ask("waiting", {"order": "o"}, key="k")
+    scene.shop.wait_for("o", "attempt-1")
+    with Client.open(scene.store) as client:
+        run = next(iter(client.list(Filter(limit=1)))).id
+        until(lambda: "Receipt" in [op.sub_type for op in client.operations(run) if op.ended_at], "the answer of its tool")
+        for deaths in (1, 2, 3):
+            runner.kill()
+            runner = scene.runners[0] = scene.runner()
+            scene.runners.pop()
+            if deaths < 3:
+                until(lambda: client.find(run).deaths == deaths and client.find(run).state is State.RUNNING, "it to go on")
+                assert [op.name for op in client.operations(run) if op.sub_type == "Attempt"] == ["attempt-1"]
+        response = runner.run("waiting", {"order": "o"}, key="k")
+    assert (response["status"], response["error"]["error_code"]) == ("retryable_error", "worker_crashed")
+
+
+# --- a key that begins again: inline, because only the order of things counts
+
+
+async def test_a_third_run_of_a_key_knows_what_the_first_did(tmp_path: Path) -> None:
+    pay = Counted("pay", Effect.WRITE)
+    runs: list[int] = []
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        runs.append(1)
+        if len(runs) == 2:
+            raise WorkerError("flaky", retryable=True)
+        await ctx.tools.pay()
+        if len(runs) == 1:
+            raise WorkerError("flaky", retryable=True)
+        return {}
+
+    worker = InlineWorker(contract("pay", retries=ONCE), body, pay)
+    async with workforce(worker, folder=tmp_path) as force:
+        responses = [await force.invoke(request(idempotency_key="k"), LOCAL) for _ in range(3)]
+    assert [response.status.value for response in responses] == ["retryable_error", "retryable_error", "ok"]
+    assert len(pay.calls) == 1
+
+
+class Silent(Counted):
+    """The first call does not come back, and what became of it is told only to the second who asks."""
+
+    asked = 0
+
+    async def call(self, call: Call, arguments: Any, reservation: Reservation) -> Called:
+        called = await super().call(call, arguments, reservation)
+        if len(self.calls) == 1:
+            await asyncio.Event().wait()
+        return called
+
+    async def reconcile(self, call: Call, arguments: Any) -> Any:
+        self.asked += 1
+        if self.asked == 1:
+            await asyncio.Event().wait()
+        return DidNotHappen()
+
+
+async def test_a_run_that_replays_follows_its_own_last_try_not_its_forerunners(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        await ctx.tools.pay()
+        await ctx.ask("go on?")
+        return {}
+
+    pay = Silent("pay", Effect.WRITE)
+    worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.2}), body, pay)
+    clock, policy = VirtualClock(skipping=False), Policy(grace_seconds=0.1)
+    async with workforce(worker, folder=tmp_path, park=0, clock=clock, policy=policy) as force:
+        lost = await force.invoke(request(idempotency_key="k"), LOCAL)
+        asked = await force.invoke(request(idempotency_key="k"), LOCAL)
+        answer = Decision(verdict="answer", decided_by="bob", decided_at=1, result=True)
+        await force.decide(asked.approvals[0]["approval_id"], answer, LOCAL)
+        response = await force.response(asked.run_id, LOCAL)
+    assert (lost.status.value, asked.status.value, response.status.value) == ("retryable_error", "needs_human", "ok")
+    assert (len(pay.calls), pay.asked) == (2, 2)
