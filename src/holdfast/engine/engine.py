@@ -113,12 +113,14 @@ class Engine:
         name: str | None = None,
         version: str | None = None,
         tenant: str | None = None,
+        trace: str | None = None,
         terms: Terms | None = None,
     ) -> Execution:
         """Start an execution, or find the one that has this name and this input; the terms are the function's unless given."""
         target = self.registry.wanted(function, version)
         now, terms = self.clock.now(), terms or target.terms
-        header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, tenant=tenant)
+        who = {"tenant": tenant, "trace": trace}
+        header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
         claimant = self._claimant(now) if self._reserve(target) else None
 
         def landed(answer: Answer | HoldfastError) -> None:
