@@ -43,7 +43,7 @@ test: .venv/.dev ## everything in tests/
 demo: .venv/.runtime ## the order workflow on a SQLite file: a flaky step, an approval, a kill -9 and the resume
 	@$(BIN)/python examples/demo.py
 
-bench: .venv/.dev ## W1 to W6 beside the raw limit of this machine and beside others (PEERS=0 without, PEERS=all with all of the work)
+bench: .venv/.dev ## W1 to W6 and the HTTP service beside the raw limit of this machine and beside others (PEERS=0 without, PEERS=all with all of the work)
 	$(BIN)/python -m bench --peers $(PEERS) $(if $(ONLY),--only $(ONLY)) $(if $(WAITING),--waiting $(WAITING))
 
 crash: .venv/.dev ## the crash tests, long form (ROUNDS=50)

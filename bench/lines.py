@@ -40,7 +40,7 @@ class Spec(NamedTuple):
 
 def specs(sizes: Sizes) -> dict[str, Spec]:
     """Every line there is, in the order of the table."""
-    return {**_running(sizes), **_branching(sizes), **_restarting(sizes), **_waiting(sizes), **_alone()}
+    return {**_running(sizes), **_branching(sizes), **_restarting(sizes), **_waiting(sizes), **_alone(), **_over_http(sizes), **_resting()}
 
 
 def _running(sizes: Sizes) -> dict[str, Spec]:
@@ -109,6 +109,25 @@ def _alone() -> dict[str, Spec]:
         "W6": Spec("W6", "start to result, median", "ms", MS, limit="bare commit", targets=_of_limit(6, 4), floor=15),
         "W6 p99": Spec("W6", "start to result, 99th percentile", "ms", MS, limit="bare commit", targets=_of_limit(20, 10), floor=60),
         "W6 def": Spec("W6", "start to result, median, `def`", "ms", MS, limit="bare commit", floor=25),
+    }
+
+
+def _over_http(sizes: Sizes) -> dict[str, Spec]:
+    handlers = f"official SDK, {sizes.http_executions} executions of {sizes.http_steps} steps"
+    written = f"checkpoints on {sizes.http_connections} connections"
+    invoked = Spec("HTTP", "Invoke of a warm plain function, median", "ms", MS, targets=_itself(5, None), floor=15)
+    return {
+        "HTTP steps": Spec("HTTP", handlers, "steps/s", more=True, best=True, targets=(Target(of="AWS SDK", must=5),), floor=60),
+        "HTTP checkpoints": Spec("HTTP", written, "/s", more=True, best=True, limit="sketch", targets=(Target(must=3_000),), floor=0.02),
+        "HTTP client": Spec("HTTP", "… CPU of their client", "%", PERCENT, floor=90),
+        "HTTP invoke": invoked,
+        "HTTP invoke boto3": invoked._replace(what="… with boto3"),
+        "HTTP invoke durable": invoked._replace(what="… of one step of the official SDK, with boto3", targets=(), floor=1_000),
+    }
+
+
+def _resting() -> dict[str, Spec]:
+    return {
         "wake": Spec("rest", "answer in another process to end", "ms", MS, targets=_itself(100, None), floor=200),
         "idle": Spec("rest", "CPU while one waits", "%", PERCENT, targets=_itself(1, None), floor=3),
     }

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bench import limit, postgres, restart, together, waiting, workloads
+from bench import http, limit, postgres, restart, together, waiting, workloads
 from bench.figures import Line, Taken
 from bench.lines import HOLDFAST, lines
 from bench.peers.running import Contestant, Failed, Figures, Missing
@@ -140,6 +140,22 @@ def w6(folder: Path, sizes: Sizes) -> Ours:
     return {key: Taken(tuple(ours for ours, _ in pairs), tuple(bare for _, bare in pairs)) for key, pairs in found.items()}
 
 
+def over_http(folder: Path, sizes: Sizes) -> Ours:
+    """The limit of checkpoints is the sketch with as many writers as there are connections. A handler of the official SDK has none here:
+    it is the SDK that takes the time."""
+
+    def sketched() -> float:
+        return limit.sketch(folder, tasks=sizes.http_connections, steps=sizes.http_checkpoints // sizes.http_connections, runs=1)
+
+    written = [(one, sketched()) for one in http.checkpoints(folder, sizes)]
+    return {
+        "HTTP steps": Taken(tuple(http.steps(folder, sizes))),
+        "HTTP checkpoints": Taken(tuple(one.per_second for one, _ in written), tuple(best for _, best in written)),
+        "HTTP client": Taken(tuple(one.client for one, _ in written)),
+        **{key: Taken((seconds,)) for key, seconds in http.invocations(folder, sizes).items()},
+    }
+
+
 def rest(folder: Path, sizes: Sizes) -> Ours:
     """What happens while nothing happens."""
     return {
@@ -157,7 +173,16 @@ def on_postgres(where: str, sizes: Sizes) -> Ours:
     return steps | together
 
 
-MEASURES: Final[dict[str, Callable[[Path, Sizes], Ours]]] = {"W1": w1, "W2": w2, "W3": w3, "W4": w4, "W5": w5, "W6": w6, "rest": rest}
+MEASURES: Final[dict[str, Callable[[Path, Sizes], Ours]]] = {
+    "W1": w1,
+    "W2": w2,
+    "W3": w3,
+    "W4": w4,
+    "W5": w5,
+    "W6": w6,
+    "HTTP": over_http,
+    "rest": rest,
+}
 ON_POSTGRES: Final = "Postgres"
 WORKLOADS: Final = (*MEASURES, ON_POSTGRES)
 
@@ -227,7 +252,8 @@ def less_of(ours: Sizes, theirs: Sizes) -> str:
     """What peers did less of, for the reader of the table."""
     return (
         f"Peers did less of what takes them minutes: W2 with {theirs.w2_executions:,} executions, W5 with {theirs.w5_executions:,}"
-        f" (its timers, W3's map and W4's {ours.w4_many_steps:,} steps not at all), fewer rounds. PEERS=all gives them the whole."
+        f" (its timers, W3's map and W4's {ours.w4_many_steps:,} steps not at all), HTTP with {theirs.http_executions}, fewer rounds."
+        " PEERS=all gives them the whole."
     )
 
 

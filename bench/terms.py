@@ -44,6 +44,11 @@ class Sizes:
     w5_due: bool = True
     """Whether the time is of interest that so many timers take."""
     w6_rounds: int = 200
+    http_executions: int = 40
+    http_steps: int = 50
+    http_connections: int = 16
+    http_checkpoints: int = 16_000
+    http_invocations: int = 200
     wakes: int = 20
     idle_seconds: float = 5.0
     many: int = 15
@@ -62,6 +67,7 @@ class Sizes:
             w5_executions=min(1_000, self.w5_executions),
             w5_due=False,
             w6_rounds=min(100, self.w6_rounds),
+            http_executions=min(16, self.http_executions),
             pairs=min(3, self.pairs),
             few=min(2, self.few),
         )

@@ -6,7 +6,8 @@ Its settings, and why:
 - the in-process runner, not its web server: 16 ms a step instead of 28;
 - no skipped time and no waiting are involved, so its clock does not matter.
 
-W4 and W5 are not here: it is a runner for tests, whose executions live as long as its process.
+W4 and W5 are not here: it is a runner for tests, whose executions live as long as its process. HTTP is its emulator's web server
+(aws_emulator.py), on the same kind of store.
 
     python -m bench.peers.aws_sdk WORKLOAD FOLDER SIZES
 """
@@ -28,6 +29,7 @@ from aws_durable_execution_sdk_python import DurableContext, StepContext, durabl
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestRunner
 from aws_durable_execution_sdk_python_testing.stores.sqlite import SQLiteExecutionStore
 
+from bench.peers import aws_emulator
 from bench.terms import PAYLOAD, Sizes
 
 Figures = dict[str, list[float]]
@@ -121,8 +123,12 @@ def main() -> None:
     workload, place, terms = sys.argv[1:]
     # Its threads may still write when it is closed, so the folder may not be empty once it was emptied.
     place_of = TemporaryDirectory(dir=place, prefix="bench-", ignore_cleanup_errors=True)
-    with place_of as folder, Runner(Path(folder) / "aws.db") as runner:
-        print(json.dumps(WORKLOADS[workload](runner, Sizes.from_json(terms))))
+    with place_of as folder:
+        if workload == "HTTP":
+            print(json.dumps(aws_emulator.http(Path(folder), Sizes.from_json(terms))))
+            return
+        with Runner(Path(folder) / "aws.db") as runner:
+            print(json.dumps(WORKLOADS[workload](runner, Sizes.from_json(terms))))
 
 
 if __name__ == "__main__":

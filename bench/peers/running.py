@@ -79,8 +79,9 @@ PEERS: Final = (
     Peer(
         name="AWS SDK",
         program="aws_sdk",
-        workloads=("W1", "W2", "W3", "W6"),
-        setup="on its local test runner with SQLite, WAL, synchronous=NORMAL (the runner's own: a power cut may take back the last steps)",
+        workloads=("W1", "W2", "W3", "W6", "HTTP"),
+        setup="on its local test runner with SQLite, WAL, synchronous=NORMAL (the runner's own: a power cut may take back the last steps);"
+        " HTTP on its emulator's web server with the same store, the same handlers in as many processes",
     ),
 )
 MORE_PEERS: Final = (

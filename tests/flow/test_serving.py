@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.engine.registry import Function
-from holdfast.model.execution import ExecutionStatus, Terms
+from holdfast.hosts.runtime.description import Limits
+from holdfast.model.clock import Clock, SystemClock, VirtualClock
+from holdfast.model.execution import Execution, ExecutionStatus, Terms
+from holdfast.model.history import EventType
 from holdfast.server.app import make_app
 from holdfast.service.catalogue.records import Config, Entry
 from holdfast.service.lambda_api.invoking import Invoke
@@ -23,8 +28,9 @@ from tests.flow.harness import eventually
 
 
 @contextlib.asynccontextmanager
-async def served(folder: Path) -> AsyncIterator[Serving]:
-    async with open_serving((), settings=Settings(store=str(folder / "test.db")), private_app=make_app) as service:
+async def served(folder: Path, clock: Clock | None = None, limits: Limits | None = None) -> AsyncIterator[Serving]:
+    settings = Settings(store=str(folder / "test.db"), clock=clock or SystemClock())
+    async with open_serving((), settings=settings, private_app=make_app, limits=limits) as service:
         yield service
 
 
@@ -49,6 +55,38 @@ async def test_old_versions_are_forgotten_unless_something_needs_them(tmp_path: 
         assert service.catalogue.needed("f") == entry
 
 
+async def test_code_of_forgotten_versions_goes_when_nothing_runs_it_any_more(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    waits = (
+        "import os\ndef handler(event, context):\n    while event and not os.path.exists(event): pass\n    import late\n    return late.x\n"
+    )
+
+    def codes() -> int:
+        return len(list((tmp_path / "test.db.functions" / "code").iterdir()))
+
+    async with served(tmp_path) as service:
+        folder = tmp_path / "code"
+        folder.mkdir()
+        (folder / "late.py").write_text("x = 1")
+        (folder / "app.py").write_text(waits)
+        wanted = msgspec.structs.replace(described("", durable=False), code=FolderCode(folder))
+        await service.deploy(wanted)
+        old = asyncio.create_task(service.api.invoke(Invoke(function="f", qualifier="1", payload=json.dumps(str(gate)).encode())))
+        await eventually(lambda: not service._processes.idle())
+        for number in range(2, 5):
+            (folder / "late.py").write_text(f"x = {number}")
+            await service.deploy(wanted)
+        await service.forget_old("f", 1)
+        assert sorted(service.catalogue.needed("f").versions) == ["4"]
+        assert codes() == 2, "the newest, and the one that runs"
+        gate.touch()
+        assert (await old).payload == b"1", "what it had not read yet was still there"
+        await service.deploy(described("x = 5", durable=False))
+        await eventually(lambda: len(service._processes.folders()) == 2)  # the old process is gone
+        await service.forget_old("f", 1)
+        assert codes() == 1
+
+
 async def test_a_change_is_finished_also_when_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
     async with served(tmp_path) as service:
         begun, may_end = threading.Event(), threading.Event()
@@ -71,6 +109,53 @@ async def test_a_change_is_finished_also_when_nobody_waits_for_it_any_more(tmp_p
         assert found.terms == Terms(600)
 
 
+async def test_a_change_under_way_when_the_service_closes_is_finished_first(tmp_path: Path) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    async with served(tmp_path) as service:
+        wanted = described("x = 1")
+
+        def verb() -> Entry:
+            begun.set()
+            may_end.wait()
+            return service.catalogue.deploy("f", wanted.config, service.code_of(wanted.code), tags={})
+
+        caller = asyncio.create_task(service.change("f", verb))
+        await asyncio.to_thread(begun.wait)
+        caller.cancel()
+        asyncio.get_running_loop().call_later(0.05, may_end.set)
+    async with served(tmp_path) as again:
+        assert again.catalogue.entry("f") is not None
+
+
+CALLS = """
+import json, os, urllib.request
+from aws_durable_execution_sdk_python import durable_execution
+
+def invoked(name, event):
+    address = f"{os.environ['AWS_ENDPOINT_URL_LAMBDA']}/2015-03-31/functions/{name}/invocations"
+    with urllib.request.urlopen(urllib.request.Request(address, json.dumps(event).encode())) as answer:
+        return json.load(answer)
+
+def handler(event, context):
+    return ["plain", *(invoked(event[0], event[1:]) if event else [])]
+
+@durable_execution
+def durable(event, context):
+    return context.step(lambda _: ["durable", *(invoked(event[0], event[1:]) if event else [])], name="call")
+"""
+
+
+async def test_functions_that_wait_for_each_other_do_so_with_one_place_for_all(tmp_path: Path) -> None:
+    async with served(tmp_path, limits=Limits(processes=1, per_function=1)) as service:
+        plain, durable = described(CALLS, durable=False), described(CALLS)
+        await service.deploy(msgspec.structs.replace(plain, name="plain"))
+        config = msgspec.structs.replace(durable.config, handler="app.durable")
+        await service.deploy(msgspec.structs.replace(durable, name="durable", config=config))
+        then = b'["durable:1", "plain", "plain"]'
+        answered = await service.api.invoke(Invoke(function="plain", payload=then))
+        assert json.loads(answered.payload) == ["plain", "durable", "plain", "plain"]
+
+
 async def test_an_event_for_a_plain_function_is_a_promise_that_is_kept_on_disk(tmp_path: Path) -> None:
     told = tmp_path / "told"
     code = f"from pathlib import Path\ndef handler(event, context): Path({str(told)!r}).write_text(event)"
@@ -83,6 +168,73 @@ async def test_an_event_for_a_plain_function_is_a_promise_that_is_kept_on_disk(t
     async with served(tmp_path) as service:
         await eventually(lambda: service.engine.store.list(Filter(statuses=(ExecutionStatus.SUCCEEDED,))))
     assert told.read_text() == "hello"
+
+
+FAILS = """
+from pathlib import Path
+def handler(event, context):
+    with Path(event).open("a") as told:
+        told.write("called ")
+    raise ValueError("no luck")
+"""
+
+
+def tried_at(service: Serving) -> tuple[Execution, list[int]]:
+    """The only execution, and when its invocations ended, in seconds since it began."""
+    (header,) = service.engine.store.list(Filter())
+    ends = [x.event.at for x in service.engine.store.history(header.id) if x.event.type is EventType.INVOCATION_COMPLETED]
+    return header, [round((at - header.started_at) / 1000) for at in ends]
+
+
+async def test_an_event_for_a_plain_function_that_fails_is_tried_twice_again(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    async with served(tmp_path, VirtualClock()) as service:
+        await service.deploy(described(FAILS, durable=False))
+        await service.api.invoke(Invoke(function="f", kind="Event", payload=json.dumps(str(told)).encode()))
+        await eventually(lambda: service.engine.store.list(Filter(statuses=(ExecutionStatus.FAILED,))))
+        header, tried = tried_at(service)
+        assert tried == [0, 60, 180]
+        assert "no luck" in str(service.engine.store.result(header))
+    assert told.read_text().split() == ["called"] * 3
+
+
+async def test_the_tries_of_an_event_survive_a_restart(tmp_path: Path) -> None:
+    told, clock = tmp_path / "told", VirtualClock(skipping=False)
+    async with served(tmp_path, clock) as service:
+        await service.deploy(described(FAILS, durable=False))
+        await service.api.invoke(Invoke(function="f", kind="Event", payload=json.dumps(str(told)).encode()))
+        await eventually(lambda: tried_at(service)[1] and service.engine.idle)
+    for seconds in (60, 120):
+        clock.move_to(clock.now() + seconds * 1000 - 1)
+        async with served(tmp_path, clock) as service:
+            before = tried_at(service)[1]
+            clock.move_to(clock.now() + 1)
+            await eventually(lambda before=before, service=service: tried_at(service)[1] != before)  # type: ignore[misc]
+    async with served(tmp_path, clock) as service:
+        header, tried = tried_at(service)
+        assert (header.status, tried) == (ExecutionStatus.FAILED, [0, 60, 180])
+    assert told.read_text().split() == ["called"] * 3
+
+
+async def test_a_plain_function_that_a_durable_one_invokes_is_called_once(tmp_path: Path) -> None:
+    parent = """
+from holdfast.durable import durable_execution
+@durable_execution
+def handler(event, context):
+    try:
+        return context.invoke("f", event)
+    except Exception as error:
+        return str(error)
+"""
+    told = tmp_path / "told"
+    async with served(tmp_path) as service:
+        await service.deploy(described(FAILS, durable=False))
+        await service.deploy(msgspec.structs.replace(described(parent), name="parent"))
+        asked = Invoke(function="parent", qualifier="1", payload=json.dumps(str(told)).encode(), tenant="blue", trace="Root=1-2-3")
+        assert b"no luck" in (await service.api.invoke(asked)).payload
+        child = service.engine.store.list(Filter(function="f"))[0]
+        assert (child.tenant, child.trace) == ("blue", "Root=1-2-3")
+    assert told.read_text().split() == ["called"]
 
 
 async def test_what_a_store_keeps_beside_its_file_is_nobodys_code(tmp_path: Path) -> None:

@@ -166,8 +166,12 @@ def test_ids_and_chance_drawn_from_the_context_are_the_same_in_every_run() -> No
     @durable_execution
     async def drawn(event: Any, context: AsyncDurableContext) -> Any:
         callback = await context.create_callback(name="answer")
-        return [str(context.uuid()), context.random().random(), callback.callback_id, await callback.result()]
+        return [str(context.uuid()), context.random(), callback.callback_id, await callback.result()]
 
+    with Runner(drawn) as runner:
+        arn = runner.run_async()
+        runner.send_callback_success(runner.wait_for_callback(arn, "answer"), "yes")
+        assert runner.wait_for_result(arn).result[3] == "yes"
     assert crash_everywhere(drawn, answers={"answer": "yes"}) == 2 * 1 + 1
 
 

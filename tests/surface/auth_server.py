@@ -14,9 +14,10 @@ from botocore.credentials import Credentials
 
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.credentials import checked_roles
+from holdfast.server.asgi import Receive, Scope, Send
 from holdfast.server.auth.identity import identity_of
 from holdfast.server.auth.keys import Issued, Sealing, new_access_key, new_token
-from holdfast.server.auth.protecting import Gate, Receive, Scope, Send, protect
+from holdfast.server.auth.protecting import Gate, protect
 from holdfast.store.seam import Store
 
 _chance = itertools.count(1)

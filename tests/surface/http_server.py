@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 import boto3
 import uvloop
 from botocore.config import Config
-from starlette.types import ASGIApp
 
 from holdfast.durable.exceptions import wire_name
 from holdfast.durable.execution import DurableFunction
@@ -32,6 +31,7 @@ from holdfast.model.operations import Failure, served_since
 from holdfast.model.pages import FIRST_OPERATION, cut, state_marker
 from holdfast.model.ports import Host, Invocation, Port
 from holdfast.server.app import make_app
+from holdfast.server.asgi import ASGIApp
 from holdfast.server.limits import Limits
 from holdfast.server.serving import bound, serving
 from holdfast.service import opening

@@ -25,12 +25,12 @@ PATIENCE_SECONDS = 60.0
 _EXPORT = "export AWS_ENDPOINT_URL_LAMBDA="
 
 
-def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS) -> T:
+def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS, *, every: float = 0.02) -> T:
     """Wait for a fact of another process."""
     deadline, never = monotonic() + seconds, threading.Event()
     while not (found := fact()):
         assert monotonic() < deadline, f"waited {seconds} s for: {what}"
-        never.wait(0.02)
+        never.wait(every)
     return found
 
 
@@ -69,7 +69,7 @@ class Program:
             assert line is not None, "\n".join(["the server ended:", *self.said, *self.warned])
             self.said.append(line)
             if _EXPORT in line:
-                self.url = line.partition(_EXPORT)[2].strip()
+                self.url = line.partition(_EXPORT)[2].split()[0]
                 return self
 
     @property
@@ -160,13 +160,13 @@ class Programs:
         self.folder = folder
         self._all: list[Program] = []
 
-    def __call__(self, *arguments: str | Path, store: str = "orders.db") -> Program:
+    def __call__(self, *arguments: str | Path, store: str = "orders.db", port: int = 0) -> Program:
         """A server that says it is up."""
-        return self.begun(*arguments, store=store).started()
+        return self.begun(*arguments, store=store, port=port).started()
 
-    def begun(self, *arguments: str | Path, store: str = "orders.db") -> Program:
+    def begun(self, *arguments: str | Path, store: str = "orders.db", port: int = 0) -> Program:
         """A server that may refuse."""
-        program = Program(*arguments, "--port", "0", "--store", store, cwd=self.folder)
+        program = Program(*arguments, "--port", str(port), "--store", store, cwd=self.folder)
         self._all.append(program)
         return program
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from holdfast.model.clock import VirtualClock
 from holdfast.model.credentials import checked_roles
+from holdfast.server.asgi import Receive, Scope, Send
 from holdfast.server.auth.keys import Sealing, new_access_key
-from holdfast.server.auth.protecting import Gate, Receive, Scope, Send, protect
+from holdfast.server.auth.protecting import Gate, protect
 from holdfast.store.opening import open_store
 from tests.surface.auth_server import token
 

@@ -82,9 +82,10 @@ def test_loopback_has_many_names(store: Store, host: str) -> None:
 )  # fmt: skip
 async def test_deploying_needs_credentials_or_to_be_allowed(store: Store, method: str, path: str) -> None:
     async with client(gate(store)) as asking:
-        answer = await asking.request(method, path)
-        assert answer.status_code == 403
-        assert "--allow-deploy" in answer.json()["message"]
+        for headers in ({}, {"X-Amz-Target": "Logs_20140328.FilterLogEvents"}, {"X-Amz-Target": "x"}):
+            answer = await asking.request(method, path, headers=headers)
+            assert answer.status_code == 403
+            assert "--allow-deploy" in answer.json()["message"]
     async with client(gate(store, allow_deploy=True)) as asking:
         assert (await asking.request(method, path)).status_code == 200
     admin = token(store, "admin")
@@ -132,6 +133,7 @@ async def test_a_page_that_hides_its_origin_is_seen_by_what_the_browser_adds(sto
         embedded = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
         assert (await asking.get(EVENTS, headers=embedded)).status_code == 403
         assert (await asking.get(EVENTS, headers=embedded | {"Sec-Fetch-Mode": "navigate"})).status_code == 200
+        assert (await asking.post(INVOKE, headers=embedded | {"Sec-Fetch-Mode": "navigate"})).status_code == 403  # a form
 
 
 async def test_a_websocket_is_closed(store: Store) -> None:

@@ -14,6 +14,7 @@ from holdfast.server.deploying import Deploying
 from holdfast.server.executions import Executions
 from holdfast.server.functions import Functions
 from holdfast.server.hooks import Hooks
+from holdfast.server.logs import LogReading
 from tests.surface.test_auth_gate import CREATE, EVENTS, INVOKE
 
 
@@ -93,6 +94,21 @@ def test_the_table_knows_every_route_of_the_server(method: str, path: str) -> No
     assert known.operation is not UNKNOWN
     assert (known.arn is not None) is path.startswith("/2025-12-01/durable-executions/")
     assert (known.callback is not None) is path.startswith("/2025-12-01/durable-execution-callbacks/")
+
+
+def test_the_table_knows_every_operation_of_logs() -> None:
+    nothing: Any = Mock()
+    for name in LogReading(nothing).operations:
+        known = asked("POST", "/", f"Logs_20140328.{name}").operation
+        assert (known.name, known.needs, known.reach, known.service) == (name, Needs.VIEW, Reach.HANDLER, "logs")
+    for method, path, target in (
+        ("POST", "/", "Logs_20140328.DeleteLogGroup"),
+        ("POST", "/", "FilterLogEvents"),
+        ("POST", INVOKE, "Logs_20140328.FilterLogEvents"),
+        ("PUT", "/", "Logs_20140328.FilterLogEvents"),
+        ("POST", "/", None),
+    ):
+        assert asked(method, path, target).operation.needs is Needs.ADMINISTER
 
 
 def test_what_starts_or_shows_executions_is_kept_to_a_tenant() -> None:

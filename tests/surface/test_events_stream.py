@@ -20,7 +20,8 @@ from holdfast.model.execution import ExecutionStatus, Terms, new_execution
 from holdfast.model.ids import Arn, id_at
 from holdfast.model.outside import Stop
 from holdfast.model.verbs import Start
-from holdfast.server.auth.protecting import Receive, Scope, Send, protect
+from holdfast.server.asgi import Receive, Scope, Send
+from holdfast.server.auth.protecting import protect
 from holdfast.server.events import with_events
 from holdfast.signals.broadcast import Broadcaster
 from holdfast.store.opening import open_store

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
@@ -328,6 +329,37 @@ def test_children_of_a_closed_context_are_left_out_unless_they_are_asked_for(han
     )
     handler.checkpoint(context("closed", "SUCCEED", Payload="1"), context("kept", "SUCCEED", ContextOptions={"ReplayChildren": True}))
     assert [operation["Id"] for operation in handler.state()[1:]] == ["closed", "kept", "shown"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+def test_children_of_a_closed_context_are_left_out_also_when_it_was_on_an_earlier_page(handler: Handler, size: int) -> None:
+    def context(name: str, action: str, **more: Any) -> dict[str, Any]:
+        return {"Id": name, "Type": "CONTEXT", "Action": action} | more
+
+    handler.checkpoint(context("open", "START"), context("closed", "START", ParentId="open"), context("deep", "START", ParentId="closed"))
+    handler.checkpoint(*(step(f"deep-{n}", ParentId="deep") for n in range(20)))
+    handler.checkpoint(*(step(f"closed-{n}", ParentId="closed") for n in range(20)))
+    handler.checkpoint(context("closed", "SUCCEED"), step("last", ParentId="open"), step("root"))
+    assert [operation["Id"] for operation in handler.state(size)[1:]] == ["open", "closed", "last", "root"]
+
+
+def test_a_page_of_the_state_costs_its_page_and_not_the_whole(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    for batch in range(4):
+        handler.checkpoint(*(step(f"s{batch}-{number}", Payload="1") for number in range(250)))
+    store, read = handler.server.api.engine.store, list[int]()
+
+    def counted(*asked: Any, **more: Any) -> Any:
+        found = operations(*asked, **more)
+        read.append(len(found))
+        return found
+
+    operations = store.operations
+    monkeypatch.setattr(store, "operations", counted)
+    contexts = Mock(wraps=store.contexts)
+    monkeypatch.setattr(store, "contexts", contexts)
+    assert len(handler.state(100)) == 1001
+    assert sum(read) < 2 * 1000
+    assert contexts.call_count == 1
 
 
 @pytest.mark.parametrize("marker", ["x", "c3RhdGV8MA==", "c3RhdGV8YXxi", "bGlzdHwx", "c3RhdGV8LTF8MA=="])

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.model.ids import Arn
+from holdfast.server.asgi import ASGIApp, Receive, Scope, Send
 from holdfast.server.auth.identity import Identity, identified
 from holdfast.service.settings import Settings
 from tests.surface.http_functions import ALL

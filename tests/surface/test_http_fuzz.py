@@ -58,6 +58,7 @@ PLACES = [
     Place("POST", "/2025-12-01/durable-execution-callbacks/{}/heartbeat"),
     Place("GET", "/2015-03-31/functions/{}", ("Qualifier",)),
     Place("GET", "/2015-03-31/functions/{}/configuration", ("Qualifier",)),
+    Place("GET", "/2015-03-31/functions/{}/versions", _PAGES),
     Place("GET", "/2015-03-31/functions", ("FunctionVersion", "MasterRegion", *_PAGES)),
     Place("POST", "/start-durable-execution"),
     Place("GET", "/health"),

@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from holdfast.model.clock import VirtualClock
 from holdfast.model.ids import Arn
 from holdfast.service.settings import Settings
+from holdfast.store.seam import Filter
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, served
 
@@ -163,9 +164,47 @@ def test_a_tenant_is_kept_with_the_execution_and_its_names_are_its_own(server: S
     arn = invoke(server, "echo:$LATEST", 1, TenantId="blue/1", DurableExecutionName="tenants")["DurableExecutionArn"]
     assert server.api.execution(arn).tenant == "blue/1"
     assert invoke(server, "echo:$LATEST", 1, TenantId="blue/1", DurableExecutionName="tenants")["DurableExecutionArn"] == arn
-    told = refused(server, "echo:$LATEST", 1, TenantId="red", DurableExecutionName="tenants")
-    assert told["Error"]["Code"] == "DurableExecutionAlreadyStartedException"
-    assert arn not in told["Error"]["Message"]
+    for payload, tenant in ((1, {"TenantId": "red"}), (2, {"TenantId": "red"}), (2, {})):
+        told = refused(server, "echo:$LATEST", payload, DurableExecutionName="tenants", **tenant)
+        assert told["Error"]["Code"] == "DurableExecutionAlreadyStartedException"
+        assert arn.rpartition("/")[2] not in str(told)
+
+
+def test_what_an_execution_invokes_is_of_its_tenant_and_its_trace(server: Served) -> None:
+    asked = {"X-Amz-Tenant-Id": "blue", "X-Amzn-Trace-Id": "Root=1-2-3;Sampled=0"}
+    status, headers, _ = raw(server, asked, b'{"function": "versioned:2", "payload": null}', "calling:$LATEST")
+    assert status == 200
+    parent = headers["x-amz-durable-execution-arn"]
+    (child,) = server.api.engine.store.list(Filter(parent=parent.rpartition("/")[2]))
+    assert child.tenant == "blue"
+    for arn in (parent, str(Arn(child.function, child.version, child.name, child.id))):
+        assert server.find(arn)["TraceHeader"] == {"XAmznTraceId": "Root=1-2-3;Sampled=0"}
+    (told,) = [event for event in history(server, parent) if event["EventType"] == "ChainedInvokeStarted"]
+    assert told["ChainedInvokeStartedDetails"]["TenantId"] == "blue"
+    assert "TraceHeader" not in server.find(invoke(server, "echo:$LATEST")["DurableExecutionArn"])
+
+
+def history(server: Served, arn: str) -> Any:
+    return server.lambda_.get_durable_execution_history(DurableExecutionArn=arn)["Events"]
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("X-Amzn-Trace-Id", "x" * 8193),
+        ("X-Amzn-Trace-Id", "na\xefve"),
+        ("X-Amz-Client-Context", "no base64"),
+        ("X-Amz-Client-Context", "e30"),
+        ("X-Amz-Client-Context", base64.b64encode(b"no json").decode()),
+        ("X-Amz-Client-Context", base64.b64encode(b"\xff").decode()),
+        ("X-Amz-Client-Context", base64.b64encode(b"[" * 40_000).decode()),
+    ],
+)
+def test_a_trace_or_a_client_context_that_cannot_be_handed_on_is_refused(server: Served, name: str, value: str) -> None:
+    before = server.rest()
+    status, headers, body = raw(server, {name: value})
+    assert (status, headers["x-amzn-errortype"]) == (400, "InvalidParameterValueException"), body
+    assert server.count() == before
 
 
 @pytest.mark.parametrize(
@@ -198,11 +237,13 @@ def test_what_is_no_function_name_is_refused(server: Served, function: str) -> N
     assert refused(server, function)["Error"]["Code"] == "InvalidParameterValueException"
 
 
-def raw(server: Served, headers: dict[str, str] | None = None, body: bytes = b"1") -> tuple[int, dict[str, str], bytes]:
+def raw(
+    server: Served, headers: dict[str, str] | None = None, body: bytes = b"1", function: str = "echo:$LATEST"
+) -> tuple[int, dict[str, str], bytes]:
     """An Invoke as boto3 would not send it."""
     connection = http.client.HTTPConnection(*server.address, timeout=30)
     try:
-        connection.request("POST", "/2015-03-31/functions/echo:$LATEST/invocations", body, headers or {})
+        connection.request("POST", f"/2015-03-31/functions/{function}/invocations", body, headers or {})
         answer = connection.getresponse()
         return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
     finally:

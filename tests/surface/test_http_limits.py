@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -22,6 +23,7 @@ from holdfast.server.limits import Limits
 from holdfast.server.replies import Reply
 from holdfast.server.requests import Request
 from holdfast.server.routing import Handler, Route, Routes
+from holdfast.server.serving import BoundedProtocol
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, SilentHost, client, served
 
@@ -155,10 +157,36 @@ def test_a_head_that_does_not_come_ends_the_connection(small: Served) -> None:
     assert talk(small, b"GET /health HTTP/1.1\r\nhost: x\r\n") == b""
 
 
-def test_a_body_that_does_not_come_is_refused(small: Served) -> None:
+@pytest.mark.parametrize("begun", [b"", b"{"])
+def test_a_body_that_does_not_come_is_refused(small: Served, begun: bytes) -> None:
     head = b"POST /2025-12-01/durable-executions/x/checkpoint HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n"
-    status, kind, _ = shape(talk(small, head, b"{"))
+    status, kind, _ = shape(talk(small, head, begun))
     assert (status, kind) == (408, "RequestTimeoutException")
+
+
+def test_an_answer_that_nobody_reads_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, hung_up = BoundedProtocol.connection_lost, threading.Event()
+
+    def told(protocol: BoundedProtocol, why: Exception | None) -> None:
+        lost(protocol, why)
+        hung_up.set()
+
+    monkeypatch.setattr(BoundedProtocol, "connection_lost", told)
+    with served(tmp_path / "store.db", ALL, limits=Limits(unread_seconds=0.3)) as running:
+        large = json.dumps("x" * (6 * MEGABYTE - 2)).encode()
+        head = f"POST {INVOKE} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(large)}\r\n\r\n"
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(30)
+            connection.connect(running.address)
+            connection.sendall(head.encode() + large)
+            said = connection.recv(1)  # it was answered; and then nobody reads on
+            assert hung_up.wait(30)
+            while part := connection.recv(65536):
+                said += part
+        assert said.startswith(b"HTTP/1.1 200")
+        assert len(said) < len(large), "the rest was thrown away"
+        assert running.invoke("echo:$LATEST", large)["Payload"] == large
 
 
 def test_a_write_that_the_disk_does_not_take_is_answered_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,6 +230,21 @@ def test_more_synchronous_invocations_than_allowed_are_told_to_come_back(small: 
         small.lambda_.send_durable_execution_callback_success(CallbackId=callback, Result=b"1")
         assert waiting.result(30)["StatusCode"] == 200
     assert small.invoke("echo:$LATEST")["StatusCode"] == 200
+
+
+def test_more_bytes_of_bodies_than_allowed_together_are_told_to_come_back(tmp_path: Path) -> None:
+    large = json.dumps("x" * MEGABYTE).encode()
+    with served(tmp_path / "store.db", ALL, limits=Limits(bodies_bytes=3 * MEGABYTE // 2)) as running, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(running.invoke, "asking:$LATEST", large)
+        while not (found := running.lambda_.list_durable_executions_by_function(FunctionName="asking")["DurableExecutions"]):
+            pass
+        with pytest.raises(running.lambda_.exceptions.TooManyRequestsException) as error:
+            running.invoke("echo:$LATEST", large)
+        assert error.value.response["ResponseMetadata"]["HTTPHeaders"]["retry-after"] == "1"
+        callback = running.callback_id(found[0]["DurableExecutionArn"])
+        running.lambda_.send_durable_execution_callback_success(CallbackId=callback, Result=b"1")
+        assert waiting.result(30)["StatusCode"] == 200
+        assert running.invoke("echo:$LATEST", large)["Payload"] == large
 
 
 def test_more_requests_than_allowed_are_told_to_come_back(small: Served) -> None:

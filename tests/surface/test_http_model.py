@@ -38,18 +38,14 @@ OPERATIONS = [
     "GetFunctionConfiguration",
     "ListFunctions",
 ]
-IGNORED = {("InvocationRequest", "ClientContext"), ("ChainedInvokeOptions", "XAmznTraceId"), ("ListFunctionsRequest", "MasterRegion")}
+IGNORED = {("InvocationRequest", "ClientContext"), ("ListFunctionsRequest", "MasterRegion")}
 """Accepted and without an effect on a durable function."""
 NEVER: dict[str, set[tuple[str, str]]] = {
-    "GetDurableExecution": {
-        ("GetDurableExecutionResponse", "TraceHeader"),
-        ("TraceHeader", "XAmznTraceId"),
-        ("DurableConfig", "KMSKeyArn"),
-    },
+    "GetDurableExecution": {("DurableConfig", "KMSKeyArn")},
     "ListDurableExecutionsByFunction": {("Execution", "KMSKeyArn")},
     "CheckpointDurableExecution": {("Operation", "ExecutionDetails"), ("ExecutionDetails", "InputPayload")},
 }
-"""Never there: there is no X-Ray and no KMS, and what a checkpoint changes is never the execution's input."""
+"""Never there: there is no KMS, and what a checkpoint changes is never the execution's input."""
 SHOWN = {
     "FunctionName", "FunctionArn", "Version", "Handler", "Role", "CodeSize", "CodeSha256", "Description", "Timeout", "MemorySize",
     "LastModified", "RevisionId", "State", "LastUpdateStatus", "PackageType", "DurableConfig",
@@ -181,6 +177,8 @@ def children_of_every_ending(life: Life) -> None:
     names = ["ok", "bad", "stopped", "late"]
     life.checkpoint(*(update("CHAINED_INVOKE", "START", name, Payload="{}", ChainedInvokeOptions=options) for name in names))
     children = {life.host.next() for _ in names}
+    for child in children:
+        assert life.client.get_durable_execution(DurableExecutionArn=child.arn)["TraceHeader"] == {"XAmznTraceId": "Root=1"}
     endings = iter([Outcome(OutcomeStatus.SUCCEEDED, "1"), Outcome(OutcomeStatus.FAILED, error=Failure("no"))])
     for outcome in endings:
         children.pop().end(life.server, outcome)

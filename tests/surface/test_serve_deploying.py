@@ -164,6 +164,7 @@ def test_code_may_be_a_folder_of_the_servers_machine(serve: Programs, tmp_path: 
         ({"Code": {"ImageUri": "image"}, "PackageType": "Image"}, "container images are not run here"),
         ({"DurableConfig": {"RetentionPeriodInDays": 1}}, "without an executionTimeout"),
         ({"Timeout": 901}, "Timeout: must be between 1 and 900"),
+        ({"Environment": {"Variables": {"_HANDLER": "other.handler"}}}, "these keys are reserved, and cannot be given: _HANDLER"),
         ({"FunctionName": "a.b"}, "Function name 'a.b'"),
     ],
 )

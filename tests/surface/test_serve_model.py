@@ -129,5 +129,6 @@ def test_an_alias_shares_its_invocations_between_two_versions(serve: Programs) -
     routing: dict[str, Any] = {"AdditionalVersionWeights": {"2": 1.0}}
     aws.create_alias(FunctionName="f", Name="live", FunctionVersion="1", RoutingConfig=routing)
     assert [server.invoke("f:live", 1)["ExecutedVersion"] for _ in range(3)] == ["2", "2", "2"]
+    assert aws.get_function_configuration(FunctionName="f:live")["Version"] == "1", "who looks is no invocation"
     aws.update_alias(FunctionName="f", Name="live", RoutingConfig={"AdditionalVersionWeights": {"2": 0.5}})
     assert {server.invoke("f:live", 1)["ExecutedVersion"] for _ in range(60)} == {"1", "2"}  # fails once in 2 ** 59

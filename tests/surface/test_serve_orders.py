@@ -62,7 +62,10 @@ def test_it_says_what_it_serves_and_where(serve: Programs) -> None:
         ["process-order", "$LATEST,", "1", "(live)", "durable", "python3", "orders.lambda_handler"],
     ]
     assert server.said[4].startswith("credentials: none")
-    assert server.said[-1] == f"  export AWS_ENDPOINT_URL_LAMBDA={server.url}"
+    assert server.said[-1] == (
+        f"  export AWS_ENDPOINT_URL_LAMBDA={server.url} AWS_ENDPOINT_URL_CLOUDWATCH_LOGS={server.url} AWS_DEFAULT_REGION=us-east-1"
+        " AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=any"
+    )
     with urllib.request.urlopen(f"{server.url}/ready") as answer:
         assert (answer.status, answer.read()) == (200, b'{"status":"ready"}')
     found = server.lambda_.get_function(FunctionName="process-order", Qualifier="live")["Configuration"]

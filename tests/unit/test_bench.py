@@ -91,7 +91,8 @@ def test_the_processor_has_a_name_where_the_kernel_tells_it(tmp_path: Path) -> N
 
 SMALL = Sizes(
     w1_steps=5, w2_executions=10, w3_branches=4, w3_items=6, w4_steps=2, w4_many_steps=3, w5_executions=4, w5_blocking=3, w6_rounds=5,
-    wakes=2, idle_seconds=0.2, many=1, pairs=1, few=1,
+    http_executions=2, http_steps=2, http_connections=2, http_checkpoints=8, http_invocations=5, wakes=2, idle_seconds=0.2, many=1, pairs=1,
+    few=1,
 )  # fmt: skip
 
 
@@ -135,6 +136,10 @@ def test_what_is_asked_is_what_the_design_asks() -> None:
         "W5 due": "≤ 3; ≤ 1",
         "W6": "≤ 6 ×; ≤ 4 ×",
         "W6 p99": "≤ 20 ×; ≤ 10 ×",
+        "HTTP steps": "≥ 5 × AWS SDK; ",
+        "HTTP checkpoints": "≥ 3,000; ",
+        "HTTP invoke": "≤ 5; ",
+        "HTTP invoke boto3": "≤ 5; ",
         "wake": "≤ 100; ",
         "idle": "≤ 1; ",
     }
@@ -208,6 +213,7 @@ def test_peers_do_less_of_what_takes_them_minutes() -> None:
     whole, less = Sizes(), Sizes().less()
     assert (less.w1_steps, less.w3_branches, less.w4_steps) == (whole.w1_steps, whole.w3_branches, whole.w4_steps)
     assert (less.w2_executions, less.w3_items, less.w4_many_steps, less.w5_executions, less.w5_due) == (200, 0, 0, 1_000, False)
+    assert (less.http_executions, less.http_steps) == (16, whole.http_steps)
     assert SMALL.less() == replace(SMALL, w3_items=0, w4_many_steps=0, w5_due=False), "never more than we do"
 
 
@@ -262,7 +268,9 @@ def test_a_peer_that_breaks_is_said_in_one_line_that_names_no_place_on_this_mach
         run([sys.executable, "-c", f"raise RuntimeError('out of breath in {ROOT}/bench')"], "Peer", "W1")
 
 
-@pytest.mark.parametrize("workload, keys", [("W1", ["W1"]), ("W2", ["W2"]), ("W3", ["W3 parallel"]), ("W6", ["W6", "W6 p99"])])
+@pytest.mark.parametrize(
+    "workload, keys", [("W1", ["W1"]), ("W2", ["W2"]), ("W3", ["W3 parallel"]), ("W6", ["W6", "W6 p99"]), ("HTTP", ["HTTP steps"])]
+)
 def test_the_official_sdk_does_the_same_work(workload: str, keys: list[str], tmp_path: Path) -> None:
     """It is installed here anyway. What it measured is checked by itself: a wrong result is an error."""
     figures = said(run([sys.executable, "-m", "bench.peers.aws_sdk", workload, tmp_path, SMALL.to_json()], "AWS SDK", workload))

@@ -31,22 +31,30 @@ def test_this_python_runs_the_official_client_if_it_is_there(runtime: str, monke
 def test_another_python_runs_our_client(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}" if name == "python3.99" else None)
     assert command_of(described(runtime="python3.99"))[0] == "/bin/python3.99"
-    assert command_of(described(runtime="python3.98"))[0] == sys.executable
-    assert "wants Python 3.98, which is not here" in caplog.text
+    for _ in range(2):
+        assert command_of(described(runtime="python3.98")) == (sys.executable, "-m", "awslambdaric", "app.handler")
+    assert caplog.text.count("wants Python 3.98, which is not here") == 1, "it is said once, not with every process"
 
 
 def test_node_runs_the_official_client_where_the_function_brings_a_built_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     runtime = described(runtime="nodejs22.x", folder=str(tmp_path))
-    assert Path(command_of(runtime)[1]).name == "node_client.mjs"
-    assert Path(command_of(runtime)[1]).is_file()
+    assert Path(command_of(runtime)[2]).name == "node_client.mjs"
+    assert Path(command_of(runtime)[2]).is_file()
     client = tmp_path / "node_modules" / "aws-lambda-ric"
     (client / "bin").mkdir(parents=True)
     (client / "bin" / "index.mjs").touch()
-    assert Path(command_of(runtime)[1]).name == "node_client.mjs", "it was not built"
+    assert Path(command_of(runtime)[2]).name == "node_client.mjs", "it was not built"
     (client / "build" / "Release").mkdir(parents=True)
     (client / "build" / "Release" / "rapid-client.node").touch()
-    assert command_of(runtime) == ("/bin/node", str(client / "bin" / "index.mjs"), "app.handler")
+    assert command_of(runtime) == ("/bin/node", "--max-old-space-size=64", str(client / "bin" / "index.mjs"), "app.handler")
+
+
+def test_nodes_heap_is_as_large_as_its_memory_allows_unless_the_function_says_so_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    assert command_of(described(runtime="nodejs22.x", memory_mb=512))[1] == "--max-old-space-size=448"
+    own = {"NODE_OPTIONS": "--max-old-space-size=100"}
+    assert Path(command_of(described(runtime="nodejs22.x", environment=own))[1]).name == "node_client.mjs"
 
 
 def test_what_cannot_be_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,9 +71,10 @@ def test_a_function_may_bring_its_own_command() -> None:
 
 def test_a_functions_own_variables_win_except_those_that_reach_it() -> None:
     own = {"AWS_REGION": "eu-central-1", "MINE": "1", "AWS_LAMBDA_RUNTIME_API": "elsewhere:1", "_HANDLER": "other"}
+    own["AWS_LAMBDA_FUNCTION_NAME"] = "another"
     made = environment_of(described(environment=own), ("python",), "127.0.0.1:5", "stream")
     assert (made["AWS_REGION"], made["MINE"]) == ("eu-central-1", "1")
-    assert (made["AWS_LAMBDA_RUNTIME_API"], made["_HANDLER"]) == ("127.0.0.1:5", "app.handler")
+    assert (made["AWS_LAMBDA_RUNTIME_API"], made["_HANDLER"], made["AWS_LAMBDA_FUNCTION_NAME"]) == ("127.0.0.1:5", "app.handler", "f")
 
 
 def test_the_standard_variables_are_there() -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from holdfast.hosts.runtime.description import Runtime
@@ -20,6 +21,9 @@ from holdfast.model.ports import Invocation, Port
 
 DURABLE = Runtime(function="f", folder=".", handler="a.b")
 PLAIN = Runtime(function="f", folder=".", handler="a.b", durable=False)
+HEADER = Execution(
+    id="e", function="f", version="$LATEST", name="n", input_hash="", terms=Terms(), started_at=7, deadline=9, invocation="i", seen=3
+)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +57,9 @@ def test_a_posted_error_is_read_whatever_its_shape(body: Any, header: str | None
 
 def test_a_posted_error_that_is_no_json_is_still_told() -> None:
     assert raised(b"\xffboom", None) == Failure("\ufffdboom", "Runtime.UnknownReason")
+    assert raised(b'{"errorMessage":"\xff"}', "H") == Failure('{"errorMessage":"\ufffd"}', "H")
+    tower = b'{"errorMessage":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert raised(tower, "H") == Failure(tower[:4096].decode(), "H")
 
 
 def test_a_header_holds_nothing_that_would_break_it() -> None:
@@ -83,7 +90,7 @@ def called(payload: Any = None, error: Failure | None = None) -> Called:
     ],
 )
 def test_the_answer_of_a_durable_function_is_an_outcome(answer: Called | Exception, status: OutcomeStatus, detail: str | None) -> None:
-    outcome = outcome_of(DURABLE, answer)
+    outcome = outcome_of(DURABLE, answer, HEADER)
     assert outcome.status is status
     assert (outcome.error.type if outcome.error else outcome.result) == detail
 
@@ -97,9 +104,16 @@ def test_the_answer_of_a_durable_function_is_an_outcome(answer: Called | Excepti
     ],
 )
 def test_a_plain_function_that_was_invoked_is_not_tried_again(answer: Called, status: OutcomeStatus, detail: str) -> None:
-    outcome = outcome_of(PLAIN, answer)
+    outcome = outcome_of(PLAIN, answer, msgspec.structs.replace(HEADER, parent="p"))
     assert outcome.status is status
     assert (outcome.error.type if outcome.error else outcome.result) == detail
+
+
+@pytest.mark.parametrize("failures, again", [(0, 60), (1, 120), (2, None)])
+def test_an_event_for_a_plain_function_is_tried_again_twice(failures: int, again: int | None) -> None:
+    outcome = outcome_of(PLAIN, called(error=Failure("m", "ValueError")), msgspec.structs.replace(HEADER, failures=failures))
+    assert outcome.status is (OutcomeStatus.FAILED if again is None else OutcomeStatus.CRASHED)
+    assert outcome.again_seconds == again
 
 
 class Stored:
@@ -121,10 +135,7 @@ def step(place: int, result: str, revision: int = 1) -> Operation:
 
 
 def event(operations: Sequence[Operation], given: str | None = "{}", *, fresh: bool = False, room: int = 10_000) -> Any:
-    header = Execution(
-        id="e", function="f", version="$LATEST", name="n", input_hash="", terms=Terms(), started_at=7, deadline=9, invocation="i", seen=3
-    )
-    invocation = Invocation("arn", header, Position("e", 1, 0, 4), fresh, None)
+    invocation = Invocation("arn", HEADER, Position("e", 1, 0, 4), fresh, None)
     port = cast("Port", Stored(operations, given))
     assert json.loads(plain_event(invocation, port)) == {}
     return json.loads(durable_event(invocation, port, lambda position: f"token-{position.revision}", room))

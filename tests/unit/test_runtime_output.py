@@ -29,7 +29,7 @@ def test_bytes_become_lines_however_they_come() -> None:
 def test_lines_carry_their_request_and_execution() -> None:
     told: list[Line] = []
     taken = output(told)
-    taken.take(b"while it began\n")
+    taken.take(b"while it began, to the end")
     taken.begin("r1", "arn")
     taken.take(b"in a request\n")
     assert [(line.at, line.function, line.version, line.stream, line.request, line.execution) for line in told] == [

@@ -102,6 +102,13 @@ async def test_many_pages_of_the_outbox_are_read() -> None:
         assert await heard(listener, 2500) == list(range(1, 2501))
 
 
+async def test_the_outbox_is_read_only_as_far_as_the_listener_has_come() -> None:
+    outbox = Outbox(*range(1, 5001))
+    async with Broadcaster().listen(after=0, kept=outbox) as listener:
+        assert await heard(listener, 1500) == list(range(1, 1501))
+    assert outbox.asked == [0, 1000], "however much is kept, one page of it is in memory"
+
+
 async def test_what_is_kept_nowhere_is_a_gap() -> None:
     broadcaster = Broadcaster(recent=1)
     await tell(broadcaster, 7)

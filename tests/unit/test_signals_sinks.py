@@ -168,6 +168,24 @@ async def test_a_large_answer_is_not_read_to_its_end() -> None:
     assert read[0] < 20
 
 
+@pytest.mark.parametrize("broken", [False, True])
+async def test_what_was_taken_is_taken_however_the_answer_goes_on(broken: bool) -> None:
+    async def body() -> Any:
+        yield b"so far"
+        if broken:
+            raise httpx.ReadError("gone")
+        await asyncio.Event().wait()
+
+    class Begins(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(int(request.url.path[1:]), content=body())
+
+    async with httpx.AsyncClient(transport=Begins()) as client:
+        await Webhook("http://hooks.example/202", SECRET, client=client, timeout_seconds=0.05)(BEGUN)
+        with pytest.raises(DeliveryFailed, match="answered 503"):
+            await Webhook("http://hooks.example/503", SECRET, client=client, timeout_seconds=0.05)(BEGUN)
+
+
 async def test_after_the_last_try_a_signal_becomes_a_dead_letter_and_the_next_has_its_own_tries(tmp_path: Path) -> None:
     letters = tmp_path / "dead.jsonl"
     hook = webhook(lambda _: httpx.Response(503), dead_letters=letters, tries=3)

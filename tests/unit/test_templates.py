@@ -248,6 +248,7 @@ def test_what_is_not_made_here_stands_for_itself(read: Read) -> None:
         "Resources.Named (line 12): AWS::SQS::Queue is not made here",
         "Resources.Table (line 13): AWS::DynamoDB::Table is not made here",
         "Resources.F.Properties.Environment.Variables.A.Ref (line 10): AWS::DynamoDB::Table is not made here; 'Table' stands for it",
+        "Resources.F.Properties.Environment.Variables.B.Ref (line 11): AWS::SQS::Queue is not made here; 'jobs' stands for it",
     ]
 
 
@@ -265,7 +266,10 @@ def test_macros_and_loops_are_said_not_to_be_done(read: Read) -> None:
     [
         ("Layers: [arn]", "Resources.F.Properties.Layers (line 8): Layers has no effect here"),
         ("Events: {A: {Type: Api}}", "Resources.F.Properties.Events (line 8): Events has no effect here"),
-        ("Architectures: [arm64]", "Resources.F.Properties.Architectures (line 8): the function runs on this machine's architecture"),
+        (
+            "Architectures: [z80]",
+            "Resources.F.Properties.Architectures (line 8): the function runs on this machine's architecture, which is",
+        ),
         ("Policies: [x]", None),
         ("Tracing: Active", None),
         ("Role: !GetAtt R.Arn", None),
@@ -312,7 +316,7 @@ WRONG = [
     (FUNCTION + "      Handler: again\n", r"Resources.F.Properties.Handler \(line 8\) is there twice"),
     (FUNCTION + "      FunctionName: a b\n", r"FunctionName \(line 8\): Function name 'a b'"),
     (FUNCTION + "      Timeout: soon\n", r"Timeout \(line 8\): 'soon' is not a number"),
-    (FUNCTION + "      Timeout: 901\n", r"Resources.F.Properties \(line 5\): Timeout: must be between 1 and 900"),
+    (FUNCTION + "      Timeout: 901\n", r"Resources.F.Properties.Timeout \(line 8\): must be between 1 and 900"),
     (FUNCTION + "      CodeUri: absent/\n", r"CodeUri \(line 8\): there is no folder"),
     (FUNCTION + "      CodeUri: [a]\n", r"CodeUri \(line 8\): a path is wanted"),
     (FUNCTION + "      DurableConfig: {RetentionPeriodInDays: 1}\n", r"DurableConfig \(line 8\): a durable function needs an"),

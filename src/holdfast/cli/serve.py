@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -25,13 +26,15 @@ from holdfast.store.opening import shown
 
 if TYPE_CHECKING:
     from holdfast.hosts.runtime.output import Line
+    from holdfast.server.asgi import ASGIApp
     from holdfast.server.auth import Gate
-    from holdfast.server.auth.protecting import App
     from holdfast.service.serving import Serving
     from holdfast.service.targets.descriptions import Found
 
 _DRAIN_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 2
+_REGION: Final = "us-east-1"
+"""Any does; this one is known to every tool."""
 _KEPT_VERSIONS: Final = 20
 """Versions that changes under --reload leave behind, besides those that something needs."""
 _EXTRA: Final = "`holdfast serve` needs packages that are installed on request: pip install 'holdfast[server]'."
@@ -45,6 +48,10 @@ OriginsOption = Annotated[
     list[str] | None,
     typer.Option("--allow-origin", metavar="ORIGIN", help="Web pages that may ask, like https://a.example. May be given several times."),
 ]
+MegabytesOption = Annotated[
+    int, typer.Option("--log-megabytes", metavar="N", help="How much of what functions log is kept, in all; 0 keeps nothing.", min=0)
+]
+DaysOption = Annotated[int, typer.Option("--log-days", metavar="N", help="How long what functions log is kept.", min=1, max=3650)]
 SignalsOption = Annotated[
     str | None, typer.Option("--signals", metavar="FILE", help="Whom to tell when executions begin and end: a TOML file of sinks.")
 ]
@@ -62,6 +69,8 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     allowed_hosts: Sequence[str]
     allowed_origins: Sequence[str]
     signals: str | None
+    log_megabytes: int
+    log_days: int
     parameters: Mapping[str, str]
 
 
@@ -84,6 +93,8 @@ def serve(
     allow_host: HostsOption = None,
     allow_origin: OriginsOption = None,
     signals: SignalsOption = None,
+    log_megabytes: MegabytesOption = 256,
+    log_days: DaysOption = 14,
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", metavar="NAME=VALUE", help="A template's parameter. May be given several times.")
     ] = None,
@@ -109,6 +120,8 @@ def serve(
         allowed_hosts=allow_host or (),
         allowed_origins=allow_origin or (),
         signals=signals,
+        log_megabytes=log_megabytes,
+        log_days=log_days,
         parameters=_parameters(parameter or ()),
     )
     try:
@@ -134,23 +147,33 @@ def _parameters(given: Sequence[str]) -> dict[str, str]:
 async def _serve(order: _Order) -> None:
     from holdfast.server.app import make_app
     from holdfast.server.deploying import Deploying
+    from holdfast.server.logs import LogReading
     from holdfast.server.serving import serving
     from holdfast.server.signalling import Signalling
+    from holdfast.service.logs.segments import Retention
     from holdfast.service.serving import open_serving
 
     leaving = _told_to_leave()
     found = _find(order)
     settings = Settings(store=order.place.where, codec=order.place.codec())
     signalling = Signalling.read(order.signals, os.environ, settings.clock)
-    opening = open_serving(found.inline, settings=settings, private_app=make_app, subscribers=signalling.subscribers, log=_print_lines)
+    _hear_functions()
+    opening = open_serving(
+        found.inline,
+        settings=settings,
+        private_app=make_app,
+        subscribers=signalling.subscribers,
+        log=_print_lines,
+        retention=Retention(max_bytes=order.log_megabytes * 1024 * 1024, max_days=order.log_days),
+    )
     with contextlib.closing(_listener(order)) as listener:
         async with signalling, opening as service:
-            app = make_app(service.api, more=Deploying(service).routes())
+            app = make_app(service.api, more=[*Deploying(service).routes(), *LogReading(service.logs).routes()])
             gate = _gate(order, service, signalling.around(app, service.engine.store))
             for described in found.deployed:
                 await service.deploy(described)
             async with serving(app, listener, around=gate, drain_seconds=_ANSWER_SECONDS):
-                _print_served(order, service, _url(order.host, listener.getsockname()[1]), gate.says)
+                _print_served(order, service, _url(order.host, listener.getsockname()[1]), gate)
                 await _until(leaving, order, service, found)
                 signalling.end()
             say("leaving: what runs comes to where it can be left")
@@ -158,7 +181,14 @@ async def _serve(order: _Order) -> None:
                 say("some of it did not in time; it begins again where it was when the store is served next")
 
 
-def _gate(order: _Order, service: Serving, app: App) -> Gate:
+def _hear_functions() -> None:
+    """Functions that run in this process log through Python's root logger, which else drops everything below a warning."""
+    root = logging.getLogger()
+    if root.level == logging.WARNING:
+        root.setLevel(logging.INFO)
+
+
+def _gate(order: _Order, service: Serving, app: ASGIApp) -> Gate:
     from holdfast.server.auth import protect
 
     return protect(
@@ -248,7 +278,7 @@ def _url(host: str, port: int) -> str:
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
 
 
-def _print_served(order: _Order, service: Serving, url: str, says: str) -> None:
+def _print_served(order: _Order, service: Serving, url: str, gate: Gate) -> None:
     print(f"serving on {url} from {shown(order.place.where)}")
     rows = []
     for name in dict.fromkeys(found.name for found in service.catalog.all()):
@@ -260,10 +290,19 @@ def _print_served(order: _Order, service: Serving, url: str, says: str) -> None:
         how = f"{newest.about['Runtime']} {newest.about['Handler']}" if newest.about else "in this process"
         rows.append((name, ", ".join(told[:1] + told[1:][-3:]), "durable" if newest.terms is not None else "plain", how))
     print_table(["FUNCTION", "VERSIONS", "KIND", "RUNS"], rows, folds="RUNS")
-    print(says)
-    print("Paste this where your AWS clients run:")
-    print(f"  export AWS_ENDPOINT_URL_LAMBDA={url}")
+    print(gate.says)
+    print(f"Paste this where your AWS clients run{', with the id and the secret of a key' if gate.needs_credentials else ''}:")
+    print(f"  {_exported(url, needs_credentials=gate.needs_credentials)}")
     sys.stdout.flush()
+
+
+def _exported(url: str, *, needs_credentials: bool) -> str:
+    """All that a client of AWS needs to know: without a region and keys it would not even ask."""
+    key, secret = ("ID", "SECRET") if needs_credentials else ("any", "any")
+    return (
+        f"export AWS_ENDPOINT_URL_LAMBDA={url} AWS_ENDPOINT_URL_CLOUDWATCH_LOGS={url} AWS_DEFAULT_REGION={_REGION}"
+        f" AWS_ACCESS_KEY_ID={key} AWS_SECRET_ACCESS_KEY={secret}"
+    )
 
 
 def _print_lines(lines: list[Line]) -> None:

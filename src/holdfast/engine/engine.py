@@ -13,7 +13,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 from holdfast.engine.endings import Ending, Endings
 from holdfast.engine.health import Health
@@ -114,6 +114,7 @@ class Engine:
         name: str | None = None,
         version: str | None = None,
         tenant: str | None = None,
+        trace: str | None = None,
         terms: Terms | None = None,
         charges: tuple[Charge, ...] = (),
         same: str | None = None,
@@ -121,8 +122,8 @@ class Engine:
         """Start an execution, or find the one of this name and input: of `same`, if given. Only what is started makes `charges`."""
         target = self.registry.wanted(function, version)
         now, terms = self.clock.now(), terms or target.terms
-        who = (self._ids(now), name, target.name, target.version)
-        header = new_execution(*who, payload=payload, now=now, terms=terms, tenant=tenant, same=same)
+        who = {"tenant": tenant, "trace": trace, "same": same}
+        header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
         claimant = self._claimant(now) if self._reserve(target) else None
 
         def landed(answer: Answer | HoldfastError) -> None:
@@ -135,8 +136,7 @@ class Engine:
             self.backlog |= created
 
         started = await self._write(Start(header, payload, claimant, charges, same), landed)
-        assert isinstance(started, Started)
-        return started.header
+        return cast("Started", started).header
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True) -> Execution:
         """End an execution from outside, with what it invoked; one that has continued as another ends there."""

@@ -34,17 +34,16 @@ class Invoking:
         try:
             target = self._target(update.function_name or "")
             payload = codec.storable(update.payload if update.payload is not None else "{}")
+            return self._birth(parent, update, target, payload) if target is not None else _unknown(update)
         except Rejected as refused:  # trouble with the store is no answer
             kind = "InvalidParameterValueException" if isinstance(refused, InvalidParameter) else type(refused).__name__
             return Failure(str(refused), kind)
-        if target is None:
-            return Failure(f"Function not found: {update.function_name}", "ResourceNotFoundException")
+
+    def _birth(self, parent: str, update: Update, target: Hosted, payload: str) -> Birth:
         now = self._clock.now()
-        header = new_execution(self._ids(now), None, target.function, target.version, payload=payload, now=now, terms=target.terms)
-        child = msgspec.structs.replace(
-            header, parent=parent, parent_operation=update.id, cascade=update.cascade, tenant=update.tenant_id or None
-        )
-        return Birth(child, payload)
+        who = {"tenant": update.tenant_id or None, "trace": update.trace_id or None}
+        header = new_execution(self._ids(now), None, target.function, target.version, payload=payload, now=now, terms=target.terms, **who)
+        return Birth(msgspec.structs.replace(header, parent=parent, parent_operation=update.id, cascade=update.cascade), payload)
 
     def _target(self, name: str) -> Hosted | None:
         function = FunctionName.parse(name)
@@ -59,3 +58,7 @@ class Invoking:
     def _elsewhere(self, name: str) -> dict[str, Hosted]:
         hosted = self._store.hosted(name)
         return {one.version: one for one in hosted if (one.function, one.version) not in self._registry.gone}
+
+
+def _unknown(update: Update) -> Failure:
+    return Failure(f"Function not found: {update.function_name}", "ResourceNotFoundException")

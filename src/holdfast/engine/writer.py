@@ -2,8 +2,9 @@
 
 There is one turn. Whoever takes it commits all that is queued, answers everybody, and passes the turn on:
 - a thread that needs an answer takes the turn itself if it is free (no thread hop for a lone writer), else it waits;
-- coroutines queue during a tick of their loop and the loop commits at the end of it, because by then all of them wait anyway; a lone
-  one commits on the spot, as long as the loop gets its turn every few milliseconds;
+- coroutines queue during a tick of their loop and the loop commits at the end of it, because by then all of them wait anyway; a few
+  wait for the next tick, as long as each brings more; a lone one commits on the spot, as long as the loop gets its turn every few
+  milliseconds;
 - while the disk is slow and others could still run, a writer thread takes the turn instead, so that the loop goes on.
 
 What the disk does not take goes back to the head of the queue and is tried again (health.py); only those who asked for something new
@@ -39,6 +40,9 @@ _MAX_BYTES: Final = 8 * 1024 * 1024
 _SLOW_SECONDS: Final = 0.01
 _LOOP_SECONDS: Final = 0.003
 """How long a lone coroutine may keep the loop to itself."""
+_SMALL_GROUP: Final = 16
+"""Fewer than these wait for the loop's next look, as long as each look brings more: what comes over connections comes one by one, and a
+commit costs one as much as all of them."""
 _KEPT: Final = (Checkpoint, Settle, Claim, Fire)
 """What the engine's own work has to write: it waits for the disk. Everything else was asked for by somebody who can ask again."""
 
@@ -97,6 +101,7 @@ class Writer:
         self._turn = threading.Lock()
         self._flush_planned = False
         self._flushed_at = 0.0
+        self._gathered = 0
         self._disk_seconds = 0.0
         self._closed = False
         self._work = threading.Event()
@@ -185,6 +190,11 @@ class Writer:
         self._flushed_at = monotonic()
         if not self._queue or self._health.trouble is not None:
             return
+        if self._gathered < len(self._queue) < min(self._live(), _SMALL_GROUP):
+            self._gathered = len(self._queue)
+            self._plan_flush()
+            return
+        self._gathered = 0
         if self._disk_seconds > _SLOW_SECONDS and len(self._queue) < self._live():
             self._hand_over()
         elif self._turn.acquire(blocking=False):

@@ -19,6 +19,7 @@ HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller mu
                │             ├─ CredentialsNeeded
                │             ├─ AccessRefused
                │             ├─ PatternInvalid
+               │             ├─ LogNotFound
                │             ├─ TemplateInvalid
                │             ├─ CodeInvalid
                │             ├─ ResourceConflict
@@ -183,9 +184,15 @@ class AccessRefused(Rejected):
 
 
 class PatternInvalid(Rejected):
-    """This is not an event pattern."""
+    """This is not an event pattern, or not a filter pattern of logs."""
 
     code = "pattern_invalid"
+
+
+class LogNotFound(Rejected):
+    """There is no such log group or log stream."""
+
+    code = "log_not_found"
 
 
 class TemplateInvalid(Rejected):

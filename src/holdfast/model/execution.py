@@ -122,6 +122,8 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cascade: bool = True
     """It is stopped when its parent is."""
     tenant: str | None = None
+    trace: str | None = None
+    """The trace header it was started with; each of its invocations gets it, and what it invokes."""
     continued_as: str | None = None
     """The execution that goes on where this one ended."""
     expires_at: int | None = None
@@ -152,10 +154,14 @@ def new_execution(
     now: int,
     terms: Terms,
     tenant: str | None = None,
+    trace: str | None = None,
     same: str | None = None,
 ) -> Execution:
     """The header that a start asks for; without a name the execution is called like its id. `same` is as in `verbs.Start`."""
     codec.fitting(payload, "Execution input")
+    for what, text in (("tenant", tenant), ("trace header", trace)):
+        if text is not None and not text.isprintable():
+            raise InvalidParameter(f"A {what} must have letters that can be printed, and only those: {text!r:.100}.")
     return Execution(
         id=identity,
         function=function,
@@ -166,6 +172,7 @@ def new_execution(
         started_at=now,
         deadline=0,
         tenant=tenant,
+        trace=trace,
     )
 
 
@@ -189,6 +196,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     status: OutcomeStatus
     result: str | None = None
     error: Failure | None = None
+    again_seconds: int | None = None
+    """When one that crashed is tried again, where its host has a rule of its own."""
 
 
 class View(Protocol):

@@ -142,10 +142,9 @@ def close(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
 def continue_as(draft: Draft, successor: str, payload: str) -> Change:
     """End the execution and begin another one that goes on for it: same function, same terms, same parent, an empty history."""
     header = draft.header
-    heir = new_execution(successor, None, header.function, header.version, payload=payload, now=draft.at, terms=header.terms)
-    heir = msgspec.structs.replace(
-        heir, parent=header.parent, parent_operation=header.parent_operation, cascade=header.cascade, tenant=header.tenant
-    )
+    who = {"tenant": header.tenant, "trace": header.trace}
+    heir = new_execution(successor, None, header.function, header.version, payload=payload, now=draft.at, terms=header.terms, **who)
+    heir = msgspec.structs.replace(heir, parent=header.parent, parent_operation=header.parent_operation, cascade=header.cascade)
     draft.births.append(Birth(heir, payload))
     told = codec.dumps({"ContinuedAs": str(Arn(heir.function, heir.version, heir.name, heir.id))})
     change = close(draft, ExecutionStatus.SUCCEEDED, told)

@@ -6,7 +6,7 @@ Both are plain values. What an update may do is in transitions.py; how they look
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 
 import msgspec
@@ -160,18 +160,16 @@ def served_since(operations: Iterable[Operation], revision: int) -> list[str]:
     return [op.id for op in newer if (op.type in SERVED and op.status not in OPEN) or op.status is Status.READY]
 
 
-def unpruned(operations: Iterable[Operation]) -> list[Operation]:
-    """What a replay needs: the children, at any depth, of a closed context are left out unless it asks for them.
+def unpruned(operations: Collection[Operation]) -> list[Operation]:
+    """What a replay needs: the children, at any depth, of a closed context are left out unless it asks for them."""
+    replayed = replayed_contexts(operations)
+    return [op for op in operations if op.parent_id is None or op.parent_id in replayed]
 
-    Operations come in the order they began, so a parent is always met before its children.
-    """
-    hidden: set[str] = set()
-    kept: list[Operation] = []
-    for operation in operations:
-        if operation.parent_id in hidden:
-            hidden.add(operation.id)
-            continue
-        kept.append(operation)
-        if operation.type is Type.CONTEXT and operation.status not in OPEN and not operation.replay_children:
-            hidden.add(operation.id)
-    return kept
+
+def replayed_contexts(operations: Iterable[Operation]) -> set[str]:
+    """The contexts whose children a replay needs. Operations come in the order they began, so a parent is met before its children."""
+    replayed: set[str] = set()
+    for op in operations:
+        if op.type is Type.CONTEXT and (op.status in OPEN or op.replay_children) and (op.parent_id is None or op.parent_id in replayed):
+            replayed.add(op.id)
+    return replayed

@@ -221,11 +221,15 @@ def _callback_started(draft: Draft, update: Update, seal: Seal) -> Operation:
 def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Operation:
     """The child begins with this very change; a target that cannot be had fails the operation, not the handler."""
     name = update.function_name or ""
+    parent = draft.header
     detail = {"FunctionName": name}
-    if update.tenant_id:
-        detail["TenantId"] = update.tenant_id
+    if tenant := update.tenant_id or parent.tenant:
+        detail["TenantId"] = tenant
     if isinstance(child, Birth):
         of = child.header
+        if parent.tenant or parent.trace:  # inherited, unless the update names others
+            of = msgspec.structs.replace(of, tenant=of.tenant or parent.tenant, trace=of.trace or parent.trace)
+            child = Birth(of, child.input)
         detail |= {"ExecutedVersion": of.version, "DurableExecutionArn": str(Arn(of.function, of.version, of.name, of.id))}
     place = draft.log(EventType.CHAINED_INVOKE_STARTED, update.id, update.payload, detail)
     born = _born(draft, update, place)

@@ -91,8 +91,10 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         return Change(born, {}, [event], charges=self.charges), Started(born, True)
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """The name is taken: the same input and version find it, anything else is a conflict."""
+        """The name is taken: the same input and version find it, anything else is a conflict. Nothing is told of another tenant's."""
         found, wanted = view.header, self.header
+        if found.tenant != wanted.tenant:
+            raise ExecutionAlreadyStarted(f"An execution named {found.name} was started by another tenant.")
         if found.input_hash != wanted.input_hash or found.version != wanted.version:
             arn = Arn(found.function, found.version, found.name, found.id)
             raise ExecutionAlreadyStarted(f"Execution already started: {arn}")
@@ -294,7 +296,8 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             return life.quarantine_unread(draft)
         if failures >= life.MAX_FAILURES:
             return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(self.outcome.error or Failure()))
-        ready_at = now + life.backoff_ms(failures, self.jitter)
+        again = self.outcome.again_seconds
+        ready_at = now + (life.backoff_ms(failures, self.jitter) if again is None else again * 1000)
         return draft.done(state=State.READY, ready_at=ready_at, runner=None, invocation=None, failures=failures, deaths=0)
 
 

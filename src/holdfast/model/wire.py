@@ -164,7 +164,7 @@ class _CallbackOptions(Struct, rename="pascal"):
 class _ChainedInvokeOptions(Struct, rename="pascal"):
     function_name: Annotated[str, Meta(min_length=1, max_length=256)]
     tenant_id: Annotated[str, Meta(min_length=1, max_length=256, pattern=r"\A[a-zA-Z0-9._:/=+@ -]*\Z")] | None = None
-    x_amzn_trace_id: Annotated[str, Meta(max_length=8192)] | None = None
+    x_amzn_trace_id: Annotated[str, Meta(max_length=8192, pattern=r"\A[\x20-\x7E]*\Z")] | None = None
 
 
 _Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[a-zA-Z0-9_-]*\Z")]

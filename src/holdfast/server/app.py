@@ -14,9 +14,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
-
 from holdfast.model.errors import HoldfastError
+from holdfast.server.asgi import Receive, Scope, Send, send_reply
+from holdfast.server.bodies import Gone, read_body
 from holdfast.server.callbacks import Callbacks
 from holdfast.server.errors import Refused, refusal, shaped, too_many, unavailable
 from holdfast.server.executions import Executions
@@ -24,7 +24,7 @@ from holdfast.server.functions import Functions
 from holdfast.server.hooks import Hooks
 from holdfast.server.limits import Limits
 from holdfast.server.replies import Reply
-from holdfast.server.requests import Gone, Request, read_body
+from holdfast.server.requests import Request
 from holdfast.server.routing import Handler, Route, Routes
 from holdfast.service.lambda_api import LambdaApi
 
@@ -61,10 +61,7 @@ class App:
             reply = await self._reply(scope, receive)
         except Gone:
             return
-        length = (b"content-length", str(len(reply.body)).encode())
-        identity = (b"x-amzn-requestid", self.request_id().encode())
-        await send({"type": "http.response.start", "status": reply.status, "headers": [*reply.headers, identity, length]})
-        await send({"type": "http.response.body", "body": reply.body})
+        await send_reply(send, reply, self.request_id())
 
     async def _reply(self, scope: Scope, receive: Receive) -> Reply:
         try:
@@ -78,7 +75,7 @@ class App:
                 raise
             return refusal(unavailable("The server is shutting down.", close=True))
         except Exception:  # a mistake of ours: its caller learns that it was, and we learn what it was
-            log.exception("%s %s could not be answered", scope["method"], scope["path"])
+            log.exception("%s %s could not be answered", scope["method"], _place(scope))
             return shaped(500, "ServiceException", "The service made a mistake; its log says which.")
 
     async def _answer(self, scope: Scope, receive: Receive) -> Reply:
@@ -92,7 +89,7 @@ class App:
             raise too_many("Too many requests at once. Come back soon.", "CallerRateLimitExceeded")
         self._busy += 1
         try:
-            body = await read_body(scope, receive, self.limits, route.most or self.limits.body_bytes)
+            body = await read_body(scope, receive, self.limits.body_seconds, route.most or self.limits.body_bytes)
             async with asyncio.timeout(self.limits.request_seconds):
                 return await route.handler(Request(scope, labels, body))
         except TimeoutError:
@@ -106,7 +103,7 @@ class App:
             raise too_many("Too many synchronous invocations at once.", "ConcurrentInvocationLimitExceeded")
         self._waiting += 1
         try:
-            body = await read_body(scope, receive, self.limits, route.most or self.limits.body_bytes)
+            body = await read_body(scope, receive, self.limits.body_seconds, route.most or self.limits.body_bytes)
             return await self._first(route.handler, Request(scope, labels, body), receive)
         finally:
             self._waiting -= 1
@@ -136,6 +133,11 @@ class App:
 def _waits(scope: Scope) -> bool:
     kind = next((value for key, value in scope["headers"] if key == b"x-amz-invocation-type"), b"RequestResponse")
     return kind in (b"RequestResponse", b"")
+
+
+def _place(scope: Scope) -> str:
+    """The beginning of the path. What follows may be the id of a callback, which is a capability, and nothing for a log."""
+    return "/".join(scope["path"].split("/")[:3])
 
 
 def _agent(scope: Scope) -> str:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.pages import marker, number, read_marker
 from holdfast.server.deploy_requests import AliasAsked, CodeAsked, Configured, Create, Publish, UpdateCode
 from holdfast.server.replies import Reply, json_reply
 from holdfast.server.requests import Request
 from holdfast.server.routing import Route
 from holdfast.service.catalogue.records import Alias, Code, Config, Version, about
 from holdfast.service.lambda_api import checks
-from holdfast.service.lambda_api.catalog import Found, configuration
+from holdfast.service.lambda_api.catalog import Found, configuration, page
 from holdfast.service.serving import Serving
 from holdfast.service.targets.descriptions import FolderCode
 
 LOCAL_BUCKET: Final = "holdfast-local"
 """The bucket of code that is in a folder of the server's machine; its key is the folder's path."""
-MOST_BYTES: Final = 64 * 1024 * 1024
+MOST_BYTES: Final = 70_167_211
+"""As on AWS: code of 50 MB in base64, with room around it."""
 _FUNCTIONS: Final = "/2015-03-31/functions"
-_MAX_ITEMS: Final = 10_000
-_DEFAULT_ITEMS: Final = 50
 
 
 class Deploying:
@@ -40,7 +38,6 @@ class Deploying:
             Route("PUT", f"{one}/code", self.update_code, most=MOST_BYTES),
             Route("PUT", f"{one}/configuration", self.update_configuration),
             Route("POST", f"{one}/versions", self.publish),
-            Route("GET", f"{one}/versions", self.versions),
             Route("POST", f"{one}/aliases", self.create_alias),
             Route("GET", f"{one}/aliases", self.aliases),
             Route("GET", f"{one}/aliases/([^/]+)", self.alias),
@@ -121,15 +118,6 @@ class Deploying:
         )
         return self._configuration(name, made, 201)
 
-    async def versions(self, request: Request) -> Reply:
-        """ListVersionsByFunction."""
-        name = checks.function_asked(request.label, None).name
-        self._service.catalog.find(checks.FunctionAsked(name, None))
-        shown = [
-            configuration(found, checks.function_arn(name, found.version)) for found in self._service.catalog.all() if found.name == name
-        ]
-        return json_reply(_page("Versions", shown, request))
-
     # --- aliases
 
     async def create_alias(self, request: Request) -> Reply:
@@ -178,7 +166,8 @@ class Deploying:
         name = checks.function_asked(request.label, None).name
         wanted = request.text("FunctionVersion")
         found = sorted(self._catalogue.needed(name).aliases.values(), key=lambda alias: alias.name)
-        return json_reply(_page("Aliases", [one.to_wire(name) for one in found if wanted in (None, one.version, *one.weights)], request))
+        shown = [one.to_wire(name) for one in found if wanted in (None, one.version, *one.weights)]
+        return json_reply(page("Aliases", shown, request.text("Marker"), request.number("MaxItems")))
 
     # --- shared
 
@@ -204,18 +193,4 @@ class Deploying:
     def _configuration(self, name: str, version: Version, status: int = 200) -> Reply:
         found = Found(name=name, version=version.version, terms=version.config.terms, about=about(version))
         qualifier = None if version.version == "$LATEST" else version.version
-        return json_reply(configuration(found, checks.function_arn(name, qualifier)), status)
-
-
-def _page(member: str, shown: list[dict[str, Any]], request: Request) -> dict[str, Any]:
-    size = checks.page_size(request.number("MaxItems"), _DEFAULT_ITEMS, _MAX_ITEMS)
-    first, start = 0, request.text("Marker")
-    if start:
-        (*numbers,) = read_marker(member, start)
-        first = number(numbers[0], len(shown)) if len(numbers) == 1 else -1
-        if first < 0:
-            raise InvalidParameter("Invalid Marker")
-    page: dict[str, Any] = {member: shown[first : first + size]}
-    if first + size < len(shown):
-        page["NextMarker"] = marker(member, first + size)
-    return page
+        return json_reply(configuration(found, checks.function_arn(name, qualifier), values=True), status)

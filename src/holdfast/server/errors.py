@@ -32,6 +32,7 @@ SHAPES: Final[Mapping[type[HoldfastError], tuple[int, str]]] = {
 """What each of our errors is there; a class that is not named is what its nearest parent is."""
 
 RETRY_SECONDS: Final = 1
+CLOSE: Final[tuple[Header, ...]] = ((b"connection", b"close"),)
 STALE: Final = "Invalid checkpoint token"
 STALE_TITLE: Final = "Invalid Checkpoint Token"
 _SDK: Final = re.compile(r"aws-durable-execution-sdk-(python|js|java)/(\d+)\.(\d+)\.(\d+)")
@@ -61,7 +62,7 @@ def too_many(what: str, reason: str) -> Refused:
 
 def unavailable(what: str, *, close: bool = False) -> Refused:
     """Nobody can serve this now."""
-    return Refused(503, "ServiceException", what, headers=(*retry_after(), *(((b"connection", b"close"),) if close else ())))
+    return Refused(503, "ServiceException", what, headers=(*retry_after(), *(CLOSE if close else ())))
 
 
 def retry_after() -> tuple[Header, ...]:
@@ -82,8 +83,8 @@ def refusal(error: HoldfastError | Refused, agent: str = "") -> Reply:
 
 
 def shaped(status: int, shape: str, message: str, *, headers: tuple[Header, ...] = (), reason: str | None = None) -> Reply:
-    """An error body. Half of AWS's shapes say `message`, the others `Message`: both are sent."""
-    body: dict[str, Any] = {"Type": "User" if status < 500 else "Service", "message": message, "Message": message}
+    """An error body. Half of AWS's shapes say `message`, the others `Message`: both are sent; clients of logs read `__type`."""
+    body: dict[str, Any] = {"__type": shape, "Type": "User" if status < 500 else "Service", "message": message, "Message": message}
     if reason is not None:
         body |= {"Reason": reason, "retryAfterSeconds": str(RETRY_SECONDS)}
     return json_reply(body, status, (*headers, (b"x-amzn-errortype", shape.encode())))

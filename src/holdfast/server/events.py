@@ -19,8 +19,8 @@ from holdfast.model import codec
 from holdfast.model.errors import HoldfastError, InvalidParameter, Rejected
 from holdfast.model.ids import Arn
 from holdfast.model.signals import StatusSignal
+from holdfast.server.asgi import ASGIApp, Receive, Scope, Send
 from holdfast.server.auth.identity import identity_of
-from holdfast.server.auth.protecting import App, Receive, Scope, Send
 from holdfast.signals.broadcast import Broadcaster, Gap, Listener
 from holdfast.signals.event import event_of
 from holdfast.signals.patterns import Pattern
@@ -39,7 +39,7 @@ _HEADERS: Final = [
 
 
 def with_events(
-    app: App, broadcaster: Broadcaster, store: Store, *, heartbeat_seconds: float = 15.0, send_seconds: float = 30.0
+    app: ASGIApp, broadcaster: Broadcaster, store: Store, *, heartbeat_seconds: float = 15.0, send_seconds: float = 30.0
 ) -> EventStream:
     """The app with /events beside it. Close the broadcaster when the server begins to shut down: streams end by no other means."""
     return EventStream(app, broadcaster, store, heartbeat_seconds, send_seconds)
@@ -48,7 +48,7 @@ def with_events(
 class EventStream:
     """An ASGI app."""
 
-    def __init__(self, app: App, broadcaster: Broadcaster, store: Store, heartbeat_seconds: float, send_seconds: float) -> None:
+    def __init__(self, app: ASGIApp, broadcaster: Broadcaster, store: Store, heartbeat_seconds: float, send_seconds: float) -> None:
         self._app = app
         self._broadcaster = broadcaster
         self._store = store

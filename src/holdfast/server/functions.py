@@ -22,6 +22,7 @@ class Functions:
         return [
             Route("POST", f"{_FUNCTIONS}/([^/]+)/invocations", self.invoke, most=SYNC_BYTES, waits=True),
             Route("GET", f"{_FUNCTIONS}/([^/]+)/configuration", self.configuration),
+            Route("GET", f"{_FUNCTIONS}/([^/]+)/versions", self.versions),
             Route("GET", f"{_FUNCTIONS}/?", self.list),
             Route("GET", f"{_FUNCTIONS}/([^/]+)", self.get),
         ]
@@ -43,15 +44,21 @@ class Functions:
 
     async def get(self, request: Request) -> Reply:
         """GetFunction."""
-        return json_reply(self._api.get_function(request.label, request.text("Qualifier")))
+        return json_reply(self._api.get_function(request.label, request.text("Qualifier"), values=request.sees_values))
 
     async def configuration(self, request: Request) -> Reply:
         """GetFunctionConfiguration."""
-        return json_reply(self._api.get_function_configuration(request.label, request.text("Qualifier")))
+        return json_reply(self._api.get_function_configuration(request.label, request.text("Qualifier"), values=request.sees_values))
 
     async def list(self, request: Request) -> Reply:
         """ListFunctions. There is one region, so a MasterRegion leaves nothing out."""
-        return json_reply(self._api.list_functions(request.text("FunctionVersion"), request.text("Marker"), request.number("MaxItems")))
+        asked = request.text("FunctionVersion"), request.text("Marker"), request.number("MaxItems")
+        return json_reply(self._api.list_functions(*asked, values=request.sees_values))
+
+    async def versions(self, request: Request) -> Reply:
+        """ListVersionsByFunction."""
+        asked = request.label, request.text("Marker"), request.number("MaxItems")
+        return json_reply(self._api.list_versions(*asked, values=request.sees_values))
 
 
 def _invoked(answer: Invoked) -> Reply:

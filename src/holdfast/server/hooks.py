@@ -63,4 +63,5 @@ class Hooks:
         trouble = self._api.trouble()
         if trouble is None:
             return json_reply({"status": "ready"})
-        return json_reply({"status": "not ready", "reason": trouble}, 503, retry_after())
+        known = {"reason": trouble} if request.roles else {}  # it names the store's file
+        return json_reply({"status": "not ready", **known}, 503, retry_after())

@@ -10,6 +10,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     body_bytes: int = 16 * 1024 * 1024
     """413 above it. A payload of 6 MB may double when JSON escapes it."""
+    bodies_bytes: int = 256 * 1024 * 1024
+    """429 above it: the bodies of all requests that are not answered yet, together."""
     head_bytes: int = 64 * 1024
     """431 above it: the request line and all headers."""
     requests: int = 1024
@@ -22,6 +24,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """408 when its body takes longer."""
     request_seconds: float = 40.0
     """503 when its answer takes longer: the disk does not work, for instance. The official SDK gives up after 50."""
+    unread_seconds: float = 60.0
+    """The connection is cut when an answer waits longer for somebody to read it."""
     wait_seconds: float = 930.0
     """408 when a synchronous invocation takes longer; its execution may end after 900."""
     keep_alive_seconds: int = 75

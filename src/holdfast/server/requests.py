@@ -1,37 +1,29 @@
-"""Requests: what a client sent, read within limits. What cannot be read is refused here, before anything is called."""
+"""Requests: what a client sent. What cannot be read is refused here, before anything is called."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
-from starlette.types import Receive, Scope
 
+from holdfast.model.credentials import Role
 from holdfast.model.errors import InvalidParameter
+from holdfast.server.asgi import Scope
 from holdfast.server.auth.identity import identity_of
-from holdfast.server.errors import Refused, unreadable
-from holdfast.server.limits import Limits
+from holdfast.server.errors import unreadable
 
 T = TypeVar("T")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,12}")
 _MAX_FIELDS: Final = 200
-_DRAINED_BYTES: Final = 64 * 1024 * 1024
-"""A body that is too large is still read to its end up to this size: a client that is cut off while it sends never sees why."""
-
 
 _label = lru_cache(maxsize=4096)(unquote)
 """An execution's ARN comes with each of its checkpoints."""
 _CACHED_CHARACTERS: Final = 512
-
-
-class Gone(Exception):
-    """The client left."""
 
 
 class Request:
@@ -46,6 +38,16 @@ class Request:
     def tenant(self) -> str | None:
         """The tenant that whoever asks is kept to, if any."""
         return identity_of(self._scope).tenant
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """What whoever asks may do; nothing, where anybody may ask."""
+        return identity_of(self._scope).roles
+
+    @property
+    def sees_values(self) -> bool:
+        """Whether whoever asks may see what environment variables hold: who could also set them."""
+        return Role.ADMIN in self.roles and self.tenant is None
 
     @property
     def label(self) -> str:
@@ -112,54 +114,3 @@ class Request:
             raise InvalidParameter(f"The request's body: {error}") from None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise unreadable(f"The request's body is not JSON: {error}") from None
-
-
-async def read_body(scope: Scope, receive: Receive, limits: Limits, most: int) -> bytes:
-    """The body, if it is not too large and comes in time."""
-    message: Any = await receive()
-    if message["type"] != "http.request":
-        raise Gone
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body", False):
-        if len(body) > most:
-            raise _too_large(most)
-        return body
-    length = _length(scope)
-    if length is not None and length > _DRAINED_BYTES:
-        raise _too_large(most, close=True)
-    try:
-        async with asyncio.timeout(limits.body_seconds):
-            return await _read_on(body, receive, most)
-    except TimeoutError:
-        close = ((b"connection", b"close"),)
-        raise Refused(408, "RequestTimeoutException", "The request's body did not come in time.", headers=close) from None
-
-
-async def _read_on(body: bytes, receive: Receive, most: int) -> bytes:
-    parts, size = [body], len(body)
-    while True:
-        message: Any = await receive()
-        if message["type"] != "http.request":
-            raise Gone
-        size += len(message.get("body", b""))
-        if size <= most:
-            parts.append(message.get("body", b""))
-        elif size > _DRAINED_BYTES:
-            raise _too_large(most, close=True)
-        if not message.get("more_body", False):
-            break
-    if size > most:
-        raise _too_large(most)
-    return b"".join(parts)
-
-
-def _length(scope: Scope) -> int | None:
-    for key, value in scope["headers"]:
-        if key == b"content-length":
-            return int(value) if value.isdigit() else None
-    return None
-
-
-def _too_large(most: int, *, close: bool = False) -> Refused:
-    headers = ((b"connection", b"close"),) if close else ()
-    return Refused(413, "RequestTooLargeException", f"Request must be smaller than {most} bytes.", headers=headers)

@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from holdfast.hosts.runtime.whole import Whole
 from holdfast.server.app import App
+from holdfast.server.asgi import ASGIApp
+from holdfast.server.bodies import Bodies
 from holdfast.server.errors import shaped
 from holdfast.server.limits import Limits
 from holdfast.server.replies import Reply
@@ -31,6 +33,7 @@ class BoundedProtocol(HttpToolsProtocol):
     head = 0
     in_head = True
     slow: TimerHandle | None = None
+    unread: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Somebody is there, and shall ask for something."""
@@ -55,6 +58,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_head()
         else:
             super().on_headers_complete()
+            Whole.around(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         """A body comes."""
@@ -70,7 +74,19 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
         self._in_time()
+        self._read_on()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """More of an answer waits than the kernel takes: it fills our memory until somebody reads it."""
+        self._read_on()
+        self.unread = self.loop.call_later(self.limits.unread_seconds, self.transport.abort)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Somebody did."""
+        self._read_on()
+        super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP gets an answer of the same shape as everything else."""
@@ -94,6 +110,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def _hurry(self, seconds: float) -> None:
         self._in_time()
         self.slow = self.loop.call_later(seconds, self.transport.close)
+
+    def _read_on(self) -> None:
+        if self.unread is not None:
+            self.unread.cancel()
+            self.unread = None
 
     def _in_time(self) -> None:
         if self.slow is not None:
@@ -152,7 +173,7 @@ async def serving(app: App, listener: socket.socket, *, around: ASGIApp | None =
     """Serve until the block ends; `around` is the app with its middleware. What is under way then gets its answer first."""
     options: dict[str, Any] = {"http": protocol_for(app), "ws": "none", "lifespan": "off", "loop": "none", "log_config": None}
     config = uvicorn.Config(
-        around or app,
+        Bodies(around or app, app.limits.bodies_bytes),
         **options,
         access_log=False,
         server_header=False,

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.signals import Subscriber
-from holdfast.server.auth.protecting import App
+from holdfast.server.asgi import ASGIApp
 from holdfast.server.events import EventStream, with_events
 from holdfast.signals.broadcast import Broadcaster
 from holdfast.signals.reading import read_sinks
@@ -35,7 +35,7 @@ class Signalling:
         """With the sinks of a file (signals.reading), if there is one."""
         return cls({} if path is None else read_sinks(path, environment, clock))
 
-    def around(self, app: App, store: Store) -> EventStream:
+    def around(self, app: ASGIApp, store: Store) -> EventStream:
         """The app with its stream of events."""
         return with_events(app, self._broadcaster, store)
 

@@ -144,23 +144,13 @@ class OpenEngine:
         if settings.tune:
             tune()
         runner = settings.ids(settings.clock.now())
-        coroutines, threads = Slots(settings.live), Slots(settings.threads)
-        known = [
-            Function(
-                name=f.name,
-                version=f.version,
-                terms=f.terms,
-                slots=coroutines if f.is_async else threads,
-            )
-            for f in functions
-        ]
         store = open_store(where, runner, settings.codec)
         try:
             clock = store.clock(settings.clock)
             host = InlineHost(functions, clock=clock, threads=settings.threads, park=settings.park)
             engine = Engine(
                 store,
-                known,
+                registered(functions, settings),
                 wrap(host),
                 clock=clock,
                 ids=settings.ids,
@@ -255,6 +245,12 @@ class OpenEngine:
     async def unsubscribe(self, subscriber: str) -> None:
         """Forget a subscriber, in every process, with the signals it has not had; without that they are kept for it for ever."""
         self._store.unsubscribe(subscriber)
+
+
+def registered(functions: Sequence[DurableFunction], settings: Settings) -> list[Function]:
+    """Functions of this process, as an engine knows them: those of a colour share their places."""
+    coroutines, threads = Slots(settings.live), Slots(settings.threads)
+    return [Function(name=f.name, version=f.version, terms=f.terms, slots=coroutines if f.is_async else threads) for f in functions]
 
 
 class OpenExecution:

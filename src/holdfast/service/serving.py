@@ -8,16 +8,12 @@ Functions of the program run inline; deployed ones run in processes, and come an
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import functools
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
-
-import msgspec
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
@@ -28,16 +24,21 @@ from holdfast.hosts.inline import InlineHost
 from holdfast.hosts.runtime.description import Limits
 from holdfast.hosts.runtime.host import RuntimeHost
 from holdfast.hosts.runtime.output import Line, Log
-from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.ids import LATEST
 from holdfast.model.signals import Subscriber
 from holdfast.service.catalogue.catalogue import Catalogue
 from holdfast.service.catalogue.keeping import Keeper, folder_of
-from holdfast.service.catalogue.records import NOT_DURABLE, Code, Entry, Version, runtime_of
+from holdfast.service.catalogue.records import EVENT, NOT_DURABLE, Code, Entry, Version, runtime_of
 from holdfast.service.catalogue.showing import ServedCatalog
 from holdfast.service.lambda_api import LambdaApi
 from holdfast.service.lambda_api.catalog import PlainAnswer, PlainCall
+from holdfast.service.logs import segments
+from holdfast.service.logs.api import Logs
+from holdfast.service.logs.inline import InlineLogs
+from holdfast.service.logs.keeping import LogKeeper
+from holdfast.service.logs.segments import Retention
+from holdfast.service.opening import registered
 from holdfast.service.settings import Settings
 from holdfast.service.targets.descriptions import CodeSource, Described, FolderCode, TextCode, ZipCode
 from holdfast.service.tuning import tune
@@ -48,22 +49,36 @@ T = TypeVar("T")
 App = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI app."""
 _LOOK_SECONDS: Final = 0.05
-_BESIDE: Final = ("", "-wal", "-shm", "-journal", "-holdfast", ".functions")
+_BESIDE: Final = ("", "-wal", "-shm", "-journal", "-holdfast", ".functions", ".logs")
 """What a store's file has beside it, which is no code of anybody."""
 
 
 class Serving:
     """A service that runs."""
 
-    def __init__(self, engine: Engine, catalogue: Catalogue, processes: RuntimeHost, own: Registry, settings: Settings) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        catalogue: Catalogue,
+        processes: RuntimeHost,
+        own: Registry,
+        heard: InlineLogs,
+        keeper: LogKeeper,
+        settings: Settings,
+    ) -> None:
         self.engine = engine
         self.catalogue = catalogue
         self.catalog = ServedCatalog(catalogue, own, settings.chance().random)
         self.api = LambdaApi(
-            engine, catalog=self.catalog, plain=self._call, tail=lambda header: processes.tail(header.id), ids=settings.ids
+            engine,
+            catalog=self.catalog,
+            plain=self._call,
+            tail=lambda header: processes.tail(header.id) or heard.tail(header.id),
+            ids=settings.ids,
         )
+        self.logs = Logs(keeper, settings.clock, self.catalog.knows)
         self._processes = processes
-        self.leave_out = _files_of(settings.store)
+        self.leave_out = (*_files_of(settings.store), keeper.folder.root.resolve())
         """Files that are beside somebody's code, and none of it."""
         self._slots: dict[str, Slots] = {}
         self._hosted: dict[str, dict[str, Version]] = {}
@@ -87,6 +102,10 @@ class Serving:
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
+    async def settle(self) -> None:
+        """Let changes end that are under way: they write to what is about to be closed."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
     async def deploy(self, wanted: Described) -> Entry:
         """Have a function as a target describes it."""
 
@@ -97,7 +116,8 @@ class Serving:
         return await self.change(wanted.name, verb)
 
     async def forget_old(self, name: str, keep: int) -> None:
-        """Delete versions before the newest `keep` that no alias names and no execution needs: who saves often makes many."""
+        """Delete versions before the newest `keep` that no alias names and no execution needs: who saves often makes many. Code goes
+        with the last version that has it, or later, when no process runs it any more."""
         entry = self.catalogue.needed(name)
         named = {version for alias in entry.aliases.values() for version in (alias.version, *alias.weights)}
         old = sorted(map(int, entry.versions))[:-keep]
@@ -105,6 +125,9 @@ class Serving:
             running = Filter(function=name, version=version, statuses=(ExecutionStatus.RUNNING,), limit=1)
             if not await asyncio.to_thread(self.engine.store.list, running):
                 await self.change(name, functools.partial(self.catalogue.delete, name, version))
+        if old:
+            running_code = {Path(folder).name for folder in self._processes.folders()}
+            await self.change(name, functools.partial(self.catalogue.sweep, running_code))
 
     def code_of(self, source: CodeSource) -> Code:
         """Take code into the catalogue; blocks."""
@@ -158,13 +181,15 @@ class Serving:
     async def _call(self, call: PlainCall) -> PlainAnswer:
         found = call.function
         if not call.waits:  # the promise that it will be called is kept on disk, as an execution of one call
-            await self.engine.start(found.name, call.payload.decode(), version=found.version, tenant=call.tenant)
+            await self.engine.start(
+                found.name, call.payload.decode(), version=found.version, terms=EVENT, tenant=call.tenant, trace=call.trace
+            )
             return PlainAnswer(payload=b"")
         called = await self._processes.call(
             found.name,
             found.version,
             call.payload,
-            client_context=_client_context(call.client_context),
+            client_context=call.client_context,
             tenant=call.tenant,
             trace=call.trace,
         )
@@ -193,8 +218,9 @@ async def open_serving(
     subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
     log: Log | None = None,
     limits: Limits | None = None,
+    retention: Retention | None = None,
 ) -> AsyncIterator[Serving]:
-    """A service over a store. `private_app` makes what processes of functions may ask; `log` gets what they print."""
+    """A service over a store. `private_app` makes what processes of functions may ask; `log` gets what they print, besides being kept."""
     if settings.tune:
         tune()
     runner = settings.ids(settings.clock.now())
@@ -202,25 +228,27 @@ async def open_serving(
         store = open_store(settings.store, runner, settings.codec)
         stack.callback(store.close)
         clock = store.clock(settings.clock)
-        folder = folder_of(settings.store) or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))
-        keeper = Keeper(folder)
-        stack.callback(keeper.close)
+        keeper, logs = _keepers(stack, settings, retention or Retention())
         catalogue = Catalogue(keeper, clock=clock, ids=settings.ids)
         inline = InlineHost(functions, clock=clock, threads=settings.threads, park=settings.park)
         stack.callback(inline.close)
         leaving = asyncio.Event()
 
         def told(lines: list[Line]) -> None:
-            if log is not None and not leaving.is_set():  # else each process that is ended would complain that it was
+            if leaving.is_set():  # else each process that is ended would complain that it was
+                return
+            logs.put(lines)
+            if log is not None:
                 log(lines)
 
         processes = RuntimeHost((), token=store.seal.token, log=told, limits=limits)
         stack.push_async_callback(processes.close)
-        known = _functions(functions, settings)
+        heard = stack.enter_context(InlineLogs(inline, logs.put, settings.clock, runner))
+        known = registered(functions, settings)
         engine = Engine(
             store,
             known,
-            ChoosingHost((inline, processes)),
+            ChoosingHost((heard, processes)),
             clock=clock,
             ids=settings.ids,
             chance=settings.chance(),
@@ -229,27 +257,27 @@ async def open_serving(
         )
         await engine.open()
         stack.push_async_callback(engine.close)
-        serving = Serving(engine, catalogue, processes, Registry(known), settings)
+        serving = Serving(engine, catalogue, processes, Registry(known), heard, logs, settings)
+        stack.push_async_callback(serving.settle)
         processes.api = private_app(serving.api)
         await serving.host_all()
         stack.callback(leaving.set)
         yield serving
 
 
-def _functions(functions: Sequence[DurableFunction], settings: Settings) -> list[Function]:
-    coroutines, threads = Slots(settings.live), Slots(settings.threads)
-    return [Function(name=f.name, version=f.version, terms=f.terms, slots=coroutines if f.is_async else threads) for f in functions]
+def _keepers(stack: contextlib.AsyncExitStack, settings: Settings, retention: Retention) -> tuple[Keeper, LogKeeper]:
+    """What is kept in folders beside the store: deployed functions, and logs."""
+
+    def temporary() -> Path:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))
+
+    keeper = Keeper(folder_of(settings.store) or temporary())
+    stack.callback(keeper.close)
+    folder = segments.Folder(segments.folder_of(settings.store) or temporary(), retention)
+    logs = LogKeeper(folder, settings.clock)  # what processes print has the time of this machine, too
+    stack.callback(logs.close)
+    return keeper, logs
 
 
 def _files_of(store: str) -> tuple[Path, ...]:
     return () if "://" in store or store == ":memory:" else tuple(Path(f"{store}{end}").resolve() for end in _BESIDE)
-
-
-def _client_context(given: str | None) -> str | None:
-    """The client context as functions get it: JSON on one line."""
-    if given is None:
-        return None
-    try:
-        return msgspec.json.encode(msgspec.json.decode(base64.b64decode(given, validate=True))).decode()
-    except (binascii.Error, ValueError, msgspec.DecodeError):
-        raise InvalidParameter("Client context must be a valid Base64-encoded JSON object.") from None

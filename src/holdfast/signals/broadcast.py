@@ -125,7 +125,7 @@ class Listener:
 
     async def signals(self, pause_seconds: float) -> AsyncIterator[StatusSignal | Gap | None]:
         """All signals until it is ended; None whenever nothing came for so long."""
-        for signal in await self._missed():
+        async for signal in self._missed():
             for told in self._told(signal):
                 yield told
         while True:
@@ -143,18 +143,19 @@ class Listener:
             except TimeoutError:
                 yield None
 
-    async def _missed(self) -> list[StatusSignal]:
-        """What it has not had: first what only the store still has, then what memory has."""
-        last, first = self._last, self._backlog[0].number if self._backlog else None
-        if last is None or self._kept is None or first == last + 1:
-            return self._backlog
-        found: list[StatusSignal] = []
-        while page := await asyncio.to_thread(self._kept, found[-1].number if found else last, _PAGE):
-            older = [signal for signal in page if first is None or signal.number < first]
-            found += older
-            if len(page) < _PAGE or len(older) < len(page):
-                break
-        return found + self._backlog
+    async def _missed(self) -> AsyncIterator[StatusSignal]:
+        """What it has not had: first what only the store still has, a page at a time, then what memory has."""
+        after, first = self._last, self._backlog[0].number if self._backlog else None
+        is_whole = after is None or first == after + 1
+        while not is_whole and after is not None and self._kept is not None:
+            page = await asyncio.to_thread(self._kept, after, _PAGE)
+            for signal in page:
+                if first is None or signal.number < first:
+                    yield signal
+            is_whole = len(page) < _PAGE or (first is not None and page[-1].number >= first)
+            after = page[-1].number if page else after
+        for signal in self._backlog:
+            yield signal
 
     def _told(self, signal: StatusSignal) -> list[StatusSignal | Gap]:
         last = self._last

@@ -75,8 +75,9 @@ def _object(source: Any, path: str, depth: int) -> Test:
             raise _wrong(place, f"must be an object or a list, not {_kind(wanted)}. Write [{json.dumps(wanted)}] for exactly this value.")
 
     def matches(value: Any) -> bool:
-        if isinstance(value, list):  # of a list, one element must match the whole object
-            return any(matches(element) for element in value if isinstance(element, Mapping))
+        objects = [element for element in _flat(value) if isinstance(element, Mapping)]
+        if isinstance(value, list) and objects:  # of a list, one element must match the whole object
+            return any(matches(element) for element in objects)
         inside: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
         return all(test(inside.get(name, _ABSENT)) for name, test in members) and (
             not alternatives or any(test(inside) for test in alternatives)
@@ -97,11 +98,14 @@ def _leaf(wanted: list[Any], path: str) -> Test:
     tests = [_value(each, f"{path}[{number}]") for number, each in enumerate(wanted)]
 
     def matches(value: Any) -> bool:
-        if isinstance(value, list):
-            return any(test(element) for element in value for test in tests) if value else any(test(_ABSENT) for test in tests)
-        return any(test(value) for test in tests)
+        return any(test(element) for element in _flat(value) or [_ABSENT] for test in tests)
 
     return matches
+
+
+def _flat(value: Any) -> list[Any]:
+    """What a value has to say: lists in lists are one list."""
+    return [inner for element in value for inner in _flat(element)] if isinstance(value, list) else [value]
 
 
 def _value(wanted: Any, path: str) -> Test:
@@ -153,7 +157,7 @@ def _ignoring_case(given: Any, path: str) -> Test:
 
 
 def _wildcard(given: Any, path: str) -> Test:
-    first, *others = _text(given, path).split("*")
+    first, *others = _parts(_text(given, path), path)
     if not others:
         return lambda value: _same(value, first)
     *middle, last = others
@@ -171,6 +175,27 @@ def _wildcard(given: Any, path: str) -> Test:
         return True
 
     return matches
+
+
+def _parts(text: str, path: str) -> list[str]:
+    """What stands between the stars; a backslash makes a star, or a backslash, an ordinary letter."""
+    parts, at = [""], 0
+    while at < len(text):
+        letter = text[at]
+        if letter == "\\":
+            at += 1
+            letter = text[at : at + 1]
+            if letter not in ("*", "\\"):
+                raise _wrong(path, "a backslash must stand before a star or a backslash.")
+            parts[-1] += letter
+        elif letter == "*":
+            if text[at + 1 : at + 2] == "*":
+                raise _wrong(path, "has two stars in a row; write one.")
+            parts.append("")
+        else:
+            parts[-1] += letter
+        at += 1
+    return parts
 
 
 def _anything_but(given: Any, path: str) -> Test:

@@ -81,6 +81,7 @@ class Webhook(Sink):
             "webhook-timestamp": str(now),
             "webhook-signature": signature(self._keys, event["id"], now, body),
         }
+        status = 0
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 request = self._client.stream("POST", self._url, content=body, headers=headers, follow_redirects=False)
@@ -88,9 +89,11 @@ class Webhook(Sink):
                     status = answer.status_code
                     await _skim(answer)
         except TimeoutError:
-            raise DeliveryFailed(f"{self._host} did not answer within {self._timeout_seconds:g} seconds.") from None
+            if not status:  # else it has answered, and how its answer goes on is nobody's concern
+                raise DeliveryFailed(f"{self._host} did not answer within {self._timeout_seconds:g} seconds.") from None
         except Exception as error:  # whatever it is, its text may have the address in it
-            raise DeliveryFailed(f"{self._host} could not be reached: {type(error).__name__}.") from None
+            if not status:
+                raise DeliveryFailed(f"{self._host} could not be reached: {type(error).__name__}.") from None
         if 300 <= status < 400:
             raise DeliveryFailed(f"{self._host} answered {status}, a redirect, which is not followed. Give the final address.")
         if not 200 <= status < 300:

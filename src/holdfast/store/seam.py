@@ -138,8 +138,12 @@ class Store(Protocol):
         """The payload of its terminal event: a result, or the JSON of an error."""
         ...
 
-    def operations(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
-        """Its operations changed after a revision, in the order they began."""
+    def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
+        """Its operations changed after a revision, in the order they began; those after a place, and at most so many."""
+        ...
+
+    def contexts(self, execution: str) -> Sequence[Operation]:
+        """Its contexts in the order they began, without what they came to."""
         ...
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:

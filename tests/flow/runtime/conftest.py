@@ -14,6 +14,7 @@ import pytest
 _CACHE = Path(__file__).parents[3] / ".bench" / "sdks"
 _PATIENCE_SECONDS = 100
 JS_SDK = "@aws/durable-execution-sdk-js@2.4.0"
+NODE_CLIENT = "aws-lambda-ric@3.3.0"
 
 
 def _fetched(name: str, command: Callable[[Path], Sequence[str]]) -> Path:
@@ -35,23 +36,36 @@ def _fetched(name: str, command: Callable[[Path], Sequence[str]]) -> Path:
     return folder
 
 
+def python_package(name: str) -> Path:
+    """A package with its dependencies, in a folder of its own."""
+    own = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+    pip = [sys.executable, "-m", "pip"] if own else ["python3", "-m", "pip", "--python", sys.executable]
+    return _fetched(name, lambda folder: [*pip, "install", "--quiet", "--target", str(folder), name])
+
+
 @pytest.fixture(scope="session")
 def python_sdk() -> Callable[[str], Path]:
     """A version of the official Python SDK, with its dependencies, in a folder of its own."""
 
-    def fetch(version: str) -> Path:
-        name = f"aws-durable-execution-sdk-python=={version}"
-        own = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
-        pip = [sys.executable, "-m", "pip"] if own else ["python3", "-m", "pip", "--python", sys.executable]
-        return _fetched(name, lambda folder: [*pip, "install", "--quiet", "--target", str(folder), name])
+    return lambda version: python_package(f"aws-durable-execution-sdk-python=={version}")
 
-    return fetch
+
+def _from_npm(package: str) -> Path:
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("there is no node with npm here")
+    quiet = ["--no-audit", "--no-fund", "--ignore-scripts"]
+    folder = _fetched(package.replace("/", "-"), lambda folder: ["npm", "install", *quiet, "--prefix", str(folder), package])
+    return folder / "node_modules"
 
 
 @pytest.fixture(scope="session")
 def js_sdk() -> Path:
     """The `node_modules` of the official JavaScript SDK."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("there is no node with npm here")
-    quiet = ["--no-audit", "--no-fund", "--ignore-scripts"]
-    return _fetched(JS_SDK.replace("/", "-"), lambda folder: ["npm", "install", *quiet, "--prefix", str(folder), JS_SDK]) / "node_modules"
+    return _from_npm(JS_SDK)
+
+
+@pytest.fixture(scope="session")
+def official_node_client() -> tuple[str, ...]:
+    """The command of the official runtime client for Node, its native part replaced (see node_native.cjs); the handler comes last."""
+    program = _from_npm(NODE_CLIENT) / "aws-lambda-ric" / "bin" / "index.mjs"
+    return "node", "--require", str(Path(__file__).with_name("node_native.cjs")), str(program)

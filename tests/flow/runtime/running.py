@@ -122,6 +122,11 @@ def alive(pids: Sequence[int]) -> list[int]:
     return [pid for pid in pids if _state(pid) not in ("", "Z", "X")]
 
 
+def parent_of(pid: int) -> int:
+    """Who started a process."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def _state(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

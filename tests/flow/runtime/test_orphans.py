@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flow.runtime.running import alive, durable, hosting, plain, serving, until
+from tests.flow.runtime.running import alive, durable, hosting, parent_of, plain, serving, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and a subreaper")
 
@@ -74,13 +74,9 @@ async def test_a_killed_guard_takes_the_runtime_with_it_and_the_host_goes_on(tmp
         began = tmp_path / "began"
         waiting = asyncio.create_task(host.call("waits", "$LATEST", json.dumps(str(began)).encode()))
         pid = int(await until(lambda: began.exists() and began.read_text(), "the function to begin"))
-        os.kill(_parent_of(pid), signal.SIGKILL)
+        os.kill(parent_of(pid), signal.SIGKILL)
         called = await waiting
         assert called.error is not None
         assert called.error.type == "Runtime.ExitError"
         await until(lambda: not alive([pid]), "the runtime to be gone")
         assert (await host.call("echo", "$LATEST", b"1")).payload == b"1"
-
-
-def _parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.hosts.runtime.description import Runtime
 from holdfast.model.clock import VirtualClock
 from tests.flow.official.running import Answer, Deed, Ending, Running, official, opened
 from tests.flow.runtime.functions import workflows
-from tests.flow.runtime.running import FUNCTIONS, durable, serving
+from tests.flow.runtime.running import FUNCTIONS, durable, plain, serving
 
 Scripted = tuple[str, Any, dict[str, list[Deed]], Any]
 
@@ -101,6 +102,41 @@ async def test_the_javascript_sdk_runs_steps_waits_and_branches(node_folder: Pat
 async def test_the_javascript_sdk_waits_for_a_callback(node_folder: Path) -> None:
     ending = await in_a_process(node(node_folder, "approval"), None, {"approve": [Answer('"yes"')]})
     assert (ending.status.value, json.loads(ending.payload or "null")) == ("SUCCEEDED", {"answer": '"yes"'})
+
+
+JS_CASES: list[Scripted] = [
+    ("maps", [1, 2, 3], {}, [2, 4, 6]),
+    ("tolerates", [1, -2, 3], {}, {"good": [1, 3], "bad": 1, "why": "ALL_COMPLETED"}),
+    ("child", 1, {}, 3),
+    ("retries", None, {}, {"attempts": 3, "last": "never"}),
+    ("polls", None, {}, {"looks": 3}),
+    ("asks", None, {"": [Answer("yes")]}, "yes"),  # the callback in it has no name
+    ("races", None, {}, ["fast"]),
+]
+
+
+@pytest.mark.parametrize("case", JS_CASES, ids=lambda case: case[0])
+async def test_the_javascript_sdk_has_its_whole_vocabulary_here(node_folder: Path, case: Scripted) -> None:
+    handler, event, script, result = case
+    ending = await in_a_process(node(node_folder, handler), event, script)
+    assert (ending.status.value, json.loads(ending.payload or "null")) == ("SUCCEEDED", result)
+    assert [event["EventId"] for event in ending.history] == list(range(1, len(ending.history) + 1))
+
+
+async def test_functions_in_javascript_and_python_invoke_each_other(node_folder: Path) -> None:
+    javascript = msgspec.structs.replace(node(node_folder, "invokes"), function="js")
+    async with serving(javascript, durable("invokes"), plain("echo"), plain("fails"), durable("steps")) as service:
+
+        async def invoked(by: str, function: str, payload: Any) -> tuple[str, Any]:
+            event = json.dumps({"function": function, "payload": payload})
+            status, answer = await service.ending(await service.start(by, event))
+            return status, json.loads(answer or "null")
+
+        assert await invoked("js", "echo", {"a": 1}) == ("SUCCEEDED", {"a": 1})
+        assert await invoked("js", "steps:$LATEST", 3) == ("SUCCEEDED", 3)
+        assert await invoked("invokes", "js:$LATEST", {"function": "echo", "payload": "there and back"}) == ("SUCCEEDED", "there and back")
+        status, answer = await invoked("js", "fails", 5)
+        assert (status, "no good: 5" in answer["failed"]) == ("SUCCEEDED", True)
 
 
 async def test_an_error_in_javascript_is_the_executions(node_folder: Path) -> None:

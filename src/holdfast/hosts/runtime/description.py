@@ -12,6 +12,13 @@ from holdfast.model.ids import ACCOUNT, LATEST, REGION
 
 NOTHING: Final[Mapping[str, str]] = {}
 MAX_TIMEOUT_SECONDS: Final = 900
+RESERVED: Final = frozenset({
+    "_HANDLER", "_X_AMZN_TRACE_ID", "AWS_EXECUTION_ENV", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "AWS_LAMBDA_FUNCTION_NAME",
+    "AWS_LAMBDA_FUNCTION_VERSION", "AWS_LAMBDA_INITIALIZATION_TYPE", "AWS_LAMBDA_LOG_GROUP_NAME", "AWS_LAMBDA_LOG_STREAM_NAME",
+    "AWS_LAMBDA_RUNTIME_API", "LAMBDA_RUNTIME_DIR", "LAMBDA_TASK_ROOT",
+})  # fmt: skip
+"""What a function's own environment cannot set, as on AWS. There region and credentials are reserved too; here they are the operator's to
+give, since nobody else gives any."""
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +61,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How many processes, and how long they are kept."""
 
     processes: int = 16
-    """At most, over all functions."""
+    """At most, over all functions. One that waits for a function that it invoked itself gives its place to others meanwhile."""
     per_function: int = 8
+    nested: int = 16
+    """How many may wait so at a time; whoever invokes beyond that is refused at once."""
     waiting: int = 1000
     """Invocations that wait for a process, over all functions; more are refused."""
     invocations: int = 10_000

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from holdfast.hosts.runtime.description import Runtime
+from holdfast.hosts.runtime.description import RESERVED, Runtime
 from holdfast.model.errors import FunctionNotLoadable
 
 log = logging.getLogger("holdfast.hosts")
@@ -23,8 +23,8 @@ _KNOWN: Final = re.compile(r"(?P<kind>python|nodejs)(?P<version>[0-9.]*?)(\.x)?"
 _PLACES: Final = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
 _HERE: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _ANY_PYTHON: Final = ("python", "python3")
-RESERVED: Final = ("AWS_LAMBDA_RUNTIME_API", "_HANDLER")
-"""What a function's own environment cannot set: without it the process could not be reached."""
+_NODE_ITSELF_MB: Final = 64
+"""What Node needs beside the heap of its program."""
 
 
 def command_of(runtime: Runtime) -> tuple[str, ...]:
@@ -40,14 +40,18 @@ def command_of(runtime: Runtime) -> tuple[str, ...]:
 
 
 def _python(runtime: Runtime, version: str) -> tuple[str, ...]:
-    if version in ("", "3", _HERE):
+    another = None if version in ("", "3", _HERE) else shutil.which(f"python{version}")
+    if another is None:
+        if version not in ("", "3", _HERE):
+            _tell_missing(runtime.function, version)
         if _has_official_client():
             return sys.executable, "-m", "awslambdaric", runtime.handler
-        return sys.executable, "-u", str(_CLIENTS / "python_client.py"), runtime.handler
-    found = shutil.which(f"python{version}")
-    if found is None:
-        log.warning("%s wants Python %s, which is not here; it runs on %s", runtime.function, version, _HERE)
-    return found or sys.executable, "-u", str(_CLIENTS / "python_client.py"), runtime.handler
+    return another or sys.executable, "-u", str(_CLIENTS / "python_client.py"), runtime.handler
+
+
+@functools.cache
+def _tell_missing(function: str, version: str) -> None:
+    log.warning("%s wants Python %s, which is not here; it runs on %s", function, version, _HERE)
 
 
 @functools.cache
@@ -60,9 +64,12 @@ def _node(runtime: Runtime) -> tuple[str, ...]:
     if node is None:
         raise FunctionNotLoadable(f"Function {runtime.function!r} wants the runtime {runtime.runtime!r}, and there is no `node` here.")
     official = Path(runtime.folder, "node_modules", "aws-lambda-ric")
-    if (official / "bin" / "index.mjs").exists() and any(official.glob("**/rapid-client.node")):
-        return node, str(official / "bin" / "index.mjs"), runtime.handler
-    return node, str(_CLIENTS / "node_client.mjs"), runtime.handler
+    built = (official / "bin" / "index.mjs").exists() and any(official.glob("**/rapid-client.node"))
+    client = official / "bin" / "index.mjs" if built else _CLIENTS / "node_client.mjs"
+    if "max-old-space-size" in runtime.environment.get("NODE_OPTIONS", ""):
+        return node, str(client), runtime.handler
+    # Else it would let garbage grow to what the machine has, and be killed for it.
+    return node, f"--max-old-space-size={runtime.memory_mb - min(_NODE_ITSELF_MB, runtime.memory_mb // 2)}", str(client), runtime.handler
 
 
 def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, stream: str) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import msgspec
 
@@ -11,7 +11,7 @@ from holdfast.hosts.runtime.description import Runtime
 from holdfast.hosts.runtime.jobs import TOO_LARGE, Called
 from holdfast.model import codec, wire
 from holdfast.model.errors import EngineClosed, HoldfastError, PayloadNotJson
-from holdfast.model.execution import Outcome, OutcomeStatus
+from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.ids import Position
 from holdfast.model.operations import Failure, Operation, served_since
 from holdfast.model.pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, cut, state_marker
@@ -19,6 +19,8 @@ from holdfast.model.ports import Invocation, Port
 
 Token = Callable[[Position], str]
 """Seals a position for the way out."""
+EVENT_RETRY_SECONDS: Final = (60, 120)
+"""When an Event is tried again that failed, as Lambda does: twice."""
 
 
 class FarPort(Port, Protocol):
@@ -61,7 +63,7 @@ def _input(invocation: Invocation, port: Port) -> str | None:
     return invocation.input if invocation.input is not None else port.input(invocation.token)
 
 
-def outcome_of(runtime: Runtime, called: Called | Exception) -> Outcome:
+def outcome_of(runtime: Runtime, called: Called | Exception, header: Execution) -> Outcome:
     """What an invocation came to, for the engine."""
     if isinstance(called, EngineClosed):
         return Outcome(OutcomeStatus.INTERRUPTED)
@@ -69,7 +71,7 @@ def outcome_of(runtime: Runtime, called: Called | Exception) -> Outcome:
         return Outcome(OutcomeStatus.CRASHED, error=Failure(message=str(called), type=type(called).__name__))
     error = called.error
     if not runtime.durable:
-        return _plain_outcome(called)
+        return _plain_outcome(called, header)
     if error is not None:
         # A function error is tried again, as on AWS; an answer too large would be too large again.
         status = OutcomeStatus.FAILED if error.type == TOO_LARGE else OutcomeStatus.CRASHED
@@ -81,9 +83,13 @@ def outcome_of(runtime: Runtime, called: Called | Exception) -> Outcome:
     return _storable(wire.outcome_from_wire(output))
 
 
-def _plain_outcome(called: Called) -> Outcome:
+def _plain_outcome(called: Called, header: Execution) -> Outcome:
+    """An Event that failed is called again, and its tries are counted on disk; what a function invokes is called once."""
     if called.error is not None:
-        return Outcome(OutcomeStatus.FAILED, error=codec.readable(called.error))
+        error = codec.readable(called.error)
+        if header.parent is None and header.failures < len(EVENT_RETRY_SECONDS):
+            return Outcome(OutcomeStatus.CRASHED, error=error, again_seconds=EVENT_RETRY_SECONDS[header.failures])
+        return Outcome(OutcomeStatus.FAILED, error=error)
     try:
         text = called.payload.decode()
         codec.loads(text)

@@ -32,11 +32,9 @@ def main() -> None:
     child = _started(sys.argv[2:])
     _say(f"pid {child}")
     code = _watched(child, woken)
-    if code is None:
-        _kill_all(child)
-    else:
+    if code is not None:
         _say(f"exit {code}")
-        _kill_all(child)
+    _kill_all(child)
 
 
 def _started(command: list[str]) -> int:
@@ -99,16 +97,17 @@ def _reaped(child: int) -> int | None:
 
 def _kill_all(child: int) -> None:
     """Until nothing is left. What forks while it is killed comes to us as an orphan, and is met in the next round."""
+    pause = 0.001
     while True:
         _signal(-child)
-        below = _descendants()
-        for pid in below:
+        for pid in _descendants():
             _signal(pid)
         try:
             while True:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
-                    select.select([], [], [], 0.001)
+                    select.select([], [], [], pause)
+                    pause = min(2 * pause, 0.1)  # something that cannot be killed is no reason to be busy
                     break
         except ChildProcessError:
             return

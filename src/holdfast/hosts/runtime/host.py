@@ -30,6 +30,10 @@ _TAILS: Final = 256
 """Executions whose last lines are kept, for those who wait for them."""
 
 
+_INVOKE: Final = "/invocations"
+_TOO_NESTED: Final = b'{"Type":"User","message":"Too many functions wait for functions that they invoked. Try again later."}'
+
+
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
     await answer(send, 404, b'{"errorType":"NotFound","errorMessage":"Nothing but the Runtime API is served here."}')
 
@@ -67,7 +71,16 @@ class RuntimeHost:
         """What the listener of a process serves."""
 
         async def others(scope: Scope, receive: Receive, send: Send) -> None:
-            await self.api(scope, receive, send)
+            if not scope["path"].endswith(_INVOKE):
+                await self.api(scope, receive, send)
+            elif not self._pool.may_invoke(process):  # whatever it waited for could never get a process
+                await answer(send, 429, _TOO_NESTED, [(b"x-amzn-errortype", b"TooManyRequestsException"), (b"retry-after", b"1")])
+            else:
+                process.invoking += 1
+                try:
+                    await self.api(scope, receive, send)
+                finally:
+                    process.invoking -= 1
 
         return runtime_api(process, others)
 
@@ -84,6 +97,10 @@ class RuntimeHost:
     def hosts(self, function: str, version: str) -> bool:
         """Whether it is hosted here."""
         return self._pool.runtime(function, version) is not None
+
+    def folders(self) -> set[str]:
+        """Where code is that is hosted here, or that still runs."""
+        return self._pool.folders()
 
     # --- the engine's side
 
@@ -103,13 +120,13 @@ class RuntimeHost:
                 del self._running[execution]
             if isinstance(called, Called):
                 self._keep_tail(execution, called.tail)
-            done(outcome_of(runtime, called), seen_by(invocation, port))
+            done(outcome_of(runtime, called, header), seen_by(invocation, port))
 
         request = Request(
             id=header.invocation or execution,
             arn=runtime.arn,
             execution=invocation.arn if runtime.durable else None,
-            trace=trace_of(header.invocation or execution),
+            trace=header.trace or trace_of(execution),  # the same for all its invocations, so that tracers see one
             tenant=header.tenant,
         )
         job = Job(request, payload, finished)

@@ -18,6 +18,8 @@ TOO_LARGE: Final = "Function.ResponseSizeTooLarge"
 TIMED_OUT: Final = "Sandbox.Timedout"
 EXITED: Final = "Runtime.ExitError"
 NOT_STARTED: Final = "Runtime.InvalidEntrypoint"
+OUT_OF_MEMORY: Final = "Runtime.OutOfMemory"
+"""What the log calls an exit by which too much memory was given back."""
 _PLATFORM: Final = (TIMED_OUT, EXITED, NOT_STARTED)
 
 
@@ -103,7 +105,7 @@ def raised(body: bytes, kind: str | None) -> Failure:
     """The error that a runtime client posted."""
     try:
         sent = msgspec.json.decode(body, type=_Raised)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Failure(message=body[:4096].decode(errors="replace"), type=kind or "Runtime.UnknownReason")
     stack = sent.stack_trace or sent.trace
     lines = tuple(str(line) for line in stack) if isinstance(stack, list) else None
@@ -120,7 +122,7 @@ def json_header(text: str | None, what: str) -> str | None:
         return None
     try:
         return json.dumps(json.loads(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidParameter(f"{what} is not JSON: {error}") from None
 
 

@@ -6,6 +6,7 @@ Nobody else may use it: other users of the machine are hung up on, and a web pag
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.hosts.runtime.whole import Whole
 from holdfast.model.errors import ExtraMissing
 
 Scope = MutableMapping[str, Any]
@@ -27,10 +29,14 @@ _JSON: Final = [(b"content-type", b"application/json")]
 _NO_SERVER: Final = "Processes that speak the Lambda Runtime API need an HTTP server: pip install 'holdfast[server]'."
 
 
-class Listener:
-    """Serves an ASGI app to one process, on the loop it was made on."""
+class Lost(Exception):
+    """Who sent a request hung up before all of it was here."""
 
-    def __init__(self, app: App) -> None:
+
+class Listener:
+    """Serves an ASGI app to one process, on the loop it was made on; `hung_up` hears of each connection that ends."""
+
+    def __init__(self, app: App, hung_up: Callable[[tuple[str, int] | None], None]) -> None:
         try:
             from uvicorn import Config
             from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -43,13 +49,22 @@ class Listener:
         )
         config.load()
         self._state = ServerState()
+        listener = self
 
         class Private(HttpToolsProtocol):
             def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
                 super().connection_made(transport)
                 self.access_log = False  # the public server's access log is about the public
-                if not is_ours(transport):
+                if listener.is_closed or not is_ours(transport):
                     transport.abort()
+
+            def on_headers_complete(self) -> None:
+                super().on_headers_complete()
+                Whole.around(self.cycle)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                super().connection_lost(exc)
+                hung_up(self.client)
 
         self._protocol: Callable[[], asyncio.Protocol] = lambda: Private(config, self._state, {})
         # It says that it is TCP: asyncio sends small answers at once only where it is told so; else each waits 40 ms for the other side.
@@ -57,7 +72,7 @@ class Listener:
         self._socket.bind(("127.0.0.1", 0))
         self._socket.listen(128)
         self._server: asyncio.Server | None = None
-        self._closed = False
+        self.is_closed = False
         host, port = self._socket.getsockname()
         self.address = f"{host}:{port}"
 
@@ -65,16 +80,21 @@ class Listener:
         """Begin to answer; who came earlier was kept waiting by the kernel."""
         server = await asyncio.get_running_loop().create_server(self._protocol, sock=self._socket)
         self._server = server
-        if self._closed:
+        if self.is_closed:
             self.close()
 
     def close(self) -> None:
         """Answer nobody any more."""
-        self._closed = True
+        self.is_closed = True
         if self._server is None:
             self._socket.close()
         else:
-            self._server.close()
+            # Who knocks is sent away now, and who was let in just now is met in the next turn of the loop: a server that is gone would
+            # leave either lying, open.
+            with contextlib.suppress(OSError):
+                while True:
+                    self._socket.accept()[0].close()
+            asyncio.get_running_loop().call_soon(self._server.close)
         for connection in list(self._state.connections):
             transport = getattr(connection, "transport", None)
             if transport is not None:
@@ -123,13 +143,13 @@ async def answer(send: Send, status: int, body: bytes, headers: list[tuple[bytes
 
 
 async def body_of(receive: Receive, most: int) -> bytes | None:
-    """A request's body; None when it is larger than `most`, after all of it was read and thrown away, or when it never came whole."""
+    """A request's body; None when it is larger than `most`, after all of it was read and thrown away. `Lost` when it never came whole."""
     parts: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return None
+            raise Lost
         part = message.get("body", b"")
         size += len(part)
         if size <= most:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -28,9 +29,17 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     request: str | None = None
     execution: str | None = None
     """The ARN of the durable execution that was invoked."""
+    tenant: str | None = None
+    platform: bool = False
+    """It was not the function that said so."""
 
 
 Log = Callable[[list[Line]], None]
+
+
+def stream_of(version: str, process: str, began: int) -> str:
+    """The log stream of a process, by the day it began."""
+    return f"{datetime.fromtimestamp(began / 1000, UTC):%Y/%m/%d}/[{version}]{process.replace('-', '')}"
 
 
 class Output:
@@ -45,10 +54,12 @@ class Output:
         self._tail = bytearray()
         self._request: str | None = None
         self._execution: str | None = None
+        self._tenant: str | None = None
 
-    def begin(self, request: str, execution: str | None) -> None:
+    def begin(self, request: str, execution: str | None, tenant: str | None = None) -> None:
         """From now on it is this request that prints. What was printed before belongs to nobody's tail."""
-        self._request, self._execution = request, execution
+        self.flush()
+        self._request, self._execution, self._tenant = request, execution, tenant
         self._tail.clear()
 
     def tail(self) -> bytes:
@@ -73,20 +84,20 @@ class Output:
     def say(self, text: str) -> None:
         """A line of ours."""
         self.flush()
-        self._give([text.encode()])
+        self._give([text.encode()], platform=True)
 
-    def _give(self, lines: list[bytes]) -> None:
+    def _give(self, lines: list[bytes], *, platform: bool = False) -> None:
         for line in lines[-TAIL:]:  # each has a byte at least
             self._tail += line[-TAIL:] + b"\n"
             if len(self._tail) > 4 * TAIL:
                 del self._tail[:-TAIL]
         if self._tell is None:
             return
-        at, made = self._now(), []
+        at, made, of = self._now(), [], (self._request, self._execution, self._tenant, platform)
         for line in lines:
             for start in range(0, max(len(line), 1), MAX_LINE):
                 text = line[start : start + MAX_LINE].decode(errors="replace").rstrip("\r")
-                made.append(Line(at, self._runtime.function, self._runtime.version, self._stream, text, self._request, self._execution))
+                made.append(Line(at, self._runtime.function, self._runtime.version, self._stream, text, *of))
         try:
             self._tell(made)
         except Exception:

@@ -16,6 +16,8 @@ from holdfast.model.errors import EngineClosed
 from holdfast.model.operations import Failure
 
 _COMING = (Stage.STARTING, Stage.RETURNING)
+_LAST_TURNS = 4
+"""Turns of the loop in which connections are closed that came last."""
 
 
 class Group:
@@ -38,6 +40,10 @@ class Group:
                 return process
         return None
 
+    def working(self) -> int:
+        """How many take a place: who waits for another function does not."""
+        return sum(not process.invoking for process in self.processes)
+
     def coming(self) -> int:
         """How many will ask for a job soon."""
         return sum(process.stage in _COMING for process in self.processes)
@@ -52,6 +58,8 @@ class Pool:
         self._name = name
         self._groups: dict[tuple[str, str], Group] = {}
         self._retired: set[Group] = set()
+        self._count = 0
+        """All processes."""
         self._empty: asyncio.Event | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -79,6 +87,10 @@ class Pool:
         group = self._groups.get((function, version))
         return None if group is None else group.runtime
 
+    def folders(self) -> set[str]:
+        """Where the code of everything here is."""
+        return {group.runtime.folder for group in self._all()}
+
     # --- jobs
 
     @property
@@ -104,6 +116,11 @@ class Pool:
             for process in group.processes:
                 if process.job is job:
                     process.abandon()
+            self._forget(group)
+
+    def _forget(self, group: Group) -> None:
+        if group.retired and not group.processes and not group.waiting:
+            self._retired.discard(group)
 
     def _serve(self, group: Group) -> None:
         while group.waiting and (process := group.free()) is not None:
@@ -119,17 +136,24 @@ class Pool:
         while missing > 0 and not self._closed and self._room(group):
             ready, gone = functools.partial(self._ready, group), functools.partial(self._gone, group)
             group.processes.add(RuntimeProcess(group.runtime, self._name(), self._around, ready, gone))
+            self._count += 1
             missing -= 1
 
     def _room(self, group: Group) -> bool:
-        if len(group.processes) >= self._limits.per_function:
+        if group.working() >= self._limits.per_function:
             return False
-        everybody = self._everybody()
-        if len(everybody) < self._limits.processes:
+        if self._working() < self._limits.processes:
             return True
-        if not _dying(everybody):
+        if not _dying(self._everybody()):
             self._evict()
         return False  # whoever goes lets us look again
+
+    def _working(self) -> int:
+        return sum(group.working() for group in self._all())
+
+    def may_invoke(self, process: RuntimeProcess) -> bool:
+        """Whether a process may wait for a function that it invokes itself."""
+        return bool(process.invoking) or sum(bool(other.invoking) for other in self._everybody()) < self._limits.nested
 
     def _evict(self) -> None:
         """Let the process go that has been idle for longest."""
@@ -148,7 +172,7 @@ class Pool:
     def _ready(self, group: Group, process: RuntimeProcess) -> None:
         """A process waits for a job."""
         over = process.served >= self._limits.invocations or self._closed or (group.retired and not group.waiting)
-        if over or self._starves_another(group):
+        if over or self._is_above(group) or self._starves_another(group):
             asyncio.get_running_loop().call_soon(process.kill)  # after its question was heard
             return
         group.idle.append(process)
@@ -160,17 +184,24 @@ class Pool:
     def _gone(self, group: Group, process: RuntimeProcess, failure: Failure | None) -> None:
         """A process is no more."""
         group.processes.discard(process)
+        self._count -= 1
         if process in group.idle:
             group.idle.remove(process)
         if failure is not None and group.waiting:
             group.waiting.popleft().failed(failure, process.tail)
-        if group.retired and not group.processes and not group.waiting:
-            self._retired.discard(group)
+        self._forget(group)
         if self._closed:
             if self._empty is not None and not any(found.processes for found in self._all()):
                 self._empty.set()
             return
         self._serve_others()
+
+    def _is_above(self, group: Group) -> bool:
+        """Whether more are here than may be, because those who waited for others are back."""
+        if len(group.processes) <= self._limits.per_function and self._count <= self._limits.processes:
+            return False
+        staying = {found: sum(_stays(process) for process in found.processes) for found in self._all()}
+        return staying[group] > self._limits.per_function or sum(staying.values()) > self._limits.processes
 
     def _serve_others(self) -> None:
         """Who waits for longest is served first."""
@@ -179,8 +210,7 @@ class Pool:
 
     def _starves_another(self, group: Group) -> bool:
         """Whether all processes are others', and a function that has none has waited for longer than this one: then one must go."""
-        everybody = self._everybody()
-        if len(everybody) < self._limits.processes or _dying(everybody):
+        if self._count < self._limits.processes or self._working() < self._limits.processes or _dying(self._everybody()):
             return False
         since = group.waiting[0].since if group.waiting else math.inf
         return any(other.waiting and not other.processes and other.waiting[0].since < since for other in self._all())
@@ -227,10 +257,16 @@ class Pool:
             except TimeoutError:
                 for process in everybody:
                     process.close_now()
+            for _ in range(_LAST_TURNS):
+                await asyncio.sleep(0)
 
     def _all(self) -> Iterator[Group]:
         yield from list(self._groups.values())
         yield from list(self._retired)
+
+
+def _stays(process: RuntimeProcess) -> bool:
+    return not process.invoking and process.stage is not Stage.DYING
 
 
 def _dying(processes: Iterable[RuntimeProcess]) -> bool:

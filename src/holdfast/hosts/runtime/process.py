@@ -19,13 +19,15 @@ from holdfast.hosts.runtime.description import Limits, Runtime
 from holdfast.hosts.runtime.environment import command_of, environment_of
 from holdfast.hosts.runtime.jobs import Job
 from holdfast.hosts.runtime.listener import App, Listener
-from holdfast.hosts.runtime.output import Log, Output
+from holdfast.hosts.runtime.output import Log, Output, stream_of
 from holdfast.hosts.runtime.spawning import Spawned
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.operations import Failure
 
 _RETURN_SECONDS: Final = 5.0
 """How long a runtime may take from its answer to its next question."""
+_LOOK_SECONDS: Final = 0.1
+"""How often the memory of a process is looked at that works."""
 
 
 class Stage(Enum):
@@ -67,19 +69,24 @@ class RuntimeProcess:
         self.stage = Stage.STARTING
         self.served = 0
         self.idle_since = 0.0
+        self.invoking = 0
+        """How many functions it has invoked and waits for."""
         self._ready = ready
         self._gone = gone
         self._around = around
         self._loop = asyncio.get_running_loop()
         self._job: Job | None = None
         self._asked: asyncio.Future[tuple[Job, bytes]] | None = None
+        self._asked_by: tuple[str, int] | None = None
         self._verdict: Failure | None = None
         self._exit_code: int | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._looker: asyncio.TimerHandle | None = None
+        self._is_out_of_memory = False
         self._began = monotonic()
         self._init_ms: float | None = None
         self._deadline = 0
-        stream = f"[{runtime.version}]{name.replace('-', '')}"
+        stream = stream_of(runtime.version, name, around.clock.now())
         self._output = Output(runtime, stream, around.clock.now, around.log)
         self._spawned: Spawned | None = None
         self._listener: Listener | None = None
@@ -105,7 +112,7 @@ class RuntimeProcess:
     async def _start(self, stream: str) -> None:
         limits = self._around.limits
         try:
-            listener = self._listener = Listener(self._around.app(self))
+            listener = self._listener = Listener(self._around.app(self), self.hung_up)
             await listener.open()
             command = command_of(self.runtime)
             environment = environment_of(self.runtime, command, listener.address, stream)
@@ -118,7 +125,7 @@ class RuntimeProcess:
         if self.stage is Stage.DYING:
             self._spawned.kill()
         else:
-            self._timer = self._loop.call_later(limits.init_seconds, self._out_of_time, limits.init_seconds)
+            self._limit(limits.init_seconds)
 
     def printed(self, data: bytes) -> None:
         """It wrote something."""
@@ -176,21 +183,35 @@ class RuntimeProcess:
             self._finish(job, failure, None)
         if failure is not None and never_asked:
             took = (monotonic() - self._began) * 1000
-            self._output.say(f"INIT_REPORT Init Duration: {took:.2f} ms\tPhase: init\tStatus: error\tError Type: {failure.type}")
+            self._output.say(f"INIT_REPORT Init Duration: {took:.2f} ms\tPhase: init\tStatus: error\tError Type: {self._kind(failure)}")
         self._gone(self, failure if never_asked else None)
+
+    def _limit(self, seconds: float) -> None:
+        """Let it work for so long, and with the memory that it may have."""
+        self._timer = self._loop.call_later(seconds, self._out_of_time, seconds)
+        self._looker = self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        if self._spawned is not None and self._spawned.exceeds(self.runtime.memory_mb):
+            self._is_out_of_memory = True
+            self._verdict = Failure(message=jobs.exit_reason(-signal.SIGKILL), type=jobs.EXITED)
+            self.kill()
+        else:
+            self._looker = self._loop.call_later(_LOOK_SECONDS, self._look)
 
     def _out_of_time(self, seconds: float) -> None:
         self._verdict = Failure(message=f"Task timed out after {seconds:.2f} seconds", type=jobs.TIMED_OUT)
         self.kill()
 
     def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._looker):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._looker = None
 
     # --- its work
 
-    def ask(self) -> asyncio.Future[tuple[Job, bytes]] | None:
+    def ask(self, client: tuple[str, int] | None) -> asyncio.Future[tuple[Job, bytes]] | None:
         """It asks for a job: the next one, when there is one. None when it has one already, or is to end."""
         if self.stage not in (Stage.STARTING, Stage.RETURNING):
             return None
@@ -198,10 +219,16 @@ class RuntimeProcess:
             self._init_ms = (monotonic() - self._began) * 1000
         self._stop_timer()
         self._asked = self._loop.create_future()
+        self._asked_by = client
         self.stage = Stage.IDLE
         self.idle_since = monotonic()
         self._ready(self)
         return self._asked
+
+    def hung_up(self, client: tuple[str, int] | None) -> None:
+        """A connection of it ended; if that was its question, nobody would hear the answer."""
+        if self.stage is Stage.IDLE and client == self._asked_by:
+            self.kill()
 
     def take(self, job: Job, payload: bytes) -> None:
         """Work on this."""
@@ -213,10 +240,10 @@ class RuntimeProcess:
         self.served += 1
         self._began = monotonic()
         self._deadline = self._around.clock.now() + round(seconds * 1000)
-        self._timer = self._loop.call_later(seconds, self._out_of_time, seconds)
+        self._limit(seconds)
         if self._spawned is not None:
             self._spawned.drain()  # what was printed between two jobs is not this one's
-        self._output.begin(job.request.id, job.request.execution)
+        self._output.begin(job.request.id, job.request.execution, job.request.tenant)
         self._output.say(f"START RequestId: {job.request.id} Version: {self.runtime.version}")
         self._asked.set_result((job, payload))
 
@@ -266,16 +293,21 @@ class RuntimeProcess:
 
     def _report(self, job: Job, failure: Failure | None) -> str:
         took = (monotonic() - self._began) * 1000
+        size = self.runtime.memory_mb
+        used = size if self._is_out_of_memory else self._spawned.memory_mb() if self._spawned is not None else 0
         parts = [
             f"REPORT RequestId: {job.request.id}",
             f"Duration: {took:.2f} ms",
             f"Billed Duration: {math.ceil(took)} ms",
-            f"Memory Size: {self.runtime.memory_mb} MB",
-            f"Max Memory Used: {self._spawned.memory_mb() if self._spawned is not None else 0} MB",
+            f"Memory Size: {size} MB",
+            f"Max Memory Used: {min(used, size)} MB",  # files that all processes share may be in it, and do not count
         ]
         if self.served == 1 and self._init_ms is not None:
             parts.append(f"Init Duration: {self._init_ms:.2f} ms")
         if failure is not None and jobs.is_platforms(failure):
-            status = "timeout" if failure.type == jobs.TIMED_OUT else f"error\tError Type: {failure.type}"
-            parts.append(f"Status: {status}")
+            is_late = failure.type == jobs.TIMED_OUT
+            parts.append("Status: timeout" if is_late else f"Status: error\tError Type: {self._kind(failure)}")
         return "\t".join(parts) + "\t"
+
+    def _kind(self, failure: Failure) -> str | None:
+        return jobs.OUT_OF_MEMORY if self._is_out_of_memory else failure.type

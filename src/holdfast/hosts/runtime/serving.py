@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.hosts.runtime import jobs
 from holdfast.hosts.runtime.jobs import Job, Request, raised
-from holdfast.hosts.runtime.listener import App, Receive, Scope, Send, answer, body_of
+from holdfast.hosts.runtime.listener import App, Lost, Receive, Scope, Send, answer, body_of
 from holdfast.hosts.runtime.process import RuntimeProcess
 from holdfast.model.operations import Failure
 
@@ -28,23 +28,30 @@ def runtime_api(process: RuntimeProcess, others: App) -> App:
         if not path.startswith(_PREFIX):
             await others(scope, receive, send)
             return
-        asked = scope["method"], path[len(_PREFIX) :]
-        if asked == ("GET", "invocation/next"):
-            await _next(process, send)
-        elif asked == ("POST", "init/error"):
-            body = await body_of(receive, _MAX_ERROR)
-            process.fail_init(raised(body or b"", _error_type(scope)))
-            await answer(send, 202, _OK)
-        elif asked[0] == "POST" and (found := _INVOCATION.fullmatch(asked[1])):
-            await _answered(process, found["request"], found["what"], scope, receive, send)
-        else:
-            await _refuse(send, 404, "NotFound", f"{asked[0]} {path} is not part of the Runtime API that is served here.")
+        try:
+            await _asked(process, scope, receive, send)
+        except Lost:  # an answer that never came whole is none: the process will try again, or die, or run out of time
+            return
 
     return serve
 
 
-async def _next(process: RuntimeProcess, send: Send) -> None:
-    asked = process.ask()
+async def _asked(process: RuntimeProcess, scope: Scope, receive: Receive, send: Send) -> None:
+    method, what = scope["method"], scope["path"][len(_PREFIX) :]
+    if (method, what) == ("GET", "invocation/next"):
+        await _next(process, scope["client"], send)
+    elif (method, what) == ("POST", "init/error"):
+        body = await body_of(receive, _MAX_ERROR)
+        process.fail_init(raised(body or b"", _error_type(scope)))
+        await answer(send, 202, _OK)
+    elif method == "POST" and (found := _INVOCATION.fullmatch(what)):
+        await _answered(process, found["request"], found["what"], scope, receive, send)
+    else:
+        await _refuse(send, 404, "NotFound", f"{method} {scope['path']} is not part of the Runtime API that is served here.")
+
+
+async def _next(process: RuntimeProcess, client: tuple[str, int] | None, send: Send) -> None:
+    asked = process.ask(client)
     if asked is None:
         await _refuse(send, 403, "InvalidStateTransition", "The last invocation has not been answered yet.")
         return

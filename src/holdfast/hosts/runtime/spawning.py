@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from holdfast.model.clock import monotonic
+from holdfast.hosts.runtime import memory
 
 _GUARD: Final = str(Path(__file__).with_name("guard.py"))
 _CHUNK: Final = 64 * 1024
@@ -45,7 +45,6 @@ class Spawned:
         self._killer: asyncio.TimerHandle | None = None
         self._gone = False
         self.pid: int | None = None
-        self.started_at = monotonic()
         self._control, theirs = socket.socketpair()
         self._output, printing = os.pipe()
         try:
@@ -137,7 +136,15 @@ class Spawned:
             self._loop.remove_reader(self._output)
             self._control.close()
             os.close(self._output)
-            self._guard.wait(self._kill_seconds)
+            try:
+                self._guard.wait(self._kill_seconds)
+            except subprocess.TimeoutExpired:
+                self._guard.kill()
+                self._guard.wait()
+
+    def exceeds(self, memory_mb: int) -> bool:
+        """Whether it has more in memory than it may, with all it started."""
+        return not self._gone and memory.exceeds(self._guard.pid, memory_mb)
 
     def memory_mb(self) -> int:
         """The most it ever had in memory; 0 where nobody can tell."""

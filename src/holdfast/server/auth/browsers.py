@@ -43,10 +43,13 @@ def check_host(hosts: Sequence[str], allowed: Collection[str] | None) -> None:
 
 
 def check_origin(origins: Sequence[str], hosts: Sequence[str], fetch_site: Sequence[str], fetch_mode: Sequence[str], *,
-                 scheme: str, allowed: Collection[str]) -> None:  # fmt: skip
-    """Refuse what a page of another origin asks. Programs that are no browsers send no Origin."""
+                 method: str, scheme: str, allowed: Collection[str]) -> None:  # fmt: skip
+    """Refuse what a page of another origin asks; a link that somebody follows is no question of the page.
+
+    Programs that are no browsers send no Origin.
+    """
     if not origins:
-        if "cross-site" in fetch_site and "navigate" not in fetch_mode:
+        if "cross-site" in fetch_site and ("navigate" not in fetch_mode or method not in ("GET", "HEAD")):
             raise Refused(Refusal.DENIED, "A page of another site may not ask this server.")
         return
     ours = {f"{scheme}://{host}".lower() for host in hosts} | {origin.lower() for origin in allowed}

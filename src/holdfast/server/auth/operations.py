@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -118,7 +119,9 @@ TABLE: Final[tuple[tuple[str, re.Pattern[str], Operation], ...]] = tuple(
 _LOGS: Final = "Logs_20140328."
 _LOG_READS: Final = frozenset({"FilterLogEvents", "GetLogEvents", "DescribeLogGroups", "DescribeLogStreams"})
 _AWS: Final = re.compile(r"/\d{4}-\d\d-\d\d/")
+_CACHED_CHARACTERS: Final = 512
 UNKNOWN: Final = Operation("Unknown", Needs.ADMINISTER, Reach.NONE)
+UNKNOWN_OF_LOGS: Final = Operation("Unknown", Needs.ADMINISTER, Reach.NONE, "logs")
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -133,14 +136,23 @@ class Asked(msgspec.Struct, frozen=True):
 
 def asked(method: str, path: str, target: str | None) -> Asked:
     """The operation of a method and a path as it came; `target` is the header X-Amz-Target."""
+    return _cached(method, path, target) if len(path) < _CACHED_CHARACTERS and target is None else _found(method, path, target)
+
+
+def _found(method: str, path: str, target: str | None) -> Asked:
     method = "GET" if method == "HEAD" else method
-    if target is not None:
+    if target is not None and path == "/":  # on any other path it means nothing, or it would be a way around this table
         name = target.removeprefix(_LOGS)
-        known = path == "/" and method == "POST" and target.startswith(_LOGS) and name in _LOG_READS
-        return Asked(Operation(name, Needs.VIEW, Reach.NONE, "logs") if known else UNKNOWN, aws=True)
+        if method != "POST" or not target.startswith(_LOGS):
+            return Asked(UNKNOWN, aws=True)
+        return Asked(Operation(name, Needs.VIEW, Reach.HANDLER, "logs") if name in _LOG_READS else UNKNOWN_OF_LOGS, aws=True)
     aws = _AWS.match(path) is not None
     for wanted, pattern, operation in TABLE:
         if wanted == method and (found := pattern.fullmatch(path)):
             parts = {name: unquote(text) for name, text in found.groupdict().items()}
             return Asked(operation, aws, parts.get("arn"), parts.get("callback"))
     return Asked(UNKNOWN, aws)
+
+
+_cached = lru_cache(maxsize=2048)(_found)
+"""An execution's checkpoints all come on one path."""

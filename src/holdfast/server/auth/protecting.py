@@ -5,37 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from holdfast.model.clock import Clock
 from holdfast.model.errors import CredentialsNeeded, HoldfastError
 from holdfast.model.ids import Arn, IdSource, id_at
+from holdfast.server import errors
+from holdfast.server.asgi import ASGIApp, Message, Receive, Scope, Send, send_reply
 from holdfast.server.auth import sigv4
 from holdfast.server.auth.browsers import check_host, check_origin, is_loopback
 from holdfast.server.auth.identity import ANYBODY, Identity, identified
 from holdfast.server.auth.keys import Chance, Keys, Sealing, operators_secret
 from holdfast.server.auth.operations import Asked, Needs, Reach, asked, enough, may
 from holdfast.server.auth.refusing import NO_SUCH_TOKEN, Refusal, Refused, answer
+from holdfast.server.bodies import Gone, read_body
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.server")
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 MAX_BODY: Final = 16 * 1024 * 1024
 MAX_CODE: Final = 80 * 1024 * 1024
 """The largest bodies whose signatures are verified: of anything, and of a function's code, which comes in base64."""
-_DIGITS: Final = 18
 _TENANT_HEADER: Final = b"x-amz-tenant-id"
 
 
 def protect(
-    app: App,
+    app: ASGIApp,
     store: Store,
     *,
     host: str,
@@ -95,7 +91,7 @@ class Gate:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         store: Store,
         keys: Keys | None,
         *,
@@ -120,8 +116,10 @@ class Gate:
         self._max_body = max_body
         self._max_code = max_code
         self._body_seconds = body_seconds
+        self._refreshing = asyncio.Lock()
         self.says = says
         """What a server prints when it begins: who may ask."""
+        self.needs_credentials = keys is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -137,8 +135,10 @@ class Gate:
         wanted = asked(request.method, request.path, targets[0] if len(targets) == 1 else (",".join(targets) or None))
         try:
             scope, receive = await self._admitted(scope, receive, request, wanted)
-        except Refused as why:
-            log.info("refused %s: %s, %s", wanted.operation.name, why.why.error, why)
+        except Gone:
+            return
+        except errors.Refused as why:
+            log.info("refused %s: %s, %s", wanted.operation.name, why.shape, why)
             refused = why
         except HoldfastError as trouble:
             log.error("%s could not be checked: %s", wanted.operation.name, trouble)
@@ -146,16 +146,15 @@ class Gate:
         else:
             await self._app(scope, receive, send)
             return
-        status, headers, body = answer(refused, aws=wanted.aws, request_id=self._ids(self._clock.now()))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body if request.method != "HEAD" else b""})
+        await send_reply(send, answer(refused, aws=wanted.aws), self._ids(self._clock.now()))
 
     async def _admitted(self, scope: Scope, receive: Receive, request: sigv4.Request, wanted: Asked) -> tuple[Scope, Receive]:
         """The request as the app may have it."""
         host = request.values("host")
         check_host(host, self._hosts)
         fetch = request.values("sec-fetch-site"), request.values("sec-fetch-mode")
-        check_origin(request.values("origin"), host, *fetch, scheme=scope.get("scheme", "http"), allowed=self._origins)
+        at = {"method": request.method, "scheme": scope.get("scheme", "http")}
+        check_origin(request.values("origin"), host, *fetch, **at, allowed=self._origins)
         needs = wanted.operation.needs
         if needs is Needs.NOTHING:
             return identified(scope, Identity("anybody", ())), receive
@@ -166,19 +165,23 @@ class Gate:
                     f"{wanted.operation.name} brings code that then runs here. Start the server with --allow-deploy, or with credentials.",
                 )
             return identified(scope, ANYBODY), receive
-        identity, receive = await self._identify(self._keys, request, wanted, receive)
+        identity, receive = await self._identify(self._keys, request, wanted, scope, receive)
         if not may(identity.roles, needs):
             raise Refused(Refusal.DENIED, f"{identity.name} may not use {wanted.operation.name}: that needs the role {enough(needs)}.")
         if identity.tenant is not None:
             scope = await self._confined(scope, request, wanted, identity, identity.tenant)
         return identified(scope, identity), receive
 
-    async def _identify(self, keys: Keys, request: sigv4.Request, wanted: Asked, receive: Receive) -> tuple[Identity, Receive]:
+    async def _identify(
+        self, keys: Keys, request: sigv4.Request, wanted: Asked, scope: Scope, receive: Receive
+    ) -> tuple[Identity, Receive]:
         """Who asks. The body of a signed request is read to be compared, and handed on."""
         if keys.is_stale():
-            await asyncio.to_thread(keys.refresh)
+            async with self._refreshing:  # all who come meanwhile wait for one look
+                if keys.is_stale():
+                    await asyncio.to_thread(keys.refresh)
         if sigv4.is_signed(request):
-            return await self._verify(keys, request, wanted, receive)
+            return await self._verify(keys, request, wanted, scope, receive)
         given = request.values("authorization")
         if not given:
             raise Refused(Refusal.MISSING, "Missing Authentication Token: sign the request, or send a token as a bearer.")
@@ -187,7 +190,7 @@ class Gate:
             raise Refused(Refusal.UNKNOWN, "Authorization must be one AWS4-HMAC-SHA256 signature, or one bearer token.")
         return Identity.of(keys.token(token.strip())), receive
 
-    async def _verify(self, keys: Keys, request: sigv4.Request, wanted: Asked, receive: Receive) -> tuple[Identity, Receive]:
+    async def _verify(self, keys: Keys, request: sigv4.Request, wanted: Asked, scope: Scope, receive: Receive) -> tuple[Identity, Receive]:
         claim = sigv4.claim_of(request)
         if request.values("x-amz-security-token") or "X-Amz-Security-Token=" in request.query:
             raise Refused(Refusal.UNKNOWN, NO_SUCH_TOKEN)  # a temporary credential of AWS, which means nothing here
@@ -199,11 +202,7 @@ class Gate:
         if signed is not None:
             sigv4.check_signature(request, claim, secret, signed)  # before a stranger's body is read
         limit = self._max_code if wanted.operation.needs is Needs.DEPLOY else self._max_body
-        try:
-            async with asyncio.timeout(self._body_seconds):
-                body = await _read(request, receive, limit)
-        except TimeoutError:
-            raise Refused(Refusal.SLOW, f"The body took longer than {self._body_seconds:g} seconds.") from None
+        body = await read_body(scope, receive, self._body_seconds, limit)
         if signed is None:
             sigv4.check_signature(request, claim, secret, sigv4.hash_of(body))
         else:
@@ -266,21 +265,3 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return await receive()
 
     return handed
-
-
-async def _read(request: sigv4.Request, receive: Receive, limit: int) -> bytes:
-    too_large = Refused(Refusal.TOO_LARGE, f"The body is larger than {limit} bytes.")
-    length = request.values("content-length")
-    if length and length[0].isdecimal() and (len(length[0]) > _DIGITS or int(length[0]) > limit):
-        raise too_large
-    parts, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise Refused(Refusal.SIGNATURE, "The request ended before its body did.")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > limit:
-            raise too_large
-        if not message.get("more_body", False):
-            return b"".join(parts)

@@ -6,7 +6,7 @@ Each change makes a new entry, has it written, and only then shows it. Calls blo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -166,6 +166,11 @@ class Catalogue:
         if entry != before:
             self._keep(entry)
         return entry
+
+    def sweep(self, running: Collection[str]) -> None:
+        """Forget code that no version has, but for what still runs."""
+        named = {version.code.id for entry in self._entries.values() for version in entry.everything()}
+        self.keeper.sweep({*named, *running})
 
     # --- aliases
 

@@ -53,7 +53,9 @@ class Keeper:
         with _told(self.folder):
             self._own()
             found = [self._document(path) for path in sorted(self._functions.glob(f"*{_SUFFIX}"))]
-            self._sweep({version.code.id for entry in found for version in entry.everything()})
+            for draft in self._making.iterdir():
+                shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+        self.sweep({version.code.id for entry in found for version in entry.everything()})
         return {entry.name: entry for entry in found}
 
     def _document(self, path: Path) -> Entry:
@@ -152,12 +154,12 @@ class Keeper:
             raise StoreBusy(f"Another server has the functions in {self.folder}. Stop it first, or use another store.") from None
         self._lock = lock
 
-    def _sweep(self, used: Collection[str]) -> None:
-        for draft in self._making.iterdir():
-            shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
-        for code in self._code.iterdir():
-            if code.name not in used:
-                shutil.rmtree(code, ignore_errors=True)
+    def sweep(self, used: Collection[str]) -> None:
+        """Remove all code but this."""
+        with _told(self.folder):
+            for code in self._code.iterdir():
+                if code.name not in used:
+                    shutil.rmtree(code, ignore_errors=True)
 
 
 def _write_text(path: Path, text: str) -> None:

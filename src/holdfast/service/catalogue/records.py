@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.hosts.runtime.description import MAX_TIMEOUT_SECONDS, Runtime
+from holdfast.hosts.runtime.description import MAX_TIMEOUT_SECONDS, RESERVED, Runtime
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST
@@ -20,6 +20,8 @@ MAX_MEMORY_MB: Final = 32_768
 _RUNTIME: Final = re.compile(r"(?:python|nodejs)[0-9.]*(?:\.x)?")
 NOT_DURABLE: Final = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS)
 """What one call of a function that is not durable is granted, where a durable one invokes it."""
+EVENT: Final = Terms(timeout_seconds=6 * 3600)
+"""What an Event for such a function is granted, with all its tries."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidParameter(f"Runtime: {self.runtime!r:.100} is not run here, only Python and Node (python3.13, nodejs22.x).")
         if self.terms is not None:
             self.terms.checked()
+        if reserved := sorted(RESERVED & set(self.environment)):
+            raise InvalidParameter(f"Environment: these keys are reserved, and cannot be given: {', '.join(reserved)}.")
         Runtime(function=name, folder="", handler=self.handler, environment=self.environment, timeout_seconds=self.timeout).checked()
         return self
 

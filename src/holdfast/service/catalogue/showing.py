@@ -29,7 +29,17 @@ class ServedCatalog:
             except FunctionNotFound:
                 if self._catalogue.entry(asked.name) is None:
                     raise
-        return self._shown(asked.name, self._catalogue.version(self._drawn(asked)))
+        return self._shown(asked.name, self._catalogue.version(asked))
+
+    def draw(self, asked: FunctionAsked) -> Found:
+        """The function that one invocation gets: an alias that shares its invocations means another version now and then."""
+        entry = self._catalogue.entry(asked.name)
+        alias = None if entry is None or asked.qualifier is None else entry.aliases.get(asked.qualifier)
+        if alias is not None:
+            for version, weight in alias.weights.items():
+                if self._chance() < weight:
+                    return self.find(asked._replace(qualifier=version))
+        return self.find(asked)
 
     def all(self) -> Sequence[Found]:
         """Every version of every function."""
@@ -43,6 +53,10 @@ class ServedCatalog:
         ]
         return sorted([*own, *deployed], key=lambda found: (found.name, int(found.version) if found.version.isdigit() else 0))
 
+    def knows(self, name: str) -> bool:
+        """Whether there is such a function."""
+        return name in self._names or self._catalogue.entry(name) is not None
+
     def check_deployed(self, name: str) -> None:
         """Refuse to change what is not deployed but a part of the program."""
         if name in self._names:
@@ -51,16 +65,6 @@ class ServedCatalog:
     def is_own(self, name: str, version: str) -> bool:
         """Whether the program itself has this version."""
         return any((found.name, found.version) == (name, version) for found in self._own.all())
-
-    def _drawn(self, asked: FunctionAsked) -> FunctionAsked:
-        """An alias that shares its invocations means another version now and then."""
-        entry = self._catalogue.entry(asked.name)
-        alias = None if entry is None or asked.qualifier is None else entry.aliases.get(asked.qualifier)
-        if alias is not None:
-            for version, weight in alias.weights.items():
-                if self._chance() < weight:
-                    return asked._replace(qualifier=version)
-        return asked
 
     def _shown(self, name: str, version: Version) -> Found:
         location = self._catalogue.folder(version).as_uri()

@@ -8,6 +8,7 @@ All of it runs on the engine's loop. Errors are Holdfast's own; the words AWS ha
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.engine.engine import Engine
@@ -17,17 +18,15 @@ from holdfast.model.errors import HoldfastError, InvalidParameter, PayloadTooLar
 from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, Terms
 from holdfast.model.ids import IdSource, id_at
 from holdfast.model.operations import Failure
-from holdfast.model.pages import PAGE_BYTES, Mark, cut, marker, number, read_marker, state_marker, weight
+from holdfast.model.pages import PAGE_BYTES, Mark, cut, state_marker, weight
 from holdfast.model.verbs import Checkpointed
 from holdfast.service.describing import arn_of
 from holdfast.service.lambda_api import checks
-from holdfast.service.lambda_api.catalog import Catalog, Plain, RegistryCatalog, Wire, configuration
+from holdfast.service.lambda_api.catalog import Catalog, Found, Plain, RegistryCatalog, Wire, configuration, page
 from holdfast.service.lambda_api.invoking import SYNC_BYTES, Invoke, Invoked, Invoking, Tail, payload_text
 from holdfast.service.lambda_api.showing import ListAsked, Showing, found, position
 
 MAX_CALLBACK_BYTES = 1024 * 1024
-MAX_FUNCTIONS = 10_000
-DEFAULT_FUNCTIONS = 50
 _ACCEPTED: Wire = {}
 
 
@@ -140,42 +139,36 @@ class LambdaApi:
 
     # --- functions
 
-    def get_function(self, name: str, qualifier: str | None) -> Wire:
-        """GetFunction."""
+    def get_function(self, name: str, qualifier: str | None, *, values: bool = True) -> Wire:
+        """GetFunction; without `values` those of environment variables are left out, here and below."""
         asked = checks.function_asked(name, qualifier)
         one = self.catalog.find(asked)
-        shown: Wire = {"Configuration": configuration(one, asked.arn), "Code": dict(one.code)}
+        shown: Wire = {"Configuration": configuration(one, asked.arn, values=values), "Code": dict(one.code)}
         if one.tags:
             shown["Tags"] = dict(one.tags)
         return shown
 
-    def get_function_configuration(self, name: str, qualifier: str | None) -> Wire:
+    def get_function_configuration(self, name: str, qualifier: str | None, *, values: bool = True) -> Wire:
         """GetFunctionConfiguration."""
         asked = checks.function_asked(name, qualifier)
-        return configuration(self.catalog.find(asked), asked.arn)
+        return configuration(self.catalog.find(asked), asked.arn, values=values)
 
-    def list_functions(self, versions: str | None, start: str | None, most: int | None) -> Wire:
+    def list_functions(self, versions: str | None, start: str | None, most: int | None, *, values: bool = True) -> Wire:
         """ListFunctions: each function once, or in every version."""
-        if versions is not None:
-            checks.one_of("FunctionVersion", versions, ("ALL",))
-        size = checks.page_size(most, DEFAULT_FUNCTIONS, MAX_FUNCTIONS)
-        everything = self.catalog.all()
         if versions is None:
-            shown = [
-                configuration(self.catalog.find(at), at.arn) for at in dict.fromkeys(checks.FunctionAsked(f.name, None) for f in everything)
-            ]
+            named = [checks.FunctionAsked(name, None) for name in dict.fromkeys(one.name for one in self.catalog.all())]
+            shown = [configuration(self.catalog.find(one), one.arn, values=values) for one in named]
         else:
-            shown = [configuration(f, checks.function_arn(f.name, f.version)) for f in everything]
-        first = 0
-        if start:
-            (*numbers,) = read_marker("functions", start)
-            first = number(numbers[0], len(shown)) if len(numbers) == 1 else -1
-            if first < 0:
-                raise InvalidParameter("Invalid Marker")
-        page: Wire = {"Functions": shown[first : first + size]}
-        if first + size < len(shown):
-            page["NextMarker"] = marker("functions", first + size)
-        return page
+            checks.one_of("FunctionVersion", versions, ("ALL",))
+            shown = _versions(self.catalog.all(), values=values)
+        return page("Functions", shown, start, most)
+
+    def list_versions(self, function: str, start: str | None, most: int | None, *, values: bool = True) -> Wire:
+        """ListVersionsByFunction."""
+        asked = checks.function_asked(function, None)._replace(qualifier=None)
+        self.catalog.find(asked)
+        found = [one for one in self.catalog.all() if one.name == asked.name]
+        return page("Versions", _versions(found, values=values), start, most)
 
     # --- beside AWS's own
 
@@ -191,7 +184,7 @@ class LambdaApi:
         retention_days: int | None = None,
     ) -> str:
         """What SAM's emulator is asked for: start an execution on terms of its own; answers its ARN."""
-        one = self.catalog.find(checks.function_asked(function, qualifier))
+        one = self.catalog.draw(checks.function_asked(function, qualifier))
         if one.terms is None:
             raise InvalidParameter(f"Function {one.name} is not durable.")
         terms = Terms(
@@ -214,3 +207,7 @@ class LambdaApi:
     def execution(self, arn: str) -> Execution:
         """The execution of an ARN."""
         return found(self.engine.store, arn)
+
+
+def _versions(found: Sequence[Found], *, values: bool) -> list[Wire]:
+    return [configuration(one, checks.function_arn(one.name, one.version), values=values) for one in found]

@@ -11,12 +11,16 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from holdfast.engine.registry import Registry, latest
-from holdfast.model.errors import FunctionNotFound
+from holdfast.model.errors import FunctionNotFound, InvalidParameter
 from holdfast.model.execution import Terms
-from holdfast.service.lambda_api.checks import FunctionAsked
+from holdfast.model.pages import marker, number, read_marker
+from holdfast.service.lambda_api.checks import FunctionAsked, page_size
 
 Wire = dict[str, Any]
 _EPOCH: Final = "1970-01-01T00:00:00.000+0000"
+_HIDDEN: Final = {"ErrorCode": "AccessDeniedException", "Message": "Only an admin of all tenants sees environment variables."}
+_MAX_ITEMS: Final = 10_000
+_DEFAULT_ITEMS: Final = 50
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +44,10 @@ class Catalog(Protocol):
         """The function that is meant; an alias is resolved, and without a qualifier it is the newest. FunctionNotFound if there is none."""
         ...
 
+    def draw(self, asked: FunctionAsked) -> Found:
+        """The same for one invocation: an alias that shares its invocations means another version now and then."""
+        ...
+
     def all(self) -> Sequence[Found]:
         """Every version of every function, by name and version."""
         ...
@@ -53,6 +61,7 @@ class PlainCall(msgspec.Struct, frozen=True, kw_only=True):
     waits: bool
     """The caller waits for the answer; else it is only promised that the function will be called."""
     client_context: str | None = None
+    """JSON."""
     tenant: str | None = None
     trace: str | None = None
 
@@ -84,6 +93,10 @@ class RegistryCatalog:
             raise FunctionNotFound(f"Function not found: {asked.arn}")
         return Found(name=found.function, version=found.version, terms=found.terms)
 
+    def draw(self, asked: FunctionAsked) -> Found:
+        """There are no aliases here."""
+        return self.find(asked)
+
     def all(self) -> Sequence[Found]:
         """Everything hosted here."""
         hosted = sorted(self._registry.hosted(), key=lambda hosted: (hosted.function, _order(hosted.version)))
@@ -94,8 +107,8 @@ def _order(version: str) -> int:
     return int(version) if version.isdigit() else 0
 
 
-def configuration(found: Found, arn: str) -> Wire:
-    """A FunctionConfiguration."""
+def configuration(found: Found, arn: str, *, values: bool) -> Wire:
+    """A FunctionConfiguration; the values of environment variables are often secrets, and not for everybody."""
     shown: Wire = {
         "FunctionName": found.name,
         "FunctionArn": arn,
@@ -114,8 +127,25 @@ def configuration(found: Found, arn: str) -> Wire:
         "PackageType": "Zip",
         **found.about,
     }
+    if not values and "Environment" in shown:
+        shown["Environment"] = {"Error": _HIDDEN}
     if found.terms is not None:
         shown["DurableConfig"] = durable_config(found.terms)
+    return shown
+
+
+def page(member: str, everything: Sequence[Wire], start: str | None, most: int | None) -> Wire:
+    """One page of a list of functions, versions or aliases."""
+    size = page_size(most, _DEFAULT_ITEMS, _MAX_ITEMS)
+    first = 0
+    if start:
+        parts = read_marker(member, start)
+        first = number(parts[0], len(everything)) if len(parts) == 1 else -1
+        if first < 0:
+            raise InvalidParameter("Invalid Marker")
+    shown: Wire = {member: everything[first : first + size]}
+    if first + size < len(everything):
+        shown["NextMarker"] = marker(member, first + size)
     return shown
 
 

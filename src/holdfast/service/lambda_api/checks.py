@@ -21,6 +21,7 @@ _FUNCTION = re.compile(
 _QUALIFIER = re.compile(r"\$LATEST(?:\.PUBLISHED)?|[a-zA-Z0-9_$-]+")
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _TENANT = re.compile(r"[a-zA-Z0-9._:/=+@ -]+")
+_TRACE = re.compile(r"[\x20-\x7E]+")
 _CAPABILITY = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -92,6 +93,11 @@ def execution_name(value: str) -> str:
 def tenant_id(value: str) -> str:
     """A TenantId."""
     return fits("TenantId", value, _TENANT, 256)
+
+
+def trace_header(value: str) -> str:
+    """An X-Amzn-Trace-Id."""
+    return fits("TraceHeader", value, _TRACE, 8192)
 
 
 def callback_id(value: str) -> str:

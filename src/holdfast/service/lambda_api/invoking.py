@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.model import codec
-from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter, PayloadNotJson, PayloadTooLarge
-from holdfast.model.execution import Execution, ExecutionStatus, Terms
+from holdfast.model.errors import InvalidParameter, PayloadNotJson, PayloadTooLarge
+from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.history import EventType
 from holdfast.model.ids import Arn
 from holdfast.service.describing import check_will_end
@@ -43,10 +43,11 @@ class Invoke(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "RequestResponse"
     log_type: str = "None"
     client_context: str | None = None
-    """Handed to functions that are not durable; a durable one does not get it, on AWS neither."""
+    """JSON in base64. Handed to functions that are not durable and waited for; a durable one does not get it, on AWS neither."""
     name: str | None = None
     tenant: str | None = None
     trace: str | None = None
+    """What X-Ray calls a trace header."""
     payload: bytes = b""
 
 
@@ -78,9 +79,19 @@ class Invoking:
         function = checks.function_asked(asked.function, asked.qualifier)
         name = None if asked.name is None else checks.execution_name(asked.name)
         tenant = None if asked.tenant is None else checks.tenant_id(asked.tenant)
-        found = self._catalog.find(function)
+        trace = None if not asked.trace else checks.trace_header(asked.trace)
+        client_context = None if asked.client_context is None else _client_context(asked.client_context)
+        found = self._catalog.draw(function)
         if found.terms is None:
-            return await self._call(found, asked, kind)
+            call = PlainCall(
+                function=found,
+                payload=asked.payload or b"{}",
+                waits=kind == "RequestResponse",
+                client_context=client_context,
+                tenant=tenant,
+                trace=trace,
+            )
+            return await self._call(call, dry=kind == "DryRun", tail=asked.log_type == "Tail")
         if function.qualifier is None:
             raise InvalidParameter("You cannot invoke a durable function using an unqualified ARN.")
         if kind == "RequestResponse" and found.terms.timeout_seconds > SYNC_SECONDS:
@@ -88,19 +99,14 @@ class Invoking:
         payload = payload_text(asked.payload, ASYNC_BYTES if kind == "Event" else SYNC_BYTES)
         if kind == "DryRun":
             return Invoked(status=204, version=found.version)
-        header = await self.start(found, payload, name=name, tenant=tenant)
+        header = await self.start(found, payload, name=name, tenant=tenant, trace=trace)
         if kind == "Event":
             return Invoked(status=202, version=found.version, arn=_arn(header))
         return await self._result(header, tail=asked.log_type == "Tail")
 
-    async def start(
-        self, found: Found, payload: str, *, name: str | None = None, tenant: str | None = None, terms: Terms | None = None
-    ) -> Execution:
-        """Start an execution, or find the one of this name; a name that another tenant took is taken."""
-        header = await self._engine.start(found.name, payload, name=name, version=found.version, tenant=tenant, terms=terms)
-        if header.tenant != tenant:
-            raise ExecutionAlreadyStarted(f"An execution named {header.name} was started by another tenant.")
-        return header
+    async def start(self, found: Found, payload: str, **asked: Any) -> Execution:
+        """Start an execution, or find the one of this name."""
+        return await self._engine.start(found.name, payload, version=found.version, **asked)
 
     async def _result(self, header: Execution, *, tail: bool) -> Invoked:
         check_will_end(self._engine.store, header)
@@ -111,27 +117,19 @@ class Invoking:
         error = None if succeeded else "Unhandled"
         return Invoked(status=200, version=header.version, arn=_arn(header), error=error, log=log, payload=answer)
 
-    async def _call(self, found: Found, asked: Invoke, kind: str) -> Invoked:
+    async def _call(self, call: PlainCall, *, dry: bool, tail: bool) -> Invoked:
         """A function that is not durable."""
-        payload_text(asked.payload, ASYNC_BYTES if kind == "Event" else SYNC_BYTES)
-        if kind == "DryRun":
-            return Invoked(status=204, version=found.version)
+        version = call.function.version
+        payload_text(call.payload, SYNC_BYTES if call.waits or dry else ASYNC_BYTES)
+        if dry:
+            return Invoked(status=204, version=version)
         if self._plain is None:
-            raise InvalidParameter(f"Function {found.name} is not durable, and nothing here runs such functions.")
-        waits = kind == "RequestResponse"
-        call = PlainCall(
-            function=found,
-            payload=asked.payload or b"{}",
-            waits=waits,
-            client_context=asked.client_context,
-            tenant=asked.tenant,
-            trace=asked.trace,
-        )
+            raise InvalidParameter(f"Function {call.function.name} is not durable, and nothing here runs such functions.")
         answer = await self._plain(call)
-        if not waits:
-            return Invoked(status=202, version=found.version)
-        log = base64.b64encode(answer.log[-TAIL_BYTES:]).decode() if asked.log_type == "Tail" else None
-        return Invoked(status=200, version=found.version, error=answer.error, log=log, payload=answer.payload)
+        if not call.waits:
+            return Invoked(status=202, version=version)
+        log = base64.b64encode(answer.log[-TAIL_BYTES:]).decode() if tail else None
+        return Invoked(status=200, version=version, error=answer.error, log=log, payload=answer.payload)
 
     def _logged(self, header: Execution) -> bytes:
         return (self._tail(header) if self._tail is not None else b"") or self._platform_lines(header)
@@ -146,6 +144,16 @@ class Invoking:
                 lines.append(f"START RequestId: {request} Version: {header.version}\nEND RequestId: {request}\n")
                 lines.append(f"REPORT RequestId: {request}\tDuration: {took:.2f} ms\n")
         return "".join(lines).encode()
+
+
+def _client_context(given: str) -> str:
+    """The JSON of a client context."""
+    try:
+        text = base64.b64decode(given, validate=True).decode()
+        check_json(text)
+    except (ValueError, PayloadNotJson):
+        raise InvalidParameter("Client context must be a valid Base64-encoded JSON object.") from None
+    return text
 
 
 def payload_text(payload: bytes, most: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any, Final
 
 import msgspec
@@ -13,16 +14,18 @@ from holdfast.model.errors import ExecutionNotFound, InvalidParameter, InvalidTo
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import event_to_wire
 from holdfast.model.ids import Arn, Position
-from holdfast.model.operations import unpruned
-from holdfast.model.pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, cut, marker, number, read_marker, state_mark, state_marker
+from holdfast.model.operations import Operation, replayed_contexts
+from holdfast.model.pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, Mark, cut, marker, number, read_marker, state_mark, state_marker
 from holdfast.service.describing import arn_of
 from holdfast.service.lambda_api import checks
 from holdfast.service.lambda_api.catalog import Catalog, durable_config
 from holdfast.store.seam import Filter, Line, Store
 
 Wire = dict[str, Any]
-_CHUNK: Final = 100
-"""Events are read so many at a time, so that a page of large payloads is never wholly in memory twice."""
+_CHUNKS: Final = (8, 16, 32, 64, 128)
+"""Events and operations are read so many at a time: a few first, because a page of large payloads ends early."""
+_MOST_READ: Final = 64
+"""States that are being read in pages, of which something is remembered from page to page."""
 ELSEWHERE: Final = "Checkpoint token is not valid for the durable execution ARN"
 
 
@@ -67,6 +70,7 @@ class Showing:
         self._engine = engine
         self._store = engine.store
         self._catalog = catalog
+        self._replayed: dict[Position, Collection[str]] = {}
 
     def execution(self, arn: str, *, include_data: bool = True) -> Wire:
         """GetDurableExecution."""
@@ -76,6 +80,8 @@ class Showing:
             "ExecutionDataIncluded": include_data,
             "DurableConfig": durable_config(header.terms),
         }
+        if header.trace is not None:
+            shown["TraceHeader"] = {"XAmznTraceId": header.trace}
         if not include_data:
             return shown
         given = self._store.input(header.id)
@@ -110,8 +116,9 @@ class Showing:
         """So many events behind `at`, or up to it and backwards; and whether there are more. Large payloads end a page early."""
         page: list[Line] = []
         room = PAGE_BYTES
+        chunks = _chunks()
         while len(page) < size:
-            want = min(_CHUNK, size - len(page))
+            want = min(next(chunks), size - len(page))
             low = max(0, at - want) if newest_first else at
             chunk: Sequence[Line] = (
                 self._store.history(header.id, low, at - low if newest_first else want) if at or not newest_first else ()
@@ -141,12 +148,35 @@ class Showing:
             given = self._store.input(header.id)
             operations.append(wire.execution_to_wire(header, given, wire.seconds))
             size, room = size - 1, room - len(given or "")
-        stored = self._store.operations(header.id, mark.newer_than)
-        page, more = cut(stored if mark.newer_than else unpruned(stored), mark, most=size, room=room, begun=bool(operations))
+        page, more = cut(self._needed(at, mark), mark, most=size, room=room, begun=bool(operations))
+        if more is None:
+            self._replayed.pop(at, None)
         operations += [wire.operation_to_wire(operation, wire.seconds) for operation in page]
         if more == BEGINNING:
             more = FIRST_OPERATION
         return {"Operations": operations, "NextMarker": "" if more is None else state_marker(more)}
+
+    def _needed(self, at: Position, mark: Mark) -> Iterator[Operation]:
+        """What a handler needs from a mark on, read as it is asked for. What is newer than a revision it needs in any case."""
+        replayed = None if mark.newer_than else self._replayed_at(at)
+        after = mark.after
+        for want in _chunks():
+            chunk = self._store.operations(at.execution, mark.newer_than, after=after, limit=want)
+            for operation in chunk:
+                if replayed is None or operation.parent_id is None or operation.parent_id in replayed:
+                    yield operation
+            if len(chunk) < want:
+                return
+            after = chunk[-1].place
+
+    def _replayed_at(self, at: Position) -> Collection[str]:
+        """Which contexts are replayed is asked once for all pages: only the handler closes contexts, and its token would be another."""
+        found = self._replayed.get(at)
+        if found is None:
+            found = self._replayed[at] = replayed_contexts(self._store.contexts(at.execution))
+            if len(self._replayed) > _MOST_READ:
+                del self._replayed[next(iter(self._replayed))]
+        return found
 
     def list(self, asked: ListAsked) -> Wire:
         """ListDurableExecutionsByFunction."""
@@ -186,6 +216,10 @@ class Showing:
             return asked.name, None
         found = self._catalog.find(asked)
         return found.name, None if asked.qualifier is None else found.version
+
+
+def _chunks() -> Iterator[int]:
+    return chain(_CHUNKS, repeat(_CHUNKS[-1]))
 
 
 def _event_number(kind: str, text: str, events: int) -> int:

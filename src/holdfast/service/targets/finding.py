@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.hosts.runtime.description import MAX_TIMEOUT_SECONDS
 from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable, TemplateInvalid
-from holdfast.service.catalogue.records import Config
+from holdfast.service.catalogue.records import MAX_MEMORY_MB, Config
 from holdfast.service.loading import load_all
 from holdfast.service.targets.descriptions import Described, FolderCode, Found
 from holdfast.service.targets.discovering import discover
@@ -100,7 +100,14 @@ def _deployed(target: str) -> Found:
     deployed = [
         Described(
             name=one.name,
-            config=Config(handler=f"{module}.{one.attribute}", runtime="python3", timeout=MAX_TIMEOUT_SECONDS, terms=one.terms),
+            # They run in our own process else, so nobody has said how long and with how much memory.
+            config=Config(
+                handler=f"{module}.{one.attribute}",
+                runtime="python3",
+                timeout=MAX_TIMEOUT_SECONDS,
+                memory=MAX_MEMORY_MB,
+                terms=one.terms,
+            ),
             code=FolderCode(folder),
             publish=True,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -12,10 +13,19 @@ from holdfast.model.ids import ACCOUNT, REGION
 from holdfast.service.lambda_api.checks import function_arn
 from holdfast.service.targets.yaml_text import Path, Text
 
+ALIAS: Final = "AWS::Lambda::Alias"
+VERSION: Final = "AWS::Lambda::Version"
 MAX_TEXT: Final = 256 * 1024
 """The longest text that functions may make."""
 _VARIABLE: Final = re.compile(r"\$\{(!?)([^}]*)\}")
-_NAMES: Final = ("TableName", "QueueName", "TopicName", "BucketName", "FunctionName", "Name", "StateMachineName", "LogGroupName")
+_DYNAMIC: Final = "{{resolve:"
+_NAMES: Final = ("TableName", "BucketName", "FunctionName", "LogGroupName", "Name")
+"""Where what `Ref` means is named."""
+_OTHER_NAMES: Final = ("QueueName", "TopicName", "StateMachineName")
+"""Where `Ref` means an address that only a deployment knows."""
+_SAM_MAKES: Final = re.compile(r"Role|Url|Version\w*|Alias\w*|\w*Permission\w*")
+"""What the logical ids of resources end with that SAM makes for a function."""
+_SAM_APIS: Final = ("ServerlessRestApi", "ServerlessHttpApi", "ServerlessDeploymentApplication")
 
 
 class _Unknown:
@@ -43,6 +53,8 @@ class Resolver:
         self._warnings: dict[str, None] = {}
         self.names: dict[str, str] = {}
         """Names of the functions, by logical id."""
+        self.aliases: dict[str, str] = {}
+        """The aliases that are published by themselves, by the logical id of their function."""
         self._pseudo: dict[str, Any] = {
             "AWS::AccountId": ACCOUNT,
             "AWS::Region": REGION,
@@ -65,11 +77,13 @@ class Resolver:
             "Fn::If": self._if,
             "Fn::ImportValue": lambda value, path: self._unknown(path, "Fn::ImportValue: what other stacks export is not known here"),
             "Fn::Join": self._join,
+            "Fn::Length": self._length,
             "Fn::Not": lambda value, path: _not(self.condition_value(self._list(value, path, 1)[0], path)),
             "Fn::Or": lambda value, path: self._all(value, path, any),
             "Fn::Select": self._select,
             "Fn::Split": self._split,
             "Fn::Sub": self._sub,
+            "Fn::ToJsonString": self._to_json,
         }
 
     # --- the verbs
@@ -92,6 +106,8 @@ class Resolver:
         if isinstance(value, list):
             parts = [self.value(part, (*path, number)) for number, part in enumerate(value)]
             return [part for part in parts if part is not NO_VALUE]
+        if isinstance(value, str):
+            return self._made(value, path)
         if not isinstance(value, dict):
             return value
         if len(value) == 1:
@@ -110,7 +126,10 @@ class Resolver:
             return True
         if not isinstance(name, str):
             raise self.wrong((*path, "Condition"), "a condition's name is wanted")
-        return self._condition(name, (*path, "Condition")) is not False
+        holds = self._condition(name, (*path, "Condition"))
+        if holds is None:
+            self.warn(path, f"the condition {name} cannot be decided here; the resource is left out")
+        return holds is True
 
     # --- parameters and conditions
 
@@ -127,9 +146,9 @@ class Resolver:
             allowed = about.get("AllowedValues")
             if name in parameters and isinstance(allowed, list) and given not in [str(value) for value in allowed]:
                 raise self.wrong(path, f"{given!r} is not allowed; allowed are {', '.join(map(str, allowed))}")
-            if given is None or kind.startswith("AWS::SSM::"):
+            if given is None or (kind.startswith("AWS::SSM::") and name not in parameters):  # its default is where SSM has it
                 found[name] = UNKNOWN
-            elif kind in ("CommaDelimitedList", "List<Number>") or kind.startswith("List<"):
+            elif kind == "CommaDelimitedList" or "List<" in kind:
                 found[name] = [part.strip() for part in text_of(given).split(",")]
             else:
                 found[name] = text_of(given)
@@ -199,17 +218,44 @@ class Resolver:
         resource = self._section("Resources").get(name)
         if isinstance(resource, dict):
             return self._physical(name, resource, path)
+        function, _, attribute = name.partition(".")
+        if function in self.names and attribute in ("Alias", "Version"):
+            return self._published(function, attribute, path)
+        if self._is_generated(name):
+            return self._unknown(path, f"{name} is made only where it is deployed")
         raise self.wrong(path, f"there is no parameter and no resource {name!r:.100}")
 
-    def _physical(self, name: str, resource: Mapping[str, Any], path: Path) -> str:
+    def _physical(self, name: str, resource: Mapping[str, Any], path: Path) -> Any:
         """The name of something that is not made here: its own, if the template gives it one, else its logical id."""
-        properties = resource.get("Properties")
-        for member in _NAMES if isinstance(properties, dict) else ():
-            given = properties.get(member) if isinstance(properties, dict) else None
-            if isinstance(given, str):
-                return given
-        self.warn(path, f"{resource.get('Type')} is not made here; {name!r} stands for it")
+        kind, properties = resource.get("Type"), resource.get("Properties")
+        given: dict[str, Any] = properties if isinstance(properties, dict) else {}
+        if kind == ALIAS:
+            function, alias = (self.value(given.get(member), path) for member in ("FunctionName", "Name"))
+            return function_arn(function_named(function), alias) if isinstance(function, str) and isinstance(alias, str) else UNKNOWN
+        if kind == VERSION:
+            return self._unknown(path, "a version's number is known only when it is published")
+        for member in (*_NAMES, *_OTHER_NAMES):
+            own = self.value(given.get(member), path)
+            if isinstance(own, str):
+                if member in _OTHER_NAMES:
+                    self.warn(path, f"{kind} is not made here; {own!r} stands for it")
+                return own
+        self.warn(path, f"{kind} is not made here; {name!r} stands for it")
         return name
+
+    def _published(self, function: str, attribute: str, path: Path) -> Any:
+        """What SAM calls a function's alias, and the version behind it."""
+        alias = self.aliases.get(function)
+        if alias is None:
+            raise self.wrong(path, f"{function} has no AutoPublishAlias")
+        if attribute == "Alias":
+            return function_arn(self.names[function], alias)
+        return self._unknown(path, "a version's number is known only when it is published")
+
+    def _is_generated(self, name: str) -> bool:
+        """Whether SAM would make a resource of this name for a function."""
+        ends = [name.removeprefix(function) for function in self.names if name.startswith(function)]
+        return name in _SAM_APIS or any(_SAM_MAKES.fullmatch(end) for end in ends)
 
     def _get_att(self, value: Any, path: Path) -> Any:
         parts = value.split(".", 1) if isinstance(value, str) else value
@@ -218,7 +264,9 @@ class Resolver:
         resource, attribute = parts
         if resource in self.names and attribute == "Arn":
             return function_arn(self.names[resource])
-        if resource not in self._section("Resources"):
+        if resource in self.names and attribute in ("Alias", "Version"):  # `Fn::Sub` may mean these too
+            return self._published(resource, attribute, path)
+        if resource not in self._section("Resources") and not self._is_generated(resource):
             raise self.wrong(path, f"there is no resource {resource!r:.100}")
         return self._unknown(path, f"{resource}.{attribute} is known only where it is deployed")
 
@@ -261,7 +309,7 @@ class Resolver:
             unknown |= put_in is UNKNOWN
             return "" if put_in in (UNKNOWN, NO_VALUE) else text_of(put_in)
 
-        made = self._bounded(_VARIABLE.sub(put, text), path)
+        made = self._made(_VARIABLE.sub(put, text), path)
         return UNKNOWN if unknown else made
 
     def _join(self, value: Any, path: Path) -> Any:
@@ -271,7 +319,7 @@ class Resolver:
             return UNKNOWN
         if not isinstance(found, list) or not isinstance(delimiter, str):
             raise self.wrong(path, "a delimiter and a list are wanted")
-        return self._bounded(delimiter.join(map(text_of, found)), path)
+        return self._made(delimiter.join(map(text_of, found)), path)
 
     def _split(self, value: Any, path: Path) -> Any:
         delimiter, given = self._list(value, path, 2)
@@ -294,10 +342,30 @@ class Resolver:
         found = self.value(value, path)
         return UNKNOWN if found is UNKNOWN else base64.b64encode(text_of(found).encode()).decode()
 
-    def _bounded(self, made: str, path: Path) -> str:
-        if len(made) > MAX_TEXT:
-            raise self.wrong(path, f"this makes a text of {len(made)} characters")
-        return made
+    def _length(self, value: Any, path: Path) -> Any:
+        found = self.value(value, path)
+        if found is UNKNOWN:
+            return UNKNOWN
+        if not isinstance(found, list):
+            raise self.wrong(path, "a list is wanted")
+        return len(found)
+
+    def _to_json(self, value: Any, path: Path) -> Any:
+        found = self.value(value, path)
+        if not isinstance(found, dict | list):
+            return UNKNOWN
+        try:
+            return self._made(json.dumps(found, separators=(",", ":")), path)
+        except TypeError:  # something in it is not known, and was warned of
+            return UNKNOWN
+
+    def _made(self, text: str, path: Path) -> Any:
+        """A text, if it is one that a local run can know."""
+        if len(text) > MAX_TEXT:
+            raise self.wrong(path, f"this makes a text of {len(text)} characters")
+        if _DYNAMIC in text:
+            return self._unknown(path, f"what {_DYNAMIC}…}}}} stands for is known only where it is deployed")
+        return text
 
     def _list(self, value: Any, path: Path, length: int) -> list[Any]:
         if not isinstance(value, list) or len(value) != length:
@@ -311,6 +379,11 @@ class Resolver:
 
 def _not(value: bool | None) -> Any:
     return UNKNOWN if value is None else not value
+
+
+def function_named(text: str) -> str:
+    """The function that a name or an ARN means."""
+    return text.rpartition(":function:")[2].partition(":")[0]
 
 
 def text_of(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, Final
@@ -13,15 +14,14 @@ from holdfast.model.execution import Terms
 from holdfast.model.ids import checked_function
 from holdfast.service.catalogue.records import Config
 from holdfast.service.targets.descriptions import CodeSource, Described, FolderCode, Found, TextCode, ZipCode
-from holdfast.service.targets.resolving import UNKNOWN, Resolver, text_of
-from holdfast.service.targets.yaml_text import Path, read_text
+from holdfast.service.targets.resolving import ALIAS, UNKNOWN, VERSION, Resolver, function_named, text_of
+from holdfast.service.targets.yaml_text import Path, Text, read_text
 
 SAM: Final = "AWS::Serverless::Function"
 PLAIN: Final = "AWS::Lambda::Function"
-_ALIAS: Final = "AWS::Lambda::Alias"
-_VERSION: Final = "AWS::Lambda::Version"
 _TRANSFORMS: Final = ("AWS::Serverless-2016-10-31", "AWS::LanguageExtensions")
 _RUNTIMES: Final = ("python", "nodejs")
+_ARCHITECTURES: Final[Mapping[str, str]] = {"aarch64": "arm64", "arm64": "arm64"}
 _USED: Final = frozenset({
     "FunctionName", "Handler", "Runtime", "CodeUri", "Code", "InlineCode", "Environment", "Timeout", "MemorySize", "DurableConfig",
     "AutoPublishAlias", "Description", "Tags", "LoggingConfig", "PackageType", "Architectures", "ImageUri", "Role",
@@ -63,7 +63,7 @@ class _Template:
             raise TemplateInvalid("this is no template: it has no Resources.")
         self._resources: dict[str, Any] = {name: found for name, found in document["Resources"].items() if not name.startswith("Fn::")}
         stack = self._folder.resolve().name or "stack"
-        self._resolver = Resolver(self._text, parameters, stack=stack)
+        self._resolver = Resolver(_with_globals(self._text), parameters, stack=stack)
         self._globals = self._section_of_globals(document)
         for name in sorted(set(document["Resources"]) - set(self._resources)):
             self._resolver.warn(("Resources", name), f"{name} is not resolved here; what it makes is left out")
@@ -77,6 +77,10 @@ class _Template:
         wanted = dict(self._functions())
         for name, properties in wanted.items():
             self._resolver.names[name] = self._name(name, properties)
+        for name, properties in wanted.items():
+            alias = _Properties(self._resolver, properties, ("Resources", name, "Properties")).text("AutoPublishAlias", "")
+            if alias:
+                self._resolver.aliases[name] = alias
         described: dict[str, Described] = {}
         for name, properties in wanted.items():
             one = self._described(name, properties)
@@ -123,7 +127,7 @@ class _Template:
                 if not isinstance(properties, dict):
                     raise self._resolver.wrong((*path, "Properties"), "a mapping is wanted")
                 found.append((name, _merged(self._globals, properties) if kind == SAM else properties))
-            elif kind not in (_ALIAS, _VERSION) and not kind.startswith(_QUIET):
+            elif kind not in (ALIAS, VERSION) and not kind.startswith(_QUIET):
                 self._resolver.warn(path, f"{kind} is not made here")
         return found
 
@@ -173,8 +177,9 @@ class _Template:
         try:
             config.checked(name)
         except HoldfastError as error:
-            raise self._resolver.wrong(path, str(error)) from None
-        alias = given.text("AutoPublishAlias", "")
+            member, _, why = str(error).partition(": ")
+            raise self._resolver.wrong((*path, member), why) if member in properties else self._resolver.wrong(path, str(error)) from None
+        alias = self._resolver.aliases.get(logical)
         tags = {key: text_of(value) for key, value in given.tags().items() if value is not UNKNOWN}
         return Described(name=name, config=config, code=code, aliases=(alias,) if alias else (), tags=tags)
 
@@ -205,7 +210,7 @@ class _Template:
 
     def _named(self, described: dict[str, Described]) -> dict[str, Described]:
         for name, resource in self._resources.items():
-            if resource["Type"] not in (_ALIAS, _VERSION) or not self._resolver.includes(resource, ("Resources", name)):
+            if resource["Type"] not in (ALIAS, VERSION) or not self._resolver.includes(resource, ("Resources", name)):
                 continue
             path: Path = ("Resources", name, "Properties")
             given = _Properties(self._resolver, resource.get("Properties") or {}, path)
@@ -214,7 +219,7 @@ class _Template:
                 self._resolver.warn(path, "its function is not served here; it is left out")
                 continue
             one = described[function]
-            if resource["Type"] == _VERSION:
+            if resource["Type"] == VERSION:
                 described[function] = msgspec.structs.replace(one, publish=True)
                 continue
             version = given.names.get("FunctionVersion")
@@ -227,8 +232,7 @@ class _Template:
     def _function_meant(named: Any, described: Mapping[str, Described]) -> str | None:
         if not isinstance(named, str):
             return None
-        wanted = named.rpartition(":function:")[2].partition(":")[0]
-        return next((logical for logical, one in described.items() if one.name == wanted), None)
+        return next((logical for logical, one in described.items() if one.name == function_named(named)), None)
 
 
 class _Properties:
@@ -298,11 +302,12 @@ class _Properties:
     def architectures(self) -> list[str]:
         """The architectures it is for; it runs on this machine's in any case."""
         found = self.value("Architectures")
-        named = [text_of(one) for one in found] if isinstance(found, list) else ["x86_64"]
-        if named != ["x86_64"] and named != ["arm64"]:
-            self._resolver.warn((*self._path, "Architectures"), "this is no architecture; the function runs on this machine's")
-        elif named == ["arm64"]:
-            self._resolver.warn((*self._path, "Architectures"), "the function runs on this machine's architecture, whatever it is")
+        here = _ARCHITECTURES.get(platform.machine(), "x86_64")
+        if not isinstance(found, list):
+            return ["x86_64"]
+        named = [text_of(one) for one in found]
+        if named != [here]:
+            self._resolver.warn((*self._path, "Architectures"), f"the function runs on this machine's architecture, which is {here}")
         return named
 
     def tags(self) -> dict[str, Any]:
@@ -337,4 +342,13 @@ def _merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]
 
 def _is_call(value: Mapping[str, Any]) -> bool:
     """Whether this is an intrinsic function, which stays whole."""
-    return len(value) == 1 and next(iter(value)).startswith(("Fn::", "Ref"))
+    return len(value) == 1 and ("Ref" in value or next(iter(value)).startswith("Fn::"))
+
+
+def _with_globals(text: Text) -> Text:
+    """The same, but what a function has from Globals stands where Globals has it."""
+    common = {path[2:]: line for path, line in text.lines.items() if path[:2] == ("Globals", "Function")}
+    resources = text.value["Resources"]
+    functions = [name for name, found in resources.items() if isinstance(found, dict) and found.get("Type") == SAM] if common else []
+    lines = {("Resources", name, "Properties", *path): line for name in functions for path, line in common.items() if path}
+    return Text(text.value, {**lines, **text.lines})

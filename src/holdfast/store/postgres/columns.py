@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.store.sqlite.rows import Row
 
 KINDS: Final[Mapping[str, str]] = {
-    "executions": "nttttt" + "nnnn" + "ttnt" + "nntt" + "nnnnn" + "tt" + "nnnnnnnnn" + "tnnntn",
+    "executions": "nttttt" + "nnnn" + "ttnt" + "nntt" + "nnnnn" + "tt" + "nnnnnnnnn" + "tnnntnt",
     "touches": "nnnnnnnnn",
     "operations": "ntttntttnnnnnnnnn",
     "events": "nntnnpt",

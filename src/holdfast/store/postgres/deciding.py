@@ -279,7 +279,8 @@ def _check_texts(change: Change) -> None:
     """Refuse what Postgres has no text for; payloads are written so that they may hold anything (columns.py)."""
     for operation in change.operations.values():
         _check(operation.id, operation.name, operation.sub_type, operation.parent_id)
-    _check(change.header.client, change.header.tenant, *(birth.header.tenant for birth in change.births))
+    for header in (change.header, *(birth.header for birth in change.births)):
+        _check(header.client, header.tenant, header.trace)
 
 
 def _check(*given: str | None) -> None:

@@ -17,7 +17,7 @@ from holdfast.store.postgres.columns import placeholders
 from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.trouble import explained
 
-SCHEMA_VERSION: Final = "3"
+SCHEMA_VERSION: Final = "4"
 _LEAST_SERVER: Final = 140_000
 _NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.M | re.S)
 _COMMENT: Final = re.compile(r"^--.*\n", re.M)

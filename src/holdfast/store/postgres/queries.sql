@@ -108,8 +108,18 @@ SELECT payload FROM events WHERE execution = (SELECT key FROM executions WHERE i
 -- name: operations
 SELECT o.*, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
-WHERE o.execution = (SELECT key FROM executions WHERE id = %s) AND o.revision > %s
-ORDER BY o.place
+WHERE o.execution = (SELECT key FROM executions WHERE id = %s) AND o.revision > %s AND o.place > %s
+ORDER BY o.place LIMIT %s
+
+-- name: contexts
+SELECT *, NULL, NULL FROM operations
+WHERE execution = (SELECT key FROM executions WHERE id = %s) AND type = 'CONTEXT'
+ORDER BY place
+
+-- name: operations_at
+SELECT o.*, e.payload, e.type FROM operations AS o
+LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
+WHERE o.execution = (SELECT key FROM executions WHERE id = %s) AND o.place = ANY(%s::bigint[])
 
 -- name: newer_operations
 SELECT o.*, e.payload, e.type FROM operations AS o

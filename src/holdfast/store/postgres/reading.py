@@ -75,9 +75,13 @@ class Reading:
         found = self._read("payload", (_text(execution), number))
         return rows.payload_from(unmarked(found[0][0]), execution, number, self._codec) if found else None
 
-    def operations(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
+    def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
         """Its operations in the order they began."""
-        return self._operations(self._read("operations", (_text(execution), newer_than)), execution)
+        return self._operations(self._read("operations", (_text(execution), newer_than, after, limit)), execution)
+
+    def contexts(self, execution: str) -> Sequence[Operation]:
+        """Its contexts in the order they began, without what they came to."""
+        return self._operations(self._read("contexts", (_text(execution),)), execution)
 
     def _operations(self, found: Sequence[rows.Row], execution: str) -> list[Operation]:
         made = []
@@ -91,7 +95,8 @@ class Reading:
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:
         """Its events in order, each with its operation."""
         found = self._read("history", {"id": _text(execution), "after": after, "limit": limit})
-        operations = {operation.place: operation for operation in self.operations(execution)}
+        places = sorted({row[3] for row in found if row[3] is not None})
+        operations = {op.place: op for op in self._operations(self._read("operations_at", (_text(execution), places)), execution)}
         return [self._line(row, operations, execution) for row in found]
 
     def _line(self, row: rows.Row, operations: Mapping[int, Operation], execution: str) -> Line:

@@ -53,7 +53,8 @@ CREATE TABLE executions (
     operations       BIGINT NOT NULL,
     stored           BIGINT NOT NULL,
     continued_as     TEXT COLLATE "C",
-    expires_at       BIGINT
+    expires_at       BIGINT,
+    trace            TEXT COLLATE "C"
 ) WITH (fillfactor = 70);
 
 CREATE UNIQUE INDEX executions_by_id ON executions (id);

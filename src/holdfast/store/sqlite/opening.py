@@ -15,7 +15,7 @@ from holdfast.model.errors import CodecFailed, CodecMismatch, DiskFailed, DiskFu
 from holdfast.model.payloads import PayloadCodec, check, check_text
 from holdfast.store.sqlite.sharing import Presence
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 MEMORY = ":memory:"
 _APPLICATION_ID = 0x484F4C44
 _LEAST_SQLITE = (3, 37, 0)

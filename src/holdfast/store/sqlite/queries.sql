@@ -63,8 +63,13 @@ SELECT payload FROM events WHERE execution = (SELECT key FROM executions WHERE i
 -- name: operations
 SELECT o.*, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
-WHERE o.execution = (SELECT key FROM executions WHERE id = ?) AND o.revision > ?
-ORDER BY o.place
+WHERE o.execution = (SELECT key FROM executions WHERE id = ?) AND o.revision > ? AND o.place > ?
+ORDER BY o.place LIMIT ?
+
+-- name: contexts
+SELECT *, NULL, NULL FROM operations
+WHERE execution = (SELECT key FROM executions WHERE id = ?) AND type = 'CONTEXT'
+ORDER BY place
 
 -- name: operations_at
 SELECT o.*, e.payload, e.type FROM operations AS o

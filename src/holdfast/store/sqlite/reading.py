@@ -83,17 +83,23 @@ class Reading:
         found = self._read("payload", (execution, number))
         return rows.payload_from(found[0][0], execution, number, self._codec) if found else None
 
-    def operations(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
+    def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
         """Its operations in the order they began."""
-        found = self._read("operations", (execution, newer_than))
+        found = self._read("operations", (execution, newer_than, after, -1 if limit is None else limit))
+        return self._operations(found, execution)
+
+    def contexts(self, execution: str) -> Sequence[Operation]:
+        """Its contexts in the order they began, without what they came to."""
+        return self._operations(self._read("contexts", (execution,)), execution)
+
+    def _operations(self, found: Sequence[rows.Row], execution: str) -> list[Operation]:
         return [rows.operation_from(row, execution, self.seal, self._codec) for row in found]
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:
         """Its events in order, each with its operation."""
         found = self._read("history", (execution, after, limit))
         places = codec.dumps(sorted({row[3] for row in found if row[3] is not None}))
-        told = self._read("operations_at", (execution, places))
-        operations = {op.place: op for op in (rows.operation_from(row, execution, self.seal, self._codec) for row in told)}
+        operations = {op.place: op for op in self._operations(self._read("operations_at", (execution, places)), execution)}
         return [Line(*rows.event_from(row, operations, execution, self._codec)) for row in found]
 
     def counters(self, keys: Collection[str]) -> Sequence[Counter]:

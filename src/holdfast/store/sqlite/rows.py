@@ -82,6 +82,7 @@ def execution_row(key: int, x: Execution) -> Row:
         x.stored,
         x.continued_as,
         x.expires_at,
+        x.trace,
     )
 
 
@@ -135,6 +136,7 @@ def execution_from(row: Row) -> Execution:
         stored=row[37],
         continued_as=row[38],
         expires_at=row[39],
+        trace=row[40],
     )
 
 

@@ -48,7 +48,8 @@ CREATE TABLE executions (
     operations      INTEGER NOT NULL,
     stored          INTEGER NOT NULL,
     continued_as    TEXT,
-    expires_at      INTEGER
+    expires_at      INTEGER,
+    trace           TEXT
 );
 
 CREATE UNIQUE INDEX executions_by_id ON executions (id);

@@ -32,7 +32,7 @@ from holdfast.store.sqlite.snapshots import Snapshots
 from holdfast.store.sqlite.views import Overlay, RowView
 from holdfast.store.sqlite.writing import CHUNKS
 
-_COLUMNS = {"put_executions": 40, "touch_executions": 9, "put_operations": 17, "put_events": 7, "put_signals": 7}
+_COLUMNS = {"put_executions": 41, "touch_executions": 9, "put_operations": 17, "put_events": 7, "put_signals": 7}
 
 
 Mark = tuple[int, int, int, dict[str, Counter]]

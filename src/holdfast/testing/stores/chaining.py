@@ -23,6 +23,7 @@ from holdfast.testing.stores.writes import (
     now_at,
     position,
     settled,
+    started,
     story,
     written,
 )
@@ -58,6 +59,15 @@ def run(store: Store, header: Execution, outcome: Outcome, **more: Any) -> Execu
 
 class ChainingSuite(OneHandle):
     """Parents and children. One handle."""
+
+    def test_a_child_has_its_parents_tenant_and_trace_unless_it_is_given_others(self, store: Store) -> None:
+        given = {"tenant": "south", "trace": "Root=2"}
+        for name, others, found in (("a", {}, ("north", "Root=1")), ("b", given, ("south", "Root=2"))):
+            parent = written(store, claim(started(store, name, tenant="north", trace="Root=1"), "here"))
+            child = birth(parent, **others)
+            written(store, invoking(parent, child))
+            begun = now_at(store, child.header)
+            assert (begun.tenant, begun.trace) == found
 
     def test_a_child_begins_with_its_parents_checkpoint(self, store: Store) -> None:
         parent = live(store, "parent")
@@ -154,14 +164,14 @@ class ChainingSuite(OneHandle):
         assert now_at(store, child.header).status is ExecutionStatus.STOPPED
 
     def test_an_execution_that_continues_is_followed_by_its_heir_under_the_same_parent(self, store: Store) -> None:
-        parent, child = chained(store, cascade=False, tenant="t")
+        parent, child = chained(store, cascade=False, tenant="t", trace="r")
         heir = id_at(at(3))
         closed = run(store, child, Outcome(OutcomeStatus.CONTINUED, "[2]"), successor=heir)
         assert (closed.status, closed.continued_as) == (ExecutionStatus.SUCCEEDED, heir)
         goes_on = store.find(heir)
         assert goes_on is not None
         assert (goes_on.function, goes_on.terms, goes_on.parent, goes_on.parent_operation) == ("order", Terms(60), parent.id, "i")
-        assert (goes_on.cascade, goes_on.tenant) == (False, "t")
+        assert (goes_on.cascade, goes_on.tenant, goes_on.trace) == (False, "t", "r")
         assert store.input(heir) == "[2]"
         assert [op.status for op in store.operations(parent.id)] == [Status.STARTED]
         run(store, goes_on, Outcome(OutcomeStatus.SUCCEEDED, "3"))

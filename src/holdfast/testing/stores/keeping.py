@@ -1,11 +1,12 @@
 """What was acknowledged is read back as it was: headers, operations, payloads and the history."""
 
+import msgspec
 import pytest
 
 from holdfast.model import codec
 from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus, State
 from holdfast.model.history import EventType as E
-from holdfast.model.operations import Action, Operation, Type, Update
+from holdfast.model.operations import Action, Operation, Status, Type, Update
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Checkpointed, Write
 from holdfast.store.seam import Store
@@ -68,6 +69,25 @@ class KeepingSuite(OneHandle):
         after(store, header, step("m"), step("a", Action.SUCCEED))
         assert [op.id for op in store.operations(header.id, header.revision)] == ["a", "m"]
         assert list(store.operations(header.id, header.revision + 1)) == []
+
+    def test_operations_are_read_in_pages(self, store: Store) -> None:
+        header = live(store, "a", *(step(f"s{n}") for n in range(5)))
+        pages = [[op.id for op in store.operations(header.id, after=place, limit=2)] for place in (0, 3, 5, 6)]
+        assert pages == [["s0", "s1"], ["s2", "s3"], ["s4"], []]
+        after(store, header, step("s1", Action.SUCCEED), step("s4", Action.SUCCEED))
+        assert [op.id for op in store.operations(header.id, header.revision, after=3, limit=2)] == ["s4"]
+
+    def test_contexts_come_in_the_order_they_began_without_what_they_came_to(self, store: Store) -> None:
+        branch = Update(id="z", type=Type.CONTEXT, action=Action.START)
+        header = live(store, "a", branch, step("s", parent_id="z"), msgspec.structs.replace(branch, id="a", parent_id="z"))
+        after(store, header, Update(id="a", type=Type.CONTEXT, action=Action.SUCCEED, payload="1", replay_children=True))
+        after(store, now_at(store, header), Update(id="f", type=Type.CONTEXT, action=Action.FAIL, error=OOPS))
+        told = [(op.id, op.parent_id, op.status, op.replay_children, op.result, op.error) for op in store.contexts(header.id)]
+        assert told == [
+            ("z", None, Status.STARTED, False, None, None),
+            ("a", "z", Status.SUCCEEDED, True, None, None),
+            ("f", None, Status.FAILED, False, None, None),
+        ]
 
     def test_a_header_is_read_back_as_it_was_answered(self, store: Store) -> None:
         header = live(store, "a", wait("w"))

@@ -50,6 +50,14 @@ class StartingSuite(OneHandle):
         (refused,) = answers(store, wanted("a", version="2"))
         assert isinstance(refused, ExecutionAlreadyStarted)
 
+    def test_a_start_with_a_name_of_another_tenant_is_a_conflict_that_tells_nothing_of_it(self, store: Store) -> None:
+        first = started(store, "a", tenant="north")
+        for asked in (wanted("a", tenant="south"), wanted("a", "[1]", tenant="south"), wanted("a", version="2")):
+            (refused,) = answers(store, asked)
+            assert isinstance(refused, ExecutionAlreadyStarted)
+            assert first.id not in str(refused)
+        assert answers(store, wanted("a", tenant="north")) == [Started(first, False)]
+
     def test_names_are_compared_within_one_batch_too(self, store: Store) -> None:
         first, same, other_input, other_version = answers(store, wanted("a"), wanted("a"), wanted("a", "1"), wanted("a", version="2"))
         assert isinstance(first, Started)

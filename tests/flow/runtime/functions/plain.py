@@ -2,11 +2,14 @@
 
 import json
 import logging
+import mmap
 import os
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from typing import Any
 
 STARTED = os.getpid()
@@ -104,3 +107,47 @@ def spins(event: Any, context: Any) -> Any:
     while time.monotonic() < end:
         pass
     return STARTED
+
+
+def hoards(event: Any, context: Any) -> Any:
+    """Have so many megabytes in memory, here or in so many children, and perhaps only as address space."""
+    if event.get("reserve"):
+        mmap.mmap(-1, event["reserve"] * 2**20, prot=mmap.PROT_READ)
+    kept = [os.urandom(2**20) for _ in range(event["mb"])]
+    for _ in range(event.get("forks", 0)):
+        if os.fork() == 0:
+            own = [os.urandom(2**20) for _ in range(event.get("each", 0))]
+            threading.Event().wait(event["seconds"])
+            os._exit(len(own) % 2)
+    end = time.monotonic() + event["seconds"]
+    while time.monotonic() < end:
+        threading.Event().wait(0.01)
+    return len(kept)
+
+
+def invokes(event: Any, context: Any) -> Any:
+    """Invoke the first function of a list, with the rest of it, and tell what it said."""
+    if not event:
+        return [STARTED]
+    asked = urllib.request.Request(
+        f"{os.environ['AWS_ENDPOINT_URL_LAMBDA']}/2015-03-31/functions/{event[0]}/invocations", json.dumps(event[1:]).encode()
+    )
+    try:
+        with urllib.request.urlopen(asked) as answer:
+            return [STARTED, *json.load(answer)]
+    except urllib.error.HTTPError as error:
+        return [STARTED, f"{error.code} {error.headers['x-amzn-errortype']}"]
+
+
+def raves(event: Any, context: Any) -> Any:
+    """Print for ever, and not even text."""
+    while True:
+        os.write(1, b"\xff\xfe y" * 1000 + b"\n")
+
+
+def drones(event: Any, context: Any) -> Any:
+    """Print so many megabytes as one line that never ends."""
+    left = event * 2**20
+    while left:
+        left -= os.write(1, b"z" * min(left, 2**20))  # perhaps not all of it, when a signal comes
+    return event

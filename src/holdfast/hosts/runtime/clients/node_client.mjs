@@ -104,9 +104,7 @@ async function load(name) {
     loaded = found.endsWith(".cjs") ? createRequire(import.meta.url)(found) : await import(pathToFileURL(found).href);
   } catch (error) {
     if (error instanceof SyntaxError) throw fault("Runtime.UserCodeSyntaxError", `SyntaxError: ${error.message}`, error);
-    if (error?.code === "MODULE_NOT_FOUND" || error?.code === "ERR_MODULE_NOT_FOUND") {
-      throw fault("Runtime.ImportModuleError", `Error: ${error.message}`, error);
-    }
+    if (error?.code === "MODULE_NOT_FOUND") throw fault("Runtime.ImportModuleError", `Error: ${error.message}`, error);
     throw error;
   }
   const parts = base.slice(dot + 1).split(".");
@@ -122,12 +120,25 @@ function call(handler, event, context) {
       process.removeListener("beforeExit", idle);
       how(value);
     };
-    const idle = () => settle(resolve)(null); // nothing is left that could answer
+    let called = false;
+    let kept = null;
+    const first = (how) => (...given) => {
+      if (called) return; // the first word counts
+      called = true;
+      how(...given);
+    };
+    const idle = () => settle(resolve)(kept); // nothing is left to do: what the callback was told, if it was
     const done = (error, value) => (error === null || error === undefined ? settle(resolve)(value) : settle(reject)(error));
-    Object.assign(context, { done, succeed: settle(resolve), fail: settle(reject) });
+    const callback = (error, value) => {
+      if ((error !== null && error !== undefined) || !context.callbackWaitsForEmptyEventLoop) done(error, value);
+      else kept = value;
+    };
+    const succeed = first((value) => done(null, value));
+    const fail = first((error) => done(error ?? "handled"));
+    Object.assign(context, { done: first(done), succeed, fail });
     process.once("beforeExit", idle);
-    const returned = handler(event, context, done);
-    if (typeof returned?.then === "function") returned.then(settle(resolve), settle(reject)); // any other value counts for nothing
+    const returned = handler(event, context, first(callback));
+    if (typeof returned?.then === "function") returned.then(succeed, fail); // any other value counts for nothing
   });
 }
 
@@ -151,8 +162,8 @@ async function serve(handler) {
   }
 }
 
-async function fatal(error, name) {
-  const told = fault(name, error?.message ?? String(error), error);
+async function fatal(error, name, message) {
+  const told = fault(name, message, error);
   told.stack = error?.stack ?? told.stack;
   try {
     await tellError(current === null ? "init/error" : `invocation/${current}/error`, told, "Unhandled");
@@ -162,8 +173,8 @@ async function fatal(error, name) {
 }
 
 patchConsole();
-process.on("unhandledRejection", (error) => fatal(error, "Runtime.UnhandledPromiseRejection"));
-process.on("uncaughtException", (error) => fatal(error, error?.name ?? "Error"));
+process.on("unhandledRejection", (reason) => fatal(reason, "Runtime.UnhandledPromiseRejection", String(reason)));
+process.on("uncaughtException", (error) => fatal(error, error?.name ?? "Error", error?.message ?? String(error)));
 
 let handler;
 try {

@@ -25,3 +25,37 @@ export const about = async (event, context) => ({
   client: context.clientContext?.custom,
   trace: process.env._X_AMZN_TRACE_ID,
 });
+export const hoards = async (event) => {
+  let kept = [];
+  for (let made = 0; made < (event.litter ?? 0); made++) kept = [new Array(131072).fill(made)]; // a megabyte each
+  for (let had = 0; had < (event.mb ?? 0); had++) kept.push(Buffer.alloc(2 ** 20, 1));
+  if (event.mb) await new Promise((resolve) => setTimeout(resolve, 25_000));
+  return event.litter;
+};
+export const twice = (event, context, callback) => {
+  callback(null, "first");
+  context.succeed("second");
+};
+export const lingers = (event, context, callback) => {
+  const told = ["asked"];
+  callback(null, told); // answered when nothing is left to do
+  setTimeout(() => told.push("done meanwhile"), 50);
+};
+export const hurries = (event, context, callback) => {
+  context.callbackWaitsForEmptyEventLoop = false;
+  const told = ["asked"];
+  callback(null, told);
+  setTimeout(() => told.push("too late"), 2_000);
+};
+export const throws = () => {
+  throw new RangeError("thrown");
+};
+export const gives_up = (event, context) => context.fail();
+export const refuses = async () => {
+  throw "no";
+};
+export const raises_later = (event, context, callback) => {
+  setTimeout(() => {
+    throw new RangeError("raised later");
+  }, 1);
+};

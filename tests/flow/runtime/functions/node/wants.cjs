@@ -1,0 +1,2 @@
+// Wants what is not there.
+exports.handler = require("absent-package");

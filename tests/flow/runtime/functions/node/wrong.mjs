@@ -1,0 +1,2 @@
+// No JavaScript.
+export const handler = (;
