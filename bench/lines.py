@@ -40,7 +40,7 @@ class Spec(NamedTuple):
 
 def specs(sizes: Sizes) -> dict[str, Spec]:
     """Every line there is, in the order of the table."""
-    return {**_running(sizes), **_branching(sizes), **_restarting(sizes), **_waiting(sizes), **_alone(), **_over_http(sizes), **_resting()}
+    return {**_running(sizes), **_branching(sizes), **_restarting(sizes), **_waiting(sizes), **_alone(), **_over_http(sizes), **_at_work(), **_resting()}
 
 
 def _running(sizes: Sizes) -> dict[str, Spec]:
@@ -123,6 +123,15 @@ def _over_http(sizes: Sizes) -> dict[str, Spec]:
         "HTTP invoke": invoked,
         "HTTP invoke boto3": invoked._replace(what="… with boto3"),
         "HTTP invoke durable": invoked._replace(what="… of one step of the official SDK, with boto3", targets=(), floor=1_000),
+    }
+
+
+def _at_work() -> dict[str, Spec]:
+    run = "warm run in the sandbox, over one without, median"
+    return {
+        "workers attempt": Spec("workers", run, "ms", MS, best=True, targets=_itself(8, 4), floor=40),
+        "workers runs": Spec("workers", "inline, many at once", "runs/s", more=True, best=True, targets=(Target(must=3_000),), floor=300),
+        "workers check": Spec("workers", "10 KB against its schema", "µs", 1e6, best=True, targets=_itself(50, None), floor=200),
     }
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bench import http, limit, postgres, restart, together, waiting, workloads
+from bench import http, limit, postgres, restart, together, waiting, workers, workloads
 from bench.figures import Line, Taken
 from bench.lines import HOLDFAST, lines
 from bench.peers.running import Contestant, Failed, Figures, Missing
@@ -156,6 +156,15 @@ def over_http(folder: Path, sizes: Sizes) -> Ours:
     }
 
 
+def at_work(folder: Path, sizes: Sizes) -> Ours:
+    """Workers, from request to response."""
+    return {
+        "workers attempt": Taken(tuple(run(workers.attempt(folder, sizes)) for _ in range(sizes.few))),
+        "workers runs": Taken(tuple(run(workers.runs(folder, sizes)) for _ in range(sizes.few))),
+        "workers check": Taken(tuple(workers.check(sizes) for _ in range(sizes.few))),
+    }
+
+
 def rest(folder: Path, sizes: Sizes) -> Ours:
     """What happens while nothing happens."""
     return {
@@ -181,6 +190,7 @@ MEASURES: Final[dict[str, Callable[[Path, Sizes], Ours]]] = {
     "W5": w5,
     "W6": w6,
     "HTTP": over_http,
+    "workers": at_work,
     "rest": rest,
 }
 ON_POSTGRES: Final = "Postgres"

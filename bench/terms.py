@@ -49,6 +49,9 @@ class Sizes:
     http_connections: int = 16
     http_checkpoints: int = 16_000
     http_invocations: int = 200
+    worker_attempts: int = 60
+    worker_runs: int = 6_000
+    worker_checks: int = 2_000
     wakes: int = 20
     idle_seconds: float = 5.0
     many: int = 15

@@ -31,7 +31,7 @@ def page_of(worker: str) -> Path:
 
 def reading(worker: str) -> Reading:
     tools = frozenset(tool.name for tool in declarations_of(file_of(worker).read_bytes()).tools)
-    return read(page_of(worker).read_text(), known_tools=tools)
+    return read(page_of(worker).read_text(), tools=tools)
 
 
 def contract(worker: str) -> Contract:
@@ -91,7 +91,9 @@ def test_the_contract_is_the_one_of_the_page_it_comes_from(worker: str) -> None:
     assert theirs.rate_limit is not None
     prose = {"title": "", "problem": "", "sha256": ""}
     assert set(theirs.errors.items()) <= set(ours.errors.items())
-    same = msgspec.structs.replace(theirs, **prose, errors=ours.errors, rate_limit=msgspec.structs.replace(theirs.rate_limit, was_example=False))
+    same = msgspec.structs.replace(
+        theirs, **prose, errors=ours.errors, rate_limit=msgspec.structs.replace(theirs.rate_limit, was_example=False)
+    )
     assert msgspec.structs.replace(ours, **prose) == same
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError
 from holdfast.service.client import Client
+from holdfast.testing import worker_kit
 
 
 def test_the_readmes_example_is_killed_during_its_wait_and_charges_once(root: Path, tmp_path: Path) -> None:
@@ -33,11 +34,26 @@ def test_the_readmes_example_is_killed_during_its_wait_and_charges_once(root: Pa
 
 
 def test_the_readmes_test_passes(root: Path, tmp_path: Path) -> None:
-    example, kit = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.S)
+    example, _, kit = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.S)
     (tmp_path / "orders.py").write_text(example)
     (tmp_path / "tried.py").write_text(f"from orders import process_order\n{kit}")
     ran = subprocess.run([sys.executable, "tried.py"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout == "SUCCEEDED receipt-42\n5 crashes changed nothing\n"
+
+
+def test_the_readmes_worker_is_the_librarys_and_runs_as_written(root: Path, tmp_path: Path) -> None:
+    _, example, _ = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.S)
+    page = root / "src/holdfast/library/refund/refund-worker.md"
+    (tmp_path / page.name).write_text(page.read_text())
+    (tmp_path / "refund.py").write_text(example)
+    inputs = {"message": "It broke. Please refund.", "order_id": "42"}
+    stubs = {"language_model": {"decision": "refund", "cents": 1900}, "refund_payment": {"id": "r-1"}}
+    waits = worker_kit.run(tmp_path / "refund.py", inputs, tools=stubs)
+    assert (waits.status, [approval["tool"] for approval in waits.approvals]) == ("needs_human", ["refund_payment"])
+    paid = worker_kit.run(tmp_path / "refund.py", inputs, tools=stubs, decisions={"refund_payment": "approve"})
+    assert (paid.status, paid.outputs) == ("ok", {"refund_id": "r-1"})
+    unclear = worker_kit.run(tmp_path / "refund.py", inputs, tools={**stubs, "language_model": {"decision": "unclear"}})
+    assert (unclear.status, unclear.error.error_code) == ("needs_human", "ambiguous_request")
 
 
 def wait_until_suspended(store: str) -> None:

@@ -91,8 +91,8 @@ def test_the_processor_has_a_name_where_the_kernel_tells_it(tmp_path: Path) -> N
 
 SMALL = Sizes(
     w1_steps=5, w2_executions=10, w3_branches=4, w3_items=6, w4_steps=2, w4_many_steps=3, w5_executions=4, w5_blocking=3, w6_rounds=5,
-    http_executions=2, http_steps=2, http_connections=2, http_checkpoints=8, http_invocations=5, wakes=2, idle_seconds=0.2, many=1, pairs=1,
-    few=1,
+    http_executions=2, http_steps=2, http_connections=2, http_checkpoints=8, http_invocations=5, worker_attempts=2,
+    worker_runs=60, worker_checks=5, wakes=2, idle_seconds=0.2, many=1, pairs=1, few=1,
 )  # fmt: skip
 
 
@@ -140,6 +140,9 @@ def test_what_is_asked_is_what_the_design_asks() -> None:
         "HTTP checkpoints": "≥ 3,000; ",
         "HTTP invoke": "≤ 5; ",
         "HTTP invoke boto3": "≤ 5; ",
+        "workers attempt": "≤ 8; ≤ 4",
+        "workers runs": "≥ 3,000; ",
+        "workers check": "≤ 50; ",
         "wake": "≤ 100; ",
         "idle": "≤ 1; ",
     }

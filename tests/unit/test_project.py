@@ -120,7 +120,7 @@ def test_the_import_layers_hold() -> None:
 KEPT = {".sql", ".py", ".typed", ".md", ".json", ".jsonl", ".toml"}
 
 
-def test_the_wheel_has_the_sql_the_pages_and_the_type_marker(tmp_path: Path) -> None:
+def test_the_wheel_has_the_sql_and_the_type_marker(tmp_path: Path) -> None:
     """An editable install reads the tree, so only a real wheel shows a file left out."""
     build = "import os, sys; from hatchling.build import build_wheel; os.chdir(sys.argv[1]); print(build_wheel(sys.argv[2]))"
     built = subprocess.run([sys.executable, "-c", build, str(ROOT), str(tmp_path)], capture_output=True, check=True, text=True).stdout

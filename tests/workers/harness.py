@@ -102,7 +102,7 @@ async def workforce(
 
 
 def request(**inputs: Any) -> Request:
-    more = {name: inputs.pop(name) for name in ("idempotency_key", "constraints", "user", "version") if name in inputs}
+    more = {name: inputs.pop(name) for name in ("idempotency_key", "constraints", "user", "version", "run_timeout_seconds") if name in inputs}
     return Request(worker_id="w", inputs=inputs, **more)
 
 

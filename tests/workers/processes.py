@@ -149,3 +149,16 @@ def _command(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
+
+
+def holdfast(*arguments: str, folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """The command line, in a process of its own."""
+    command = [sys.executable, "-m", "holdfast.cli", *arguments]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HOLDFAST_STORE": str(folder / "s.db"), **environment}
+    return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """How it ended: exit code, output, errors."""
+    out, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    return process.returncode, out, errors

@@ -5,7 +5,9 @@ Nothing is done twice, and what nobody can know is told to a person. A real serv
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,10 @@ from holdfast.workers.journal import INTENT, RECEIPT
 from tests.crash.scene import until
 from tests.postgres import new_schema
 from tests.workers.pages import page, write
-from tests.workers.processes import Runner, end
+from tests.workers.processes import Runner, end, ended, holdfast
 from tests.workers.shop import Shop, a_shop
 
-PAYERS = Path(__file__).parent / "paying" / "payers.py"
+PAYERS = Path(__file__).parent / "bodies" / "payers.py"
 TOOLS = ("pay_known", "pay_blind", "pay_known_asked", "pay_blind_asked")
 HELD = ("before", "received", "done", "answered")
 HAPPENED = ("done", "answered", "told")
@@ -249,3 +251,35 @@ def test_a_call_that_is_killed_with_its_attempt_is_found_out_or_asked_about(scen
         if not case.known:
             response = at.settle(case, response, constraints={"timeout_seconds": 4})
         assert (response["status"], at.shop.effects_of(case.order)) == ("ok", 1), (case, response)
+
+
+def test_the_command_line_goes_on_after_a_kill_and_a_person_settles_what_is_unknown(tmp_path: Path) -> None:
+    pages = {name: page(name.replace("_", "-"), *TOOLS) for name in ("async_payer", "plain_payer")}
+    file = write(tmp_path / "payers", PAYERS, **pages)
+    with a_shop() as shop:
+
+        def told(case: Case) -> subprocess.Popen[str]:
+            inputs = json.dumps({"order": case.order, "tool": case.tool})
+            target = f"{file}:{case.worker}"
+            more = ("--input", inputs, "--key", case.order, "--json")
+            return holdfast("run", target, *more, folder=tmp_path, environment={"SHOP": shop.url})
+
+        for case in (Case("done", "pay_known"), Case("received", "pay_blind", "plain-payer")):
+            shop.hold(case.order, case.moment)
+            killed = told(case)
+            shop.wait_for(case.order, case.moment)
+            killed.kill()
+            assert ended(killed)[0] == -signal.SIGKILL
+            shop.let_go(case.order, lost=True)
+            code, out, errors = ended(told(case))
+            response = json.loads(out)
+            if not case.known:
+                assert (code, response["error"]["error_code"]) == (4, "unknown_outcome"), errors
+                approval = response["approvals"][0]["approval_id"]
+                assert f"holdfast approvals settle {approval}" in errors
+                settled = holdfast("approvals", "settle", approval, "not_happened", folder=tmp_path, environment={})
+                assert ended(settled)[0] == 0
+                code, out, errors = ended(told(case))
+                response = json.loads(out)
+            assert (code, response["status"], response["outputs"]) == (0, "ok", {"paid": case.order}), errors
+            assert (shop.effects_of(case.order), response["observability"]["attempt"]) == (1, 1)

@@ -27,7 +27,7 @@ from tests.workers.processes import Runner, alive
 from tests.workers.shop import Shop, a_shop
 
 ONCE = Retries(max_attempts=1)
-STUBBORN = Path(__file__).parent / "paying" / "stubborn.py"
+STUBBORN = Path(__file__).parent / "bodies" / "stubborn.py"
 
 
 class Scene:
@@ -145,37 +145,58 @@ async def test_a_third_run_of_a_key_knows_what_the_first_did(tmp_path: Path) -> 
 
 
 class Silent(Counted):
-    """The first call does not come back, and what became of it is told only to the second who asks."""
+    """The first call does not come back, and what became of it nobody tells in time."""
 
-    asked = 0
+    def __init__(self, name: str, effect: Effect) -> None:
+        super().__init__(name, effect)
+        self.began = asyncio.Event()
+        self.asked = 0
 
     async def call(self, call: Call, arguments: Any, reservation: Reservation) -> Called:
         called = await super().call(call, arguments, reservation)
+        self.began.set()
         if len(self.calls) == 1:
             await asyncio.Event().wait()
         return called
 
     async def reconcile(self, call: Call, arguments: Any) -> Any:
         self.asked += 1
-        if self.asked == 1:
+        if len(self.calls) == 1 and self.asked == 1:
             await asyncio.Event().wait()
         return DidNotHappen()
 
 
-async def test_a_run_that_replays_follows_its_own_last_try_not_its_forerunners(tmp_path: Path) -> None:
-    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
-        await ctx.tools.pay()
-        await ctx.ask("go on?")
-        return {}
+async def paying_and_asking(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    await ctx.tools.pay()
+    await ctx.ask("go on?")
+    return {}
 
+
+async def test_the_end_of_the_last_attempt_does_not_hide_a_call_whose_outcome_nobody_knows(tmp_path: Path) -> None:
     pay = Silent("pay", Effect.WRITE)
-    worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.2}), body, pay)
+    worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.1}), paying_and_asking, pay)
     clock, policy = VirtualClock(skipping=False), Policy(grace_seconds=0.1)
+    async with workforce(worker, folder=tmp_path, clock=clock, policy=policy) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert response.error is not None
+    assert (response.status.value, response.error.error_code) == ("needs_human", "unknown_outcome")
+
+
+async def test_a_run_that_replays_follows_its_own_last_try_not_its_forerunners(tmp_path: Path) -> None:
+    pay = Silent("pay", Effect.WRITE)
+    worker = InlineWorker(contract("pay", retries=ONCE), paying_and_asking, pay)
+    clock, policy = VirtualClock(skipping=False), Policy(grace_seconds=0)
+    asking = request(idempotency_key="k", run_timeout_seconds=60)
     async with workforce(worker, folder=tmp_path, park=0, clock=clock, policy=policy) as force:
-        lost = await force.invoke(request(idempotency_key="k"), LOCAL)
-        asked = await force.invoke(request(idempotency_key="k"), LOCAL)
+        first = await force.accept(asking, LOCAL)
+        await pay.began.wait()
+        clock.move_to(clock.now() + 61_000)
+        late = await force.response(first.id, LOCAL)
+        pay.asked = 1
+        asked = await force.invoke(asking, LOCAL)
         answer = Decision(verdict="answer", decided_by="bob", decided_at=1, result=True)
         await force.decide(asked.approvals[0]["approval_id"], answer, LOCAL)
         response = await force.response(asked.run_id, LOCAL)
-    assert (lost.status.value, asked.status.value, response.status.value) == ("retryable_error", "needs_human", "ok")
+    assert late.error is not None
+    assert (late.error.error_code, asked.status.value, response.status.value) == ("timeout", "needs_human", "ok")
     assert (len(pay.calls), pay.asked) == (2, 2)

@@ -108,6 +108,9 @@ def _only(workers: list[str], file: Path) -> str:
     return workers[0]
 
 
+_DECIDE = {"approve": "approve {}", "question": "answer {} JSON", "unknown_outcome": "settle {} happened|not_happened|stop"}
+
+
 def summary(response: Response, limits: Limits | None = None) -> str:
     """What it came to, in a line."""
     seen, error = response.observability, response.error
@@ -115,7 +118,8 @@ def summary(response: Response, limits: Limits | None = None) -> str:
         told = "\n".join(
             f"needs_human: approval {approval['approval_id']} {approval['question'] or _call(approval)}" for approval in response.approvals
         )
-        return f"{told}\nrun {response.run_id}; decide with: holdfast approvals approve {response.approvals[0]['approval_id']}"
+        first = response.approvals[0]
+        return f"{told}\nrun {response.run_id}; decide with: holdfast approvals {_DECIDE[first['kind']].format(first['approval_id'])}"
     parts = [f"{response.status.value}"] if error is None else [f"{response.status.value}: {error.error_code}: {error.message}"]
     if error is not None and error.retry_after_seconds is not None:
         parts.append(f"try again in {error.retry_after_seconds:.0f} s")

@@ -43,6 +43,8 @@ def quantile(counts: Iterable[int], share: float) -> float:
     """The duration that this share of all stayed below, as Prometheus works it out: evenly spread within a bucket."""
     counted = list(counts)
     rank, before, lower = share * sum(counted), 0, 0.0
+    if not rank:
+        return 0.0
     for most, count in zip(BUCKETS_MS, counted, strict=False):
         if count and before + count >= rank:
             return lower + (most - lower) * (rank - before) / count

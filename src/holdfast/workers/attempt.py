@@ -120,6 +120,8 @@ class Attempt:
                 await self._drain(grace)
             if self._broken is not None:
                 raise self._broken
+            if self._waits_for is None and self._ending is None and outcome.error is not None:
+                self._waits_for = await self._gateway.lost()
             if self._waits_for is not None:  # also when the body has ended: what became of a call in flight only a person can say
                 return self._waits_for
         finally:
@@ -156,8 +158,10 @@ class Attempt:
 
     async def _drain(self, grace: float) -> None:
         """Let calls in flight record what they did; a call that is cancelled is one whose outcome nobody knows."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace)
+        _, late = await asyncio.wait(self._tasks, timeout=grace)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
     async def _frames(self) -> Outcome:
         while True:

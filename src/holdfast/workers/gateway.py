@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -22,6 +21,7 @@ from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import LimitReached
 from holdfast.model.operations import OPEN, Type
 from holdfast.workers.approvals import Decision, Kind, Place, Requested, approval_at, arguments_hash, decision_of, request_of
+from holdfast.workers.counting import NANO, day_of, key_part
 from holdfast.workers.frames import Asked, ToolAsked
 from holdfast.workers.journal import EFFECTS, Journal, begun, ended, place
 from holdfast.workers.ledger import CallError, Intent, Ledger, Receipt, Try, intent_at, receipt_at
@@ -41,8 +41,6 @@ from holdfast.workers.tools.seam import (
 )
 
 EFFECTS_AT = place(Type.CONTEXT, EFFECTS, "effects")
-NANO = 10**9
-_DAY_MS = 86_400_000
 
 
 class Parked(Exception):
@@ -233,6 +231,18 @@ class Gateway:
         await self._settle(attempted, Receipt(result=verdict.result))
         return _answered(attempted)
 
+    async def lost(self) -> Place | None:
+        """A call of an attempt that is over, of which nobody knows what became: what a person must be asked about it."""
+        for attempted in self.ledger.unresolved():
+            intent = attempted.intent
+            try:
+                await self._decided("unknown_outcome", intent.tool, f"{intent.identity}.{intent.number}", intent.arguments, None)
+            except Parked as parked:
+                return parked.at
+            except ToolFailed:  # nobody answered in time
+                continue
+        return None
+
     async def _settle(self, attempted: Try, receipt: Receipt, closing: tuple[Charge, ...] = ()) -> None:
         """Write what a call came to, and give back what it did not use."""
         intent = attempted.intent
@@ -344,19 +354,6 @@ class Gateway:
             egress=self._terms.egress,
             traceparent=self._terms.eye.traceparent(intent),
         )
-
-
-def day_of(now: int) -> tuple[str, int]:
-    """The UTC day of a time, and when it is over."""
-    at = datetime.fromtimestamp(now / 1000, UTC)
-    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-    return at.strftime("%Y-%m-%d"), int(midnight.timestamp() * 1000)
-
-
-def key_part(text: str) -> str:
-    """A text as part of a counter's key: whatever it holds, it stays within its place."""
-    safe = text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
-    return safe if len(safe) <= 100 else sha256(text.encode(errors="replace")).hexdigest()
 
 
 def _answered(attempted: Try) -> Answer:

@@ -138,6 +138,10 @@ class Ledger:
         tries = self._tries.get(identity, ())
         return sum(attempted.receipt is None or not attempted.receipt.void for attempted in tries)
 
+    def unresolved(self) -> list[Try]:
+        """Calls that change the world, made by this run, of which nobody knows what became."""
+        return [attempted for attempted in self._own() if attempted.intent.write and attempted.receipt is None and not attempted.live]
+
     @property
     def usage(self) -> Usage:
         """What was spent, and what lost calls may have spent: that counts as spent."""

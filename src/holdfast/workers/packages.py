@@ -5,6 +5,7 @@ A package is named `HASH/module.py`: the content of everything the body may see,
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -25,6 +26,7 @@ from holdfast.workers.tools.declaring import Declarations, Declared, DeclaredWor
 from holdfast.workers.tools.seam import Tool
 
 _ENTRY = "holdfast.workers.body.main:enter"
+_MOST_JAILS = 4
 _PRELOAD = ("asyncio", "holdfast.workers.body.main")
 MakeTool = Callable[[Declared, Path, tuple[str, ...]], Tool]
 
@@ -129,6 +131,7 @@ class PackagedWorker:
         self.tools: Mapping[str, Tool] = {**built_in, **made}
         self.approvals = frozenset(declared.name for declared in package.tools if declared.approval)
         self._jails: dict[Jail, Sandbox] = {}
+        self._closing: set[asyncio.Future[None]] = set()
         self._inline: Callable[..., object] | None = None
 
     @property
@@ -145,20 +148,30 @@ class PackagedWorker:
         """A fresh body in its jail."""
         if self._policy.isolation == "inline":
             return InlineBody(self._function(), timeout)
-        jail = self._jail(limits)
-        sandbox = self._jails.setdefault(jail, Sandbox(jail))
-        return await sandbox.attempt(timeout, limits.idle_timeout_seconds)
+        return await self._sandbox(limits).attempt(timeout, limits.idle_timeout_seconds)
 
     async def warm(self) -> None:
         """Have a spare ready before the first request."""
         if self._policy.isolation != "inline":
-            jail = self._jail(self.contract.limits)
-            await self._jails.setdefault(jail, Sandbox(jail)).start()
+            await self._sandbox(self.contract.limits).start()
 
     async def close(self) -> None:
         """End every body and its jail."""
         for sandbox in self._jails.values():
             await sandbox.close()
+        await asyncio.gather(*self._closing)
+
+    def _sandbox(self, limits: Limits) -> Sandbox:
+        """The jail for these limits. Requests may ask for ever new ones: of those nobody is in, only the latest are kept."""
+        jail = self._jail(limits)
+        sandbox = self._jails.pop(jail, None) or Sandbox(jail)
+        others = [other for other, kept in self._jails.items() if kept.idle]
+        for other in others[: max(0, len(self._jails) + 1 - _MOST_JAILS)]:
+            closing = asyncio.ensure_future(self._jails.pop(other).close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+        self._jails[jail] = sandbox
+        return sandbox
 
     def _jail(self, limits: Limits) -> Jail:
         policy, package = self._policy, self._package
@@ -170,7 +183,7 @@ class PackagedWorker:
             readable=readable(),
             preload=_PRELOAD,
             memory_mb=limits.max_memory_mb or policy.memory_mb,
-            cpu_seconds=limits.max_cpu_seconds or limits.timeout_seconds,
+            cpu_seconds=limits.max_cpu_seconds or self.contract.limits.timeout_seconds,
             scratch_mb=policy.scratch_mb,
             allow_children=limits.allow_subprocess,
             isolation="process" if policy.isolation == "process" else "all",

@@ -8,7 +8,7 @@ from decimal import Decimal
 import msgspec
 
 from holdfast.store.seam import Store
-from holdfast.workers.gateway import NANO, day_of, key_part
+from holdfast.workers.counting import NANO, day_of, key_part
 from holdfast.workers.policy import Policy
 
 

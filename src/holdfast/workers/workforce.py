@@ -30,8 +30,8 @@ from holdfast.signals.observing import NOBODY, Observer
 from holdfast.workers.announcing import Eyes
 from holdfast.workers.approvals import Approval, Decision
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts, brought_in
+from holdfast.workers.counting import day_of, key_part
 from holdfast.workers.events import RunEvent, RunEvents
-from holdfast.workers.gateway import day_of, key_part
 from holdfast.workers.looking import (
     Asker,
     cancelling,

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,6 +87,11 @@ class Sandbox:
                 return self._taken()
         raise SandboxUnavailable("the stub dies as soon as it is started")
 
+    @property
+    def idle(self) -> bool:
+        """Is nobody at work in it?"""
+        return not self._starting.locked() and all(attempt.over or attempt is self._spare for attempt in self._attempts)
+
     def _taken(self) -> Attempt:
         """The spare, if it lives; the next one is made while this one works."""
         assert self._stub is not None
@@ -116,10 +122,11 @@ class _Stub:
         self._control, theirs = socket.socketpair()
         command = [str(jail.python), "-I", "-S", "-u", _STUB, str(os.getpid())]
         quiet = subprocess.DEVNULL
+        environment = {**_ENVIRONMENT, "TMPDIR": tempfile.gettempdir()}
         try:
             with theirs:  # on the loop's own thread: when the thread that started it ends, the kernel ends the stub
                 self._process = subprocess.Popen(
-                    command, stdin=theirs.fileno(), stdout=quiet, stderr=quiet, env=_ENVIRONMENT, cwd="/", start_new_session=True
+                    command, stdin=theirs.fileno(), stdout=quiet, stderr=quiet, env=environment, cwd="/", start_new_session=True
                 )
         except OSError as error:
             self._control.close()

@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import select
 import signal
 import stat
+import tempfile
+from typing import Final
 
 from holdfast.hosts.sandbox.inside.watching import below
+
+_PREFIX: Final = "holdfast-sandbox-"
+_YOUNG_SECONDS: Final = 60
+
+
+def make_folder() -> str:
+    """A folder that is ours as long as this process or one that it forks lives: the kernel keeps a lock on it for just that long."""
+    folder = tempfile.mkdtemp(prefix=_PREFIX)
+    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX)
+    return folder
+
+
+def sweep(own: str) -> None:
+    """Remove what others left, who were killed and could not. A young one may be about to be locked."""
+    made_at = os.stat(own).st_mtime
+    with os.scandir(os.path.dirname(own)) as entries:
+        left = [entry.path for entry in entries if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False)]
+    for folder in left:
+        with contextlib.suppress(OSError):
+            found = os.stat(folder)
+            if found.st_uid == os.getuid() and made_at - found.st_mtime > _YOUNG_SECONDS:
+                at = os.open(folder, os.O_RDONLY)
+                try:
+                    fcntl.flock(at, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    clear(folder)
+                finally:
+                    os.close(at)
 
 
 def kill_below() -> None:

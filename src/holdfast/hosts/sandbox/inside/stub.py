@@ -16,7 +16,6 @@ import select
 import signal
 import socket
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ if __name__ == "__main__":
     sys.path.append(_ROOT)
 
 from holdfast.hosts.sandbox.inside import keeper, kernel, locking, namespaces, wire
-from holdfast.hosts.sandbox.inside.clearing import clear
+from holdfast.hosts.sandbox.inside.clearing import clear, make_folder, sweep
 from holdfast.hosts.sandbox.inside.means import find
 from holdfast.hosts.sandbox.inside.plan import Means, Plan
 from holdfast.hosts.sandbox.inside.watching import below
@@ -41,7 +40,7 @@ def main() -> None:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # what a killed keeper leaves comes to us
         if os.getppid() != int(sys.argv[1]):
             return
-    folder = tempfile.mkdtemp(prefix="holdfast-sandbox-")
+    folder = make_folder()
     try:
         plan = Plan.of(_told(control))
         sys.path[:] = [*(path for path in sys.path if path != _ROOT), *plan.path]
@@ -50,6 +49,7 @@ def main() -> None:
         means = find(plan, folder)
         locking.prepare(plan, means)
         _say(control, {"means": means._asdict(), "missing": means.missing(plan)})
+        sweep(folder)
         gc.collect()
         gc.freeze()  # so that a collection in a child does not copy every page that they share
         _serve(control, plan, means, folder)

@@ -1,0 +1,126 @@
+"""Following a run: its durable events have ids that never change, what is only live comes without one, and whoever comes back misses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.contract.protocol import response_document
+from holdfast.model.clock import VirtualClock
+from holdfast.model.errors import ExecutionNotFound, StoreBusy
+from holdfast.workers.approvals import Decision
+from holdfast.workers.body.errors import WorkerError
+from holdfast.workers.events import RunEvent, RunEvents
+from holdfast.workers.looking import Asker
+from holdfast.workers.tools.seam import Effect, ToolFailed
+from holdfast.workers.workforce import Workforce
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+
+
+async def followed(force: Workforce, run_id: str, after: int = 0) -> list[RunEvent]:
+    return [event async for event in force.follow(run_id, LOCAL, after=after) if event is not None]
+
+
+def brief(events: list[RunEvent]) -> list[tuple[Any, ...]]:
+    return [(event.event, *(event.data[name] for name in ("attempt", "tool", "state") if name in event.data)) for event in events]
+
+
+async def test_the_history_of_a_run_is_its_events_and_they_can_be_had_from_any_id_on(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        await ctx.tools.pay()
+        return {"seen": await ctx.tools.look()}
+
+    looks = iter([ToolFailed("tool_unavailable", "away"), "x"])
+    pay, look = Counted("pay", Effect.WRITE), Counted("look", Effect.READ, lambda: next(looks))
+    clock = VirtualClock()
+    async with workforce(InlineWorker(contract("pay", "look"), body, pay, look), folder=tmp_path, clock=clock) as force:
+        response = await force.invoke(request(), LOCAL)
+        clock.skipping = False  # else time goes on to when the run is forgotten
+        events = await followed(force, response.run_id)
+        later = [await followed(force, response.run_id, after=event.id or 0) for event in events]
+    assert brief(events) == [
+        ("accepted",),
+        ("attempt", 1, "began"),
+        ("tool", 1, "pay", "began"),
+        ("tool", "pay", "ended"),
+        ("tool", 1, "look", "began"),
+        ("tool", "look", "ended"),
+        ("attempt", 1, "ended"),
+        ("attempt", 2, "began"),
+        ("tool", 2, "look", "began"),
+        ("tool", "look", "ended"),
+        ("attempt", 2, "ended"),
+        ("done",),
+    ]
+    ids = [event.id for event in events]
+    assert all(id is not None for id in ids)
+    assert ids == sorted(set(ids), key=lambda id: id or 0)
+    assert later == [events[at + 1 :] for at in range(len(events))]
+    assert events[5].data["error_code"] == events[6].data["error_code"] == "tool_unavailable"
+    assert events[-1].data == response_document(response)
+
+
+async def test_progress_and_log_lines_come_while_the_body_works_and_never_again(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        await ctx.tools.pay()
+        ctx.progress({"done": 1, "of": 2})
+        ctx.log("half way", level="info")
+        await go_on.wait()
+        return {}
+
+    worker = InlineWorker(contract("pay"), body, Counted("pay", Effect.WRITE))
+    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        header = await force.accept(request(), LOCAL)
+        live: list[RunEvent] = []
+        async with asyncio.timeout(10):
+            async for event in force.follow(header.id, LOCAL):
+                if event is None:
+                    continue
+                live.append(event)
+                if event.event == "log":
+                    go_on.set()
+        again = await followed(force, header.id)
+    told = {event.event: event.data for event in live if event.id is None}
+    assert told["progress"] == {"done": 1, "of": 2}
+    assert told["log"]["message"] == "half way"
+    assert [event.event for event in live][-1] == "done"
+    assert [event for event in live if event.id is not None] == again
+
+
+@pytest.mark.parametrize("park", [1000, 0])
+async def test_an_approval_is_an_event_when_it_is_asked_for_and_when_it_is_decided(tmp_path: Path, park: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"paid": await ctx.tools.pay()}
+
+    worker = InlineWorker(contract("pay"), body, Counted("pay", Effect.WRITE), approvals=frozenset({"pay"}))
+    async with workforce(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
+        header = await force.accept(request(), LOCAL)
+        states = []
+        async with asyncio.timeout(10):
+            async for event in force.follow(header.id, LOCAL):
+                if event is not None and event.event == "approval":
+                    states.append((event.data["tool"], event.data["state"]))
+                    if event.data["state"] == "open":
+                        decided = Decision(verdict="approve", decided_by="bob", decided_at=1)
+                        await force.decide(event.data["approval_id"], decided, LOCAL)
+    assert states == [("pay", "open"), ("pay", "approve")]
+
+
+async def test_strangers_follow_nothing_and_followers_leave_nothing_behind(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        raise WorkerError("no")
+
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        response = await force.invoke(request(), Asker(tenant="ann", logged_in=True))
+        with pytest.raises(ExecutionNotFound):
+            force.follow(response.run_id, Asker(tenant="bob", logged_in=True))
+        assert brief(await followed(force, response.run_id))[-1] == ("done",)
+        full = force._events = RunEvents(followers=0)
+        with pytest.raises(StoreBusy):
+            await followed(force, response.run_id)
+    assert (full._followers, full._count) == ({}, 0)
