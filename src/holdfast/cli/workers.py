@@ -60,6 +60,8 @@ def run_worker(order: WorkerOrder, *, json_output: bool) -> int:
 
     if not isinstance(order.inputs, dict):
         raise InvalidParameter("--input of a worker is a JSON object: its inputs by name.")
+    if not isinstance(order.constraints, dict | None):
+        raise InvalidParameter('--constraints is a JSON object, such as {"max_tokens": 500}.')
     response, limits = asyncio.run(_ran(order))
     if json_output:
         print_document(response_document(response))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.hosts.sandbox.inside.launching import passed_limit
+
 
 class WorkerError(Exception):
     """The worker cannot do it, for a reason with a code; the contract's catalogue, or these flags, say what follows."""
@@ -38,7 +40,11 @@ class ToolError(WorkerError):
 def as_frame(error: BaseException) -> dict[str, Any]:
     """The error as the runner is told of it: an author's own words, or what kind of accident it was."""
     if not isinstance(error, WorkerError):
-        return {"error_code": "worker_crashed", "message": f"{type(error).__name__}: {error}"[:2000], "type": type(error).__name__}
+        return {
+            "error_code": passed_limit(error) or "worker_crashed",
+            "message": f"{type(error).__name__}: {error}"[:2000],
+            "type": type(error).__name__,
+        }
     told = {
         "error_code": error.error_code,
         "message": error.message,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import urljoin
 
@@ -20,7 +21,11 @@ MAX_FOUND: Final = 2_000
 MAX_TEXT: Final = 1_000_000
 MAX_SELECTORS: Final = 200
 MAX_DEPTH: Final = 2_000
+MAX_ATTRIBUTES: Final = 1_000
 _TAG: Final = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+# Never back over what was read: whatever the page, this takes time in proportion to it.
+_ATTRIBUTE: Final = re.compile(r"""[\s/]*+(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+""", re.ASCII)
+_WHOLE_TAG: Final = re.compile(rf"<[a-zA-Z][^\s/>]*+(?:{_ATTRIBUTE.pattern})*+", re.ASCII)
 # Tags that have no end, then tags that end where the next begins: neither nests.
 _ENDS_ITSELF: Final = frozenset([
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
@@ -81,30 +86,53 @@ def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping
 
 
 def parsed(html: str) -> LexborHTMLParser:
-    """The tree of a page. What no parser can hold (lone surrogates, NUL, endless nesting) is taken out first."""
-    return LexborHTMLParser(shallow(html.encode("utf-8", errors="replace").replace(b"\0", b"").decode("utf-8", errors="replace")))
+    """The tree of a page. What no parser can hold (lone surrogates, NUL, endless nesting, endless attributes) is taken out first."""
+    return LexborHTMLParser(tamed(html.encode("utf-8", errors="replace").replace(b"\0", b"").decode("utf-8", errors="replace")))
 
 
-def shallow(html: str) -> str:
-    """A page without the tags that nest too deep: parsing takes time by the square of the depth, and no honest page is that deep."""
-    if html.count("<") < MAX_DEPTH:
+def tamed(html: str) -> str:
+    """A page without what no honest page has: tags nested too deep, and tags with too many attributes.
+
+    Parsing either takes time by the square of their number.
+    """
+    crowded = any(_crowded(tag) for tag in _WHOLE_TAG.finditer(html) if tag.end() - tag.start() > MAX_ATTRIBUTES)
+    if not crowded and html.count("<") < MAX_DEPTH:
         return html
     kept: list[str] = []
     depth = done = at = 0
     while (tag := _TAG.search(html, at)) is not None:
-        name, at = tag.group(2).lower(), tag.end()
-        if name in _ENDS_ITSELF:
-            continue
-        if name in _RAW and not tag.group(1):
-            at = max(html.find(f"</{name}", at), at)
-            continue
-        if name not in _RAW:
-            if depth > MAX_DEPTH or (depth == MAX_DEPTH and not tag.group(1)):
+        name, closing, at = tag.group(2).lower(), bool(tag.group(1)), tag.end()
+        whole = _WHOLE_TAG.match(html, tag.start()) if crowded else None
+        if whole is not None:
+            cut = _crowded(whole)
+            if cut:
+                kept.append(html[done:cut])
+                done = whole.end()
+            at = whole.end()
+        if name in _RAW:
+            at = at if closing else _raw_end(html, name, at)
+        elif name not in _ENDS_ITSELF:
+            if depth > MAX_DEPTH or (depth == MAX_DEPTH and not closing):
                 kept.append(html[done : tag.start()])
                 done = at = html.find(">", at) + 1 or len(html)
-            depth = max(depth - 1, 0) if tag.group(1) else depth + 1
+            depth = max(depth - 1, 0) if closing else depth + 1
     kept.append(html[done:])
     return "".join(kept)
+
+
+def _crowded(tag: re.Match[str]) -> int:
+    """Where the attributes of a tag become too many; 0 when they do not."""
+    name = _TAG.match(tag.string, tag.start())
+    assert name is not None
+    attributes = _ATTRIBUTE.finditer(tag.string, name.end(), tag.end())
+    last = next(islice(attributes, MAX_ATTRIBUTES, None), None)
+    return 0 if last is None else last.start()
+
+
+def _raw_end(html: str, name: str, at: int) -> int:
+    """Where the text of a script or the like ends; one that is never closed takes the rest of the page."""
+    end = re.compile(f"</{re.escape(name)}", re.IGNORECASE).search(html, at)
+    return len(html) if end is None else end.start()
 
 
 def base_of(tree: LexborHTMLParser, base_url: str) -> str:

@@ -1,0 +1,97 @@
+"""A worker that ends in whatever way it is told to, and the tools it needs for that."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import Any
+
+from holdfast import ToolCall, WorkerContext, WorkerError, tool, worker
+
+
+@tool(effect="read")
+def look(call: ToolCall) -> str:
+    return "seen"
+
+
+@tool(effect="read", timeout_seconds=0.2)
+def slow(call: ToolCall) -> str:
+    time.sleep(60)
+    return "never"
+
+
+@tool(effect="read", secrets=["NOBODY"])
+def far(call: ToolCall) -> str:
+    return call.http.get(call.secret("NOBODY")).text
+
+
+@tool(effect="read")
+def broken(call: ToolCall) -> str:
+    raise ValueError("this cannot be")
+
+
+@tool(effect="read")
+def held(call: ToolCall) -> str:
+    time.sleep(min(60.0, call.remaining / 2))
+    return "held"
+
+
+@tool
+def vanishing(call: ToolCall) -> str:
+    os._exit(3)
+
+
+@tool
+def pay(call: ToolCall, cents: int) -> int:
+    return cents
+
+
+@tool(approval=True)
+def pay_asked(call: ToolCall, cents: int) -> int:
+    return cents
+
+
+@worker("reaching.md")
+async def reach(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
+    what = inputs["do"]
+    if what == "raise":
+        raise WorkerError(inputs["code"])
+    if what == "tool":
+        await ctx.tools[inputs["tool"]](**inputs.get("arguments", {}))
+    if what == "twice":
+        for arguments in inputs["calls"]:
+            await ctx.tools[inputs["tool"]](**arguments)
+    if what == "crowd":
+        await asyncio.gather(*(ctx.tools.held() for _ in range(inputs["many"])))
+    if what == "sleep":
+        time.sleep(600)
+    if what == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "remember":
+        kept = []
+        while True:
+            kept.append(bytearray(1 << 20))
+    if what == "spin":
+        while True:
+            pass
+    if what == "scribble":
+        with open("scribble", "wb") as file:
+            while True:
+                file.write(bytes(1 << 20))
+                file.flush()
+    if what == "fork":
+        os.fork()
+    if what == "open":
+        await ctx.open({"artifact_id": "0" * 32})
+    if what == "keep":
+        await ctx.artifact("large", bytes(inputs["bytes"]))
+    if what == "wrong":
+        return {"answer": 7}
+    return {"answer": what}
+
+
+@worker("seldom.md")
+def seldom(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
+    return {}
