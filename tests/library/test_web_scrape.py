@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.library.web_scrape import worker as body
 from holdfast.testing import worker_kit
 from holdfast.workers.tools.seam import ToolFailed
 from tests.library.scene import local, ran, working
@@ -195,6 +194,8 @@ HOSTILE = {
     "json-ld": '<script type="application/ld+json">' + "[" * 100_000 + "</script><h1>x",
     "entities": "<h1>" + "&amp;" * 100_000 + "</h1>",
     "one tag": "<" + "a" * 1_000_000,
+    "scripts": "<script>" * 200_000,
+    "quotes": "<a b='\"" * 200_000,
     "empty": "",
 }
 HUNGRY = {
@@ -243,24 +244,16 @@ INPUTS = {"url": "https://shop.example/", "extraction_spec": SPEC}
 
 @pytest.mark.parametrize(
     "answer",
-    [FETCHED, {**FETCHED, "text": "<h1>"}, [ToolFailed("fetch_timeout", "slow"), FETCHED], ToolFailed("access_denied", "no")],
+    [FETCHED, {**FETCHED, "text": "<h1>"}, ToolFailed("fetch_timeout", "slow"), ToolFailed("access_denied", "no")],
     ids=["found", "changed", "late", "denied"],
 )
 def test_a_crash_at_any_point_changes_nothing(answer: Any) -> None:
-    if isinstance(answer, list):
-        late = iter(range(10**6))
-
-        def moody(**_: Any) -> Any:
-            return answer[min(next(late), 1)]
-
-        assert worker_kit.run(WORKER, INPUTS, tools={"fetch_url": moody}).observability.attempt == 2
-        return
     assert worker_kit.crash_everywhere(WORKER, INPUTS, tools={"fetch_url": answer}) > 0
 
 
 def test_the_required_fields_that_are_missing_are_named_but_not_without_end() -> None:
     spec = {f"f{number}": {"css": "h6", "required": True} for number in range(30)}
     told = worker_kit.run(WORKER, {"url": "https://shop.example/", "extraction_spec": spec}, tools={"fetch_url": FETCHED})
-    assert told.error.message.count("f") < 30
+    assert "f9, …" in told.error.message
+    assert "f10" not in told.error.message
     assert told.error.details == {"missing": list(spec)}
-    assert body._MOST_NAMED == 10

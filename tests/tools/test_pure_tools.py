@@ -96,3 +96,14 @@ def test_arguments_that_do_not_fit_are_named(tool: str, arguments: dict[str, obj
     with pytest.raises(ToolFailed, match="do not fit"):
         call_pure(tool, arguments)
     assert call_pure("parse_html", {"html": "<title>x</title>"})["title"] == "x"
+
+
+@pytest.mark.parametrize("separator", [" ", "/", "='<' ", '="x>"'])
+def test_a_tag_with_endless_attributes_loses_most_of_them_and_the_page_nothing_else(separator: str) -> None:
+    code = "<script>if (a<b) {" + "x/y=1 " * 5000 + "}</script>"
+    crowd = "".join(f"a{number}{separator}" for number in range(30_000))
+    began = monotonic()
+    read = parse_html(f"<p>before</p>{code}<h1 id=it {crowd}>title</h1><p>after</p>", select={"it": "#it", "script": {"css": "script"}})
+    assert monotonic() - began < 5
+    assert (read["selected"]["it"], read["text"]) == ("title", "before title after")
+    assert read["selected"]["script"].startswith("if (a<b) {x/y=1")

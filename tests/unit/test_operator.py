@@ -75,7 +75,7 @@ def test_every_setting_reaches_its_place(tmp_path: Path) -> None:
     assert told.policy.caps_of("acme") == Caps(runs=7)
     assert told.policy.rate_limits == {"refund-worker": RateLimit(2, 60, "user")}
     assert told.policy.retry_codes == {"web-scrape-worker": {"access_denied": True}}
-    assert (told.policy.isolation, told.policy.approvals, told.policy.approvers) == ("process", {"refund_payment"}, ("ada",))
+    assert (told.policy.isolation, told.policy.approvals, told.policy.approvers) == ("process", frozenset({"refund_payment"}), ("ada",))
     assert (told.fetch.allow_private, told.fetch.ports) == (("10.0.0.7:8080",), (80, 443, 8443))
     assert (told.model.model, told.model.prices) == ("small", {"small": Price(input=Decimal("0.15"), output=Decimal("0.60"))})
     assert (told.parameters, told.secrets) == (str(tmp_path / "parameters.toml"), (str(tmp_path / "secrets"), "ssm:/shop/"))

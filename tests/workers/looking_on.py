@@ -64,7 +64,13 @@ class Seen:
 
 
 def span_id(span: ReadableSpan) -> str:
-    return f"{span.get_span_context().span_id:016x}"
+    assert span.context is not None
+    return f"{span.context.span_id:016x}"
+
+
+def trace_id(span: ReadableSpan) -> str:
+    assert span.context is not None
+    return f"{span.context.trace_id:032x}"
 
 
 def parent_id(span: ReadableSpan) -> str | None:

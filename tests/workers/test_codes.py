@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import holdfast
 from holdfast.cli.workers import exit_code
-from holdfast.contract.codes import CODES, Status
-from holdfast.contract.protocol import Response
+from holdfast.contract.codes import CODES
+from holdfast.contract.protocol import Request, Response, response_from
 from holdfast.model.clock import VirtualClock
 from holdfast.service.client import Client
 from holdfast.service.opening import BlockingEngine
 from holdfast.service.settings import Settings
 from holdfast.service.staff import StaffSettings
+from holdfast.store.seam import Filter
 from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.fetching import FetchSettings
-from holdfast.workers.tools.prices import Price
+from tests.conftest import ROOT
 from tests.crash.scene import until
-from tests.workers import processes
 from tests.workers.pages import page, write
+from tests.workers.processes import ended
+from tests.workers.processes import holdfast as command_line
 
 REACHING = Path(__file__).parent / "bodies" / "reaching.py"
-TOOLS = ("look", "slow", "far", "broken", "held", "vanishing", "pay", "pay_asked", "fetch_url", "language_model")
+TOOLS = ("look", "slow", "far", "broken", "held", "late", "vanishing", "pay", "pay_asked", "fetch_url", "language_model")
 ANSWER = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 WHAT = {"type": "object", "properties": {"do": {"type": "string"}}, "required": ["do"]}
 KERNEL = "unshare,setns,mount,landlock_create_ruleset"
+"""Without these nobody can be locked in."""
+PAY = {"do": "tool", "tool": "pay_asked", "arguments": {"cents": 1}}
 
 
 def worker_file(folder: Path) -> Path:
@@ -47,14 +56,15 @@ def worker_file(folder: Path) -> Path:
 
 
 class World:
-    """An engine with real jails, a web server, and an address where nobody is."""
+    """An engine with real jails, a web server that refuses, one that says nothing, and an address where nobody is."""
 
-    def __init__(self, folder: Path, engine: BlockingEngine, web: Web, file: Path) -> None:
+    def __init__(self, folder: Path, engine: BlockingEngine, file: Path, forbidden: str, silent: str) -> None:
         self.engine = engine
         self.client = Client.open(str(folder / "s.db"))
-        self.web = web
         self.folder = folder
         self.file = file
+        self.forbidden = forbidden
+        self.silent = silent
 
     def run(self, do: Any, *, key: str | None = None, constraints: Mapping[str, Any] | None = None, **inputs: Any) -> Response:
         response: Response = self.engine.run("reaching", {"do": do, **inputs}, idempotency_key=key, constraints=constraints)
@@ -63,39 +73,166 @@ class World:
     def tool(self, name: str, constraints: Mapping[str, Any] | None = None, **arguments: Any) -> Response:
         return self.run("tool", constraints=constraints, tool=name, arguments=arguments)
 
-    def decided(self, verdict: str) -> Response:
-        asked = self.run("tool", key=verdict, tool="pay_asked", arguments={"cents": 1})
-        self.client.decide(asked.approvals[0]["approval_id"], verdict)
-        return self.run("tool", key=verdict, tool="pay_asked", arguments={"cents": 1})
+    def twice(self, name: str, *calls: Mapping[str, Any], **constraints: Any) -> Response:
+        return self.run("twice", constraints=constraints or None, tool=name, calls=calls)
 
-    def cancelled(self) -> Response:
-        """Cancelled by somebody else while its body is at work."""
-        engine, found = self.engine, []
-        thread = threading.Thread(target=lambda: found.append(self.run("sleep", key="cancelled")))
-        thread.start()
-        at_work = until(lambda: [x for x in self.client.list(holdfast.service.client.Filter(limit=1)) if x.invocation], "it to be at work")
-        engine._portal.call(lambda: engine._inner.workforce.cancel(at_work[0].id, Asker()))
-        thread.join()
-        return found[0]
+    def rejected(self) -> Response:
+        """A person said no."""
+        asked: Response = self.engine.run("reaching", PAY, idempotency_key="rejected")
+        self.client.decide(asked.approvals[0]["approval_id"], "reject")
+        response: Response = self.engine.run("reaching", PAY, idempotency_key="rejected")
+        return response
 
     def expired(self) -> Response:
-        """On a clock that does not wait."""
+        """Nobody said anything, on a clock that does not wait."""
         staff = StaffSettings(policy=Policy(isolation="inline", approval_seconds=60))
         settings = Settings(clock=VirtualClock(), tune=False)
         with holdfast.open(":memory:", workers=[self.file], staff=staff, settings=settings) as engine:
-            engine._portal.call(lambda: _ended(engine, {"do": "tool", "tool": "pay_asked", "arguments": {"cents": 1}}))
-            response: Response = engine.run("reaching", {"do": "tool", "tool": "pay_asked", "arguments": {"cents": 1}}, idempotency_key="k")
-        return response
 
-    def often(self) -> Response:
+            async def over() -> Response:
+                force = engine._inner.workforce
+                header = await force.accept(Request(worker_id="reaching", inputs=PAY), Asker())
+                await engine._inner._engine.ending(header.id)
+                return await force.response(header.id, Asker())
+
+            response: Response = engine._portal.call(over)
+            return response
+
+    def cancelled(self) -> Response:
+        """Somebody else cancelled it while its body was at work."""
+        engine, found = self.engine, list[Response]()
+        thread = threading.Thread(target=lambda: found.append(self.run("sleep", key="cancelled")))
+        thread.start()
+        (at_work,) = until(lambda: [x for x in self.client.list(Filter(limit=1)) if x.invocation is not None], "it to be at work")
+        engine._portal.call(lambda: engine._inner.workforce.cancel(at_work.id, Asker()))
+        thread.join()
+        return found[0]
+
+    def conflict(self) -> Response:
+        self.run("nothing", key="conflict")
+        return self.run("something", key="conflict")
+
+    def too_often(self) -> Response:
         self.engine.run("seldom", {})
         response: Response = self.engine.run("seldom", {})
         return response
 
+    def on_another_machine(self) -> Response:
+        """Whose kernel cannot lock anybody in."""
+        command = [sys.executable, "-m", "tests.workers.refusing", KERNEL, "run", f"{self.file}:reaching", "--input", '{"do": "x"}', "--json"]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "HOLDFAST_STORE": str(self.folder / "other.db")}
+        code, out, errors = ended(
+            subprocess.Popen(command, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+        assert code == CODES["sandbox_unavailable"].exit, errors
+        return response_from(out)
 
-async def _ended(engine: BlockingEngine, inputs: dict[str, Any]) -> None:
-    from holdfast.contract.protocol import Request
+    def other(self, worker: str, **more: Any) -> Response:
+        response: Response = self.engine.run(worker, {"do": "x"}, **more)
+        return response
 
-    force = engine._inner.workforce
-    header = await force.accept(Request(worker_id="reaching", inputs=inputs, idempotency_key="k"), Asker())
-    await engine._inner._engine.ending(header.id)
+
+REACHED: dict[str, Callable[[World], Response]] = {
+    "schema_mismatch": lambda world: world.run(7),
+    "worker_not_found": lambda world: world.other("nobody"),
+    "version_not_found": lambda world: world.other("reaching", version="9.9"),
+    "idempotency_conflict": World.conflict,
+    "constraint_widened": lambda world: world.run("x", constraints={"timeout_seconds": 21}),
+    "missing_diff_context": lambda world: world.run("raise", code="missing_diff_context"),
+    "output_schema_mismatch": lambda world: world.run("wrong"),
+    "timeout": lambda world: world.run("sleep", constraints={"timeout_seconds": 0.5}),
+    "idle_timeout": lambda world: world.run("sleep", constraints={"idle_timeout_seconds": 0.3}),
+    "rate_limited": World.too_often,
+    "overloaded": lambda world: world.run("crowd", many=8),
+    "worker_crashed": lambda world: world.run("die"),
+    "tool_timeout": lambda world: world.tool("slow"),
+    "tool_unavailable": lambda world: world.tool("far"),
+    "fetch_timeout": lambda world: world.tool("fetch_url", url=world.silent),
+    "budget_exceeded": lambda world: world.twice("look", {}, {}, max_tool_calls=1),
+    "price_unknown": lambda world: world.tool("language_model", {"max_cost_usd": 1}, prompt="hm"),
+    "tool_not_allowed": lambda world: world.tool("elsewhere"),
+    "tool_quota_exceeded": lambda world: world.twice("look", {}, {}, tool_quotas={"look": 1}),
+    "tool_failed": lambda world: world.tool("broken"),
+    "egress_denied": lambda world: world.tool("fetch_url", url="http://10.0.0.1/"),
+    "access_denied": lambda world: world.tool("fetch_url", url=world.forbidden),
+    "memory_exceeded": lambda world: world.run("remember"),
+    "cpu_exceeded": lambda world: world.run("spin"),
+    "disk_exceeded": lambda world: world.run("scribble"),
+    "process_limit": lambda world: world.run("fork"),
+    "sandbox_unavailable": World.on_another_machine,
+    "cancelled": World.cancelled,
+    "artifact_not_found": lambda world: world.run("open"),
+    "artifact_too_large": lambda world: world.run("keep", bytes=5000),
+    "approval_rejected": World.rejected,
+    "approval_expired": World.expired,
+    "merge_conflict": lambda world: world.run("raise", code="merge_conflict"),
+    "poison_message": lambda world: world.run("raise", code="poison_message"),
+    "unknown_outcome": lambda world: world.tool("vanishing"),
+    "receipt_conflict": lambda world: world.twice("pay", {"cents": 1, "key": "k"}, {"cents": 2, "key": "k"}),
+    "approval_required": lambda world: world.tool("pay_asked", cents=1),
+}
+
+
+class _Forbidding(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_error(403)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("codes")
+    file = worker_file(folder)
+    server = HTTPServer(("127.0.0.1", 0), _Forbidding)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    nobody, silent = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+    addresses = [f"http://127.0.0.1:{number}/" for number in (server.server_address[1], silent.getsockname()[1], nobody.getsockname()[1])]
+    nobody.close()
+    staff = StaffSettings(
+        policy=Policy(scratch_mb=4, artifact_bytes=4000),
+        fetch=FetchSettings(allow_private=("127.0.0.1",), robots=False, timeout_seconds=0.3),
+    )
+    with (
+        mock.patch.dict(os.environ, {"NOBODY": addresses[2]}),
+        holdfast.open(str(folder / "s.db"), workers=[file], staff=staff) as engine,
+    ):
+        yield World(folder, engine, file, *addresses[:2])
+    silent.close()
+    server.shutdown()
+    server.server_close()
+
+
+def test_every_code_of_the_table_has_a_run_that_reaches_it() -> None:
+    assert set(REACHED) == set(CODES)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_run_reaches_the_code_and_means_what_the_table_says(world: World, code: str) -> None:
+    response, meaning = REACHED[code](world), CODES[code]
+    assert response.error is not None
+    assert (response.error.error_code, response.status, response.error.retryable) == (code, meaning.status, meaning.retryable), response
+    assert exit_code(response) == meaning.exit
+    assert response.observability.log_fields.get("error_code", code) == code
+
+
+def test_a_good_run_is_ok_and_says_what_held_it(world: World) -> None:
+    response = world.run("well")
+    assert (response.status, response.outputs, response.error, exit_code(response)) == ("ok", {"answer": "well"}, None, 0)
+    assert response.observability.isolation == "all"
+
+
+def test_outputs_above_the_limit_of_an_artifact_are_refused_as_such(world: World) -> None:
+    response = world.run("large", bytes=100_000)
+    assert response.error is not None
+    assert (response.error.error_code, response.status) == ("artifact_too_large", "permanent_error")
+
+
+@pytest.mark.parametrize(
+    "inputs, exit",
+    [({"do": "raise", "code": "merge_conflict"}, 1), ({}, 2), ({"do": "die"}, 75)],
+)
+def test_the_command_line_ends_with_the_exit_code_of_the_table(world: World, inputs: dict[str, Any], exit: int) -> None:
+    process = command_line("run", f"{world.file}:reaching", "--input", json.dumps(inputs), folder=world.folder, environment={})
+    assert ended(process)[0] == exit

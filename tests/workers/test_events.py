@@ -1,4 +1,4 @@
-"""Following a run: its durable events have ids that never change, what is only live comes without one, and whoever comes back misses nothing."""
+"""Following a run: durable events have ids that never change, live ones have none, and whoever comes back misses nothing."""
 
 from __future__ import annotations
 

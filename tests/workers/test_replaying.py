@@ -14,12 +14,11 @@ from holdfast.contract.protocol import Response
 from holdfast.contract.terms import Contract, Retries
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.reruns import finished_in
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.policy import Policy
-from holdfast.workers.replaying import Finished, Replayed, changes, replay
+from holdfast.workers.replaying import Finished, Replayed, changes, finished_in, replay
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
 
@@ -50,7 +49,7 @@ class Scene:
                 decision = Decision(verdict=verdict, decided_by="ada", decided_at=0, result="blue")
                 await force.decide(response.approvals[0]["approval_id"], decision, LOCAL)
                 response = await force.response(response.run_id, LOCAL)
-            return finished_in(force._engine.store, response.run_id), response
+            return finished_in(force._engine.store, response.run_id, LOCAL), response
 
     async def again(self, finished: Finished, body: Body) -> Replayed:
         before = len(self.look.calls), len(self.pay.calls)

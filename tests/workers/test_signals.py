@@ -23,7 +23,7 @@ from holdfast.workers.approvals import Decision
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, ToolFailed, Usage, Verdict
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
-from tests.workers.looking_on import Seen, crashing, parent_id, span_id
+from tests.workers.looking_on import Seen, crashing, parent_id, span_id, trace_id
 
 NAMES = {"worker_id", "attempt", "duration_ms", "status", "error_code", "trace_id", "span_id", "parent_span_id", "upstream_request_id"}
 CALLER = Trace(trace_id="4bf92f3577b34da6a3ce929d0e0e4736", span_id="00f067aa0ba902b7", upstream_request_id="req-9")
@@ -137,7 +137,7 @@ async def test_spans_of_one_run_are_one_trace_below_its_caller(tmp_path: Path) -
     run, accept, attempt = seen.named("run w"), seen.named("accept"), seen.named("attempt")
     chat, pay = seen.named("chat small-1"), seen.named("execute_tool pay")
     assert len(seen.spans) == 5
-    assert {f"{span.get_span_context().trace_id:032x}" for span in seen.spans} == {CALLER.trace_id}
+    assert {trace_id(span) for span in seen.spans} == {CALLER.trace_id}
     assert (parent_id(run), span_id(run)) == (CALLER.span_id, response.observability.span_id)
     assert parent_id(accept) == parent_id(attempt) == span_id(run)
     assert parent_id(chat) == parent_id(pay) == span_id(attempt)
@@ -177,7 +177,7 @@ async def test_a_run_that_a_tool_calls_is_below_the_call(tmp_path: Path) -> None
         seen = Seen(tmp_path).watch(force)
         await force.invoke(request(), LOCAL)
     runs = {parent_id(span): span for span in seen.spans if span.name == "run w"}
-    assert len({span.get_span_context().trace_id for span in seen.spans}) == 1
+    assert len({trace_id(span) for span in seen.spans}) == 1
     assert set(runs) == {None, span_id(seen.named("execute_tool delegate"))}
 
 

@@ -69,7 +69,7 @@ def replay(
 
 def _replay_run(what: str, target: str | None, isolation: str | None, place: Place, *, json_output: bool) -> None:
     from holdfast.service.operator import read_operator
-    from holdfast.service.reruns import exported_run, finished_run, replay_run
+    from holdfast.service.reruns import exported_run, replay_run
 
     document = Path(what)
     if document.is_file():
@@ -77,7 +77,8 @@ def _replay_run(what: str, target: str | None, isolation: str | None, place: Pla
             raise InvalidParameter(f"{what} is a document: say which code to run over it, as `holdfast replay {what} FILE`.")
         finished = exported_run(document)
     else:
-        finished = finished_run(place.where, what, place.codec())
+        with place.client() as client:
+            finished = client.finished(what)
     files = [] if target is None else [target.partition(":")[0]]
     told = asyncio.run(replay_run(finished, place.where, read_operator(isolation), files))
     if json_output:

@@ -51,7 +51,9 @@ def declares_workers(target: str) -> bool:
         return False
     from holdfast.workers.tools.declaring import declarations_of
 
-    return bool(declarations_of(file.read_bytes()).workers)
+    declared = declarations_of(file.read_bytes())
+    # One that is written wrong is a worker's file too: it must not be imported here instead, as a durable function's would be.
+    return bool(declared.workers) or any("@worker" in problem.message for problem in declared.problems)
 
 
 def run_worker(order: WorkerOrder, *, json_output: bool) -> int:

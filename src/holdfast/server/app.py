@@ -40,7 +40,7 @@ def make_app(api: LambdaApi, *, more: Sequence[Route] = (), limits: Limits | Non
 class App:
     """An ASGI app. Several listeners may share it, and then its limits."""
 
-    def __init__(self, api: LambdaApi, routes: Routes, limits: Limits) -> None:
+    def __init__(self, api: LambdaApi, routes: Routes[Route], limits: Limits) -> None:
         self._routes = routes
         self.limits = limits
         self.request_id = api.request_id

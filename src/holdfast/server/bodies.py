@@ -78,7 +78,13 @@ class Bodies:
             self.held += size
             return message
 
+        def released(size: int) -> None:
+            """Whoever takes a body as it comes says what is in memory no more."""
+            nonlocal held
+            held -= size
+            self.held -= size
+
         try:
-            await self._app(scope, counted, send)
+            await self._app({**scope, "released": released}, counted, send)
         finally:
             self.held -= held

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,6 +18,8 @@ class Reply(NamedTuple):
     status: int
     body: bytes = b""
     headers: tuple[Header, ...] = ()
+    chunks: AsyncGenerator[bytes, None] | None = None
+    """A body that comes bit by bit, in place of the other; only some apps send it."""
 
 
 def json_reply(body: Any, status: int = 200, headers: tuple[Header, ...] = ()) -> Reply:

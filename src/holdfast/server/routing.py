@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from holdfast.server.errors import Refused
 from holdfast.server.replies import Reply
@@ -30,16 +30,28 @@ class Route(NamedTuple):
     """It may wait as long as an execution lasts, and is counted apart."""
 
 
-class Routes:
+class Placed(Protocol):
+    """What has a place."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+
+
+R = TypeVar("R", bound=Placed)
+
+
+class Routes(Generic[R]):
     """All routes; of two paths that both match, the earlier one is meant."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
-        methods: dict[str, dict[str, Route]] = {}
+    def __init__(self, routes: Sequence[R]) -> None:
+        methods: dict[str, dict[str, R]] = {}
         for route in routes:
             methods.setdefault(route.path, {})[route.method] = route
         self._places = [(re.compile(path), by_method) for path, by_method in methods.items()]
 
-    def find(self, method: str, path: str) -> tuple[Route, tuple[str, ...]]:
+    def find(self, method: str, path: str) -> tuple[R, tuple[str, ...]]:
         """The route of a request, and the labels in its path."""
         for pattern, by_method in self._places:
             found = pattern.fullmatch(path)

@@ -27,6 +27,7 @@ from holdfast.store.seam import Filter, Store
 if TYPE_CHECKING:
     from holdfast.workers.approvals import Approval
     from holdfast.workers.policy import Policy
+    from holdfast.workers.replaying import Finished
     from holdfast.workers.spending import Spent
     from holdfast.workers.standing import Standing
 
@@ -232,6 +233,13 @@ class Client:
         from holdfast.workers.standing import standing_of
 
         return standing_of(self._store, self.find(run).id, Asker())
+
+    def finished(self, run: str) -> Finished:
+        """All of a run that is over, for `service.reruns.replay_run`."""
+        from holdfast.workers.looking import Asker
+        from holdfast.workers.replaying import finished_in
+
+        return finished_in(self._store, self.find(run).id, Asker())
 
     def cancel(self, run: str) -> tuple[Standing, bool]:
         """End a run, in whatever process it is. Answers how it stands, and whether there was something to end."""

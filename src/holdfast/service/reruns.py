@@ -1,4 +1,4 @@
-"""Replaying a worker's run: found in a store or in an exported document, run again on its receipts, compared with what it came to."""
+"""Replaying a worker's run, of a store or of an exported document: run again on its receipts, compared with what it came to."""
 
 from __future__ import annotations
 
@@ -9,45 +9,14 @@ from pathlib import Path
 import msgspec
 
 from holdfast.contract.protocol import Response, response_from
-from holdfast.model.clock import SystemClock
-from holdfast.model.errors import ExportInvalid, InvalidParameter, StoreNotFound
+from holdfast.model.errors import ExportInvalid, InvalidParameter
 from holdfast.model.execution import ExecutionStatus
-from holdfast.model.ids import id_at
-from holdfast.model.payloads import PayloadCodec
 from holdfast.service.importing import Source, read
 from holdfast.service.staff import Staff, StaffSettings, home_beside
-from holdfast.store.opening import open_store
-from holdfast.store.seam import Store
 from holdfast.workers.artifacts import Artifacts
-from holdfast.workers.looking import Asker, find_run, response_of
 from holdfast.workers.replaying import Finished, Replayed, replay
 from holdfast.workers.running import Accepted
 from holdfast.workers.workforce import Served
-
-
-def finished_run(where: str, run_id: str, codec: PayloadCodec | None = None) -> Finished:
-    """A run of a store, with everything that its replay needs; one that is not over is refused."""
-    if "://" not in where and not Path(where).exists():
-        raise StoreNotFound(f"There is no store at {where}. The first execution started there makes it.")
-    store = open_store(where, id_at(SystemClock().now()), codec)
-    try:
-        return finished_in(store, run_id)
-    finally:
-        store.close()
-
-
-def finished_in(store: Store, run_id: str) -> Finished:
-    """The same, of a store that is open."""
-    header, accepted = find_run(store, run_id, Asker())
-    if header.status is ExecutionStatus.RUNNING:
-        raise InvalidParameter(f"The run {run_id} is not over yet; a run is replayed when it is.")
-    return Finished(
-        header=header,
-        accepted=accepted,
-        response=response_of(store, header, accepted),
-        operations=store.operations(header.id),
-        before=[operation for earlier in accepted.before for operation in store.operations(earlier)],
-    )
 
 
 def exported_run(document: Source) -> Finished:

@@ -38,6 +38,12 @@ class ApprovalRefused(Rejected):
     code = "approval_refused"
 
 
+class ApproverRefused(ApprovalRefused):
+    """Whoever decides may not decide this."""
+
+    code = "approver_refused"
+
+
 class ApprovalNotFound(Rejected):
     """There is no such approval."""
 
@@ -194,10 +200,10 @@ def checked(request: Requested, decision: Decision, *, logged_in: bool) -> Decis
     if decision.verdict not in allowed:
         raise ApprovalRefused(f"This takes {' or '.join(sorted(allowed))}, not {decision.verdict!r:.50}.")
     if request.approvers and decision.decided_by not in request.approvers:
-        raise ApprovalRefused(f"{decision.decided_by} is not among those who may decide this: {', '.join(request.approvers)}.")
+        raise ApproverRefused(f"{decision.decided_by} is not among those who may decide this: {', '.join(request.approvers)}.")
     own = decision.decided_by == request.requested_by
     if own and logged_in:
-        raise ApprovalRefused(f"{decision.decided_by} asked for this; somebody else must decide it.")
+        raise ApproverRefused(f"{decision.decided_by} asked for this; somebody else must decide it.")
     edited = decision.edited_arguments
     if edited is not None and (request.kind != "approve" or decision.verdict != "approve"):
         raise ApprovalRefused("Only an approval can come with edited arguments.")

@@ -19,8 +19,10 @@ from holdfast.durable.identifier import Identity
 from holdfast.model import codec
 from holdfast.model.charging import Charge
 from holdfast.model.clock import VirtualClock, monotonic
-from holdfast.model.execution import Execution
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import Operation, Type, Update
+from holdfast.store.seam import Store
 from holdfast.workers.approvals import Place, arguments_hash
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts, brought_in
 from holdfast.workers.attempt import Attempt, Outcome
@@ -29,6 +31,7 @@ from holdfast.workers.frames import BodyError, ToolAsked
 from holdfast.workers.gateway import EFFECTS_AT, Answer, Gateway, Terms
 from holdfast.workers.journal import ATTEMPT, Journal, place
 from holdfast.workers.ledger import Intent, Ledger, Try
+from holdfast.workers.looking import Asker, find_run, response_of
 from holdfast.workers.observing import CLOSED
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted, Worker
@@ -49,6 +52,20 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     operations: Sequence[Operation]
     before: Sequence[Operation] = ()
     """Those of the runs before it, whose receipts it inherited."""
+
+
+def finished_in(store: Store, run_id: str, asker: Asker) -> Finished:
+    """A run of a store; one that is not over is refused."""
+    header, accepted = find_run(store, run_id, asker)
+    if header.status is ExecutionStatus.RUNNING:
+        raise InvalidParameter(f"The run {run_id} is not over yet; a run is replayed when it is.")
+    return Finished(
+        header=header,
+        accepted=accepted,
+        response=response_of(store, header, accepted),
+        operations=store.operations(header.id),
+        before=[operation for earlier in accepted.before for operation in store.operations(earlier)],
+    )
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):

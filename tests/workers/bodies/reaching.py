@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
 from typing import Any
 
@@ -32,10 +31,15 @@ def broken(call: ToolCall) -> str:
     raise ValueError("this cannot be")
 
 
-@tool(effect="read")
+@tool(effect="read", timeout_seconds=2)
 def held(call: ToolCall) -> str:
-    time.sleep(min(60.0, call.remaining / 2))
-    return "held"
+    time.sleep(60)
+    return "never"
+
+
+@tool(effect="read", timeout_seconds=0.3)
+def late(call: ToolCall) -> str:
+    return "in time"
 
 
 @tool
@@ -64,11 +68,14 @@ async def reach(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
         for arguments in inputs["calls"]:
             await ctx.tools[inputs["tool"]](**arguments)
     if what == "crowd":
-        await asyncio.gather(*(ctx.tools.held() for _ in range(inputs["many"])))
+        crowd = [asyncio.ensure_future(ctx.tools.held(key=str(number))) for number in range(inputs["many"])]
+        await asyncio.sleep(0)
+        await ctx.tools.late()
+        await asyncio.gather(*crowd)
     if what == "sleep":
         time.sleep(600)
     if what == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(9)
     if what == "remember":
         kept = []
         while True:
@@ -87,6 +94,8 @@ async def reach(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
         await ctx.open({"artifact_id": "0" * 32})
     if what == "keep":
         await ctx.artifact("large", bytes(inputs["bytes"]))
+    if what == "large":
+        return {"answer": "x" * inputs["bytes"]}
     if what == "wrong":
         return {"answer": 7}
     return {"answer": what}

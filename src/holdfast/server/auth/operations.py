@@ -114,6 +114,17 @@ TABLE: Final[tuple[tuple[str, re.Pattern[str], Operation], ...]] = tuple(
         ("GET", r"/(health|ready)", _op("Health", Needs.NOTHING)),
         ("GET", r"/events", _op("StreamEvents", Needs.VIEW, Reach.HANDLER)),
         ("GET", r"/metrics", _op("Metrics", Needs.VIEW, Reach.NONE)),
+        ("GET", r"/v1/workers/?", _op("ListWorkers", Needs.VIEW)),
+        ("GET", r"/v1/workers/[^/]+", _op("GetWorker", Needs.VIEW)),
+        ("POST", r"/v1/workers/[^/]+/invoke", _op("InvokeWorker", Needs.OPERATE, Reach.HANDLER)),
+        ("GET", r"/v1/runs/[^/]+", _op("GetRun", Needs.VIEW, Reach.HANDLER)),
+        ("GET", r"/v1/runs/[^/]+/events", _op("FollowRun", Needs.VIEW, Reach.HANDLER)),
+        ("POST", r"/v1/runs/[^/]+/cancel", _op("CancelRun", Needs.OPERATE, Reach.HANDLER)),
+        ("GET", r"/v1/approvals/?", _op("ListApprovals", Needs.VIEW, Reach.HANDLER)),
+        ("GET", r"/v1/approvals/[^/]+", _op("GetApproval", Needs.VIEW, Reach.HANDLER)),
+        ("POST", r"/v1/approvals/[^/]+/(approve|reject|answer|settle)", _op("DecideApproval", Needs.APPROVE, Reach.HANDLER)),
+        ("GET", r"/v1/artifacts/[^/]+", _op("GetArtifact", Needs.VIEW, Reach.HANDLER)),
+        ("POST", r"/v1/artifacts/?", _op("PutArtifact", Needs.OPERATE, Reach.HANDLER)),
     )
 )
 _LOGS: Final = "Logs_20140328."
