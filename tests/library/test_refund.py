@@ -43,7 +43,7 @@ def test_the_reference_page_shows_the_file_letter_for_letter() -> None:
     assert file_of(WORKER).read_text().partition("\n\n")[2] == shown
 
 
-# --- as it stands, on recorded answers ---------------------------------------------------------------------------------------
+# --- as it stands, on answers played back ---------------------------------------------------------------------------------------
 
 
 async def test_it_runs_as_written_without_a_key_and_waits_for_a_person() -> None:

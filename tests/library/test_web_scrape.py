@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import hashlib
 from collections.abc import AsyncIterator
@@ -133,7 +134,8 @@ async def test_a_page_that_drips_is_a_fetch_timeout_too(web: Site) -> None:
         while not writer.is_closing():
             writer.write(b"<p>")
             await writer.drain()
-            await asyncio.sleep(0.05)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), 0.05)
 
     web.pages["/drip"] = drip
     assert code(await scraped(web, "/drip", timeout_seconds=0.5)) == ("retryable_error", "fetch_timeout", 2)

@@ -9,7 +9,7 @@ Above a fence, a comment may say how it is meant:
     not run: REASON              nothing is done; the test counts these
 
 and anywhere `varies: TOKEN REGEX`: the token stands for what differs each time; commands get what was printed in its place.
-Times, spans and UUIDs are known to vary. A `text` block is what the `python` block above it prints.
+Times, spans and UUIDs are known to vary. A `text` block is what the `python` block above it prints. `$ cd NAME` goes there for good.
 """
 
 from __future__ import annotations
@@ -174,6 +174,8 @@ class Reader:
         self._unused: set[str] = set()
         """Files that no command has named yet."""
         self._first: Terminal | None = None
+        self._here = folder
+        """Where commands are typed."""
         self._environment = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
         self._environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self._environment.pop("HOLDFAST_STORE", None)
@@ -232,11 +234,16 @@ class Reader:
         for number, (command, _, shows) in enumerate(typed[1:], 1):
             command = self._meant(command)
             self._unused -= {name for name in self._unused if name in command}
+            if command.startswith("cd ") and "&" not in command and ";" not in command:
+                self._here /= command.removeprefix("cd ")
+                assert self._here.is_dir(), f"there is no folder {self._here}"
+                assert shows == "", "cd prints nothing"
+                continue
             if block.mark and number == len(typed) - 1:
                 self._keep_running(command, shows)
                 continue
             ended = subprocess.run(
-                ["sh", "-c", command], cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                ["sh", "-c", command], cwd=self._here, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_SECONDS, check=False,
             )  # fmt: skip
             self._compare(shows, ended.stdout)
@@ -250,7 +257,7 @@ class Reader:
 
     def _keep_running(self, command: str, shows: str) -> None:
         self._leave_first_terminal()
-        self._first = Terminal(command, self.folder, self._environment)
+        self._first = Terminal(command, self._here, self._environment)
         self._compare(shows, self._first.take(shows.count("\n")))
 
     def _go_on(self, shows: str) -> None:

@@ -23,6 +23,7 @@ T = TypeVar("T")
 DATA = Path(__file__).with_name("data")
 PATIENCE_SECONDS = 60.0
 _EXPORT = "export AWS_ENDPOINT_URL_LAMBDA="
+_SERVING = "serving on "
 
 
 def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS, *, every: float = 0.02) -> T:
@@ -62,14 +63,15 @@ class Program:
         for line in self.process.stderr:
             self.warned.append(line.rstrip("\n"))
 
-    def started(self) -> Program:
-        """Wait until it says where it is."""
+    def started(self, mark: str = _EXPORT) -> Program:
+        """Wait until it says where it is; the line with the mark is the last one."""
         while True:
             line = self._lines.get(timeout=PATIENCE_SECONDS)
             assert line is not None, "\n".join(["the server ended:", *self.said, *self.warned])
             self.said.append(line)
-            if _EXPORT in line:
-                self.url = line.partition(_EXPORT)[2].split()[0]
+            if line.startswith(_SERVING):
+                self.url = line.removeprefix(_SERVING).split()[0]
+            if mark in line:
                 return self
 
     @property

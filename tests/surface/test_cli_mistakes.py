@@ -101,6 +101,11 @@ def test_a_bad_question_is_refused_with_its_code(holdfast: Program, words: list[
         ["callbacks", "succeed", "a"],
         ["callbacks", "fail", "a"],
         ["callbacks", "heartbeat", "a"],
+        ["runs", "list"],
+        ["runs", "cancel", "a"],
+        ["approvals", "list"],
+        ["limits"],
+        ["replay", "a"],
     ],
 )
 def test_looking_for_a_store_does_not_make_one(holdfast: Program, words: list[str]) -> None:
@@ -198,7 +203,7 @@ def test_the_version_is_told(holdfast: Program) -> None:
 def test_every_command_has_help_and_a_heading_in_the_reference(root: Path) -> None:
     reference = (root / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     commands = _commands(typer.main.get_command(app), "holdfast")
-    assert len(commands) == 17
+    assert len(commands) == 28
     for path, command in commands.items():
         assert command.help, path
         section = reference.partition(f"## {path}\n")[2].partition("\n## ")[0]

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.contract.terms import RateLimit
 from holdfast.model.errors import InvalidParameter
+from holdfast.service.observing import SignalSettings
 from holdfast.service.operator import read_operator
 from holdfast.service.staff import StaffSettings
 from holdfast.workers.policy import Caps, Policy
@@ -141,6 +142,7 @@ TABLES: dict[str, Any] = {
     "model": ModelSettings,
     "model.prices.MODEL": Price,
     "cassette": CassetteSettings,
+    "signals": SignalSettings,
 }
 NOT_SET_HERE = {"was_example"}
 

@@ -40,6 +40,14 @@ def test_a_module_of_a_package_brings_the_package(project: Path) -> None:
     ]  # fmt: skip
 
 
+def test_tests_stay_behind(project: Path) -> None:
+    before = set(gather(project / "refund.py"))
+    for name in ("test_refund.py", "refund_test.py", "conftest.py"):
+        (project / name).write_text("")
+    assert set(gather(project / "refund.py")) == before
+    assert set(gather(project / "test_refund.py")) == before | {"test_refund.py"}
+
+
 def test_more_files_come_by_name(project: Path) -> None:
     assert "shop/rates.csv" in gather(project / "refund.py", include=["shop/*.csv"])
 

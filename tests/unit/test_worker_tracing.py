@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -87,6 +91,44 @@ def test_a_missing_package_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPat
 def test_an_exporter_over_grpc_that_is_not_there_is_told_of() -> None:
     with pytest.raises(ExtraMissing, match="opentelemetry-exporter-otlp-proto-grpc"):
         Tracing(None, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+
+
+class Collector(BaseHTTPRequestHandler):
+    """The other side: takes what is posted, and remembers it."""
+
+    def do_POST(self) -> None:
+        asked = ExportTraceServiceRequest()
+        asked.ParseFromString(unpacked(self.headers.get("content-encoding"), self.rfile.read(int(self.headers["content-length"]))))
+        self.server.got.append((self.path, self.headers.get("x-team"), asked))  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def unpacked(encoding: str | None, body: bytes) -> bytes:
+    return gzip.decompress(body) if encoding == "gzip" else body
+
+
+def test_spans_reach_a_collector_at_the_address_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        server.got = []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=blue")
+        tracing = Tracing()
+        run = RunSeen(run_id="r", worker_id="w", version="1", tenant="t", trace_id=TRACE, span_id=SPAN, started_at=1_000)
+        tracing.ended(run, EndSeen(status="ok", error_code=None, code_label=None, message=None, attempt=1, duration_ms=5, ended_at=1_005))
+        tracing.close()
+        server.shutdown()
+        ((path, team, asked),) = server.got  # type: ignore[attr-defined]
+    (resource,) = asked.resource_spans
+    (span,) = resource.scope_spans[0].spans
+    assert (path, team, span.name) == ("/v1/traces", "blue", "run w")
+    assert (span.trace_id.hex(), span.span_id.hex()) == (TRACE, SPAN)
+    assert (span.start_time_unix_nano, span.end_time_unix_nano) == (1_000_000_000, 1_005_000_000)
+    assert {each.key: each.value.string_value for each in resource.resource.attributes}["service.name"] == "holdfast"
 
 
 # --- the operator's table

@@ -102,7 +102,8 @@ async def workforce(
 
 
 def request(**inputs: Any) -> Request:
-    more = {name: inputs.pop(name) for name in ("idempotency_key", "constraints", "user", "version", "run_timeout_seconds") if name in inputs}
+    names = ("idempotency_key", "constraints", "user", "version", "run_timeout_seconds")
+    more = {name: inputs.pop(name) for name in names if name in inputs}
     return Request(worker_id="w", inputs=inputs, **more)
 
 

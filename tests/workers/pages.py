@@ -55,9 +55,7 @@ def page(
         "retries": {"max_attempts": attempts, "backoff": "none"},
         **constraints,
     }
-    return _PAGE.format(
-        worker_id=worker_id, inputs=json.dumps(inputs), outputs=json.dumps(outputs), constraints=json.dumps(told, indent=1)
-    )
+    return _PAGE.format(worker_id=worker_id, inputs=json.dumps(inputs), outputs=json.dumps(outputs), constraints=json.dumps(told, indent=1))
 
 
 def write(folder: Path, source: Path | str, **pages: str) -> Path:

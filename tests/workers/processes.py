@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -112,10 +113,8 @@ class Runner:
 
 def end(pid: int, how: signal.Signals = signal.SIGKILL) -> None:
     """A signal to one process, if it is there."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, how)
-    except ProcessLookupError:
-        pass
 
 
 def alive(pid: int) -> bool:

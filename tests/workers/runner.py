@@ -22,6 +22,7 @@ from holdfast.service.settings import Settings
 async def served(engine: OpenEngine, wish: dict[str, Any]) -> None:
     """One request."""
     number, worker, inputs = wish.pop("number"), wish.pop("worker"), wish.pop("inputs")
+    told: dict[str, Any]
     try:
         told = {"response": response_document(await engine.run(worker, inputs, **wish))}
     except Exception as error:

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 MOMENTS = ("before", "received", "done", "answered")
-"""Of a call, as the outside world sees it: not sent yet; here and not done; done and not answered; answered, and the tool has not returned."""
+"""Of a call, as the world sees it: not sent yet; here and not done; done and not answered; answered, and the tool has not returned."""
 PATIENCE_SECONDS = 60.0
 
 
@@ -117,9 +117,12 @@ class _Server(ThreadingHTTPServer):
 @contextmanager
 def a_shop() -> Iterator[Shop]:
     """A shop that is open."""
-    handler = type("Handler", (_Handler,), {})
-    server = _Server(("127.0.0.1", 0), handler)
-    shop = handler.shop = Shop(server.server_address[1])
+
+    class Handler(_Handler):
+        pass
+
+    server = _Server(("127.0.0.1", 0), Handler)
+    shop = Handler.shop = Shop(server.server_address[1])
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -119,7 +118,8 @@ class World:
 
     def on_another_machine(self) -> Response:
         """Whose kernel cannot lock anybody in."""
-        command = [sys.executable, "-m", "tests.workers.refusing", KERNEL, "run", f"{self.file}:reaching", "--input", '{"do": "x"}', "--json"]
+        order = ["run", f"{self.file}:reaching", "--input", '{"do": "x"}', "--json"]
+        command = [sys.executable, "-m", "tests.workers.refusing", KERNEL, *order]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "HOLDFAST_STORE": str(self.folder / "other.db")}
         code, out, errors = ended(
             subprocess.Popen(command, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -165,9 +165,7 @@ def scene(tmp_path: Path) -> Iterator[Make]:
 
 def mixed(swapped: bool, *cases: tuple[str, str]) -> list[Case]:
     """Half of them by an `async def` body, half by a `def` body."""
-    return [
-        Case(moment, tool, "plain-payer" if (number + swapped) % 2 else "async-payer") for number, (moment, tool) in enumerate(cases)
-    ]
+    return [Case(moment, tool, "plain-payer" if (number + swapped) % 2 else "async-payer") for number, (moment, tool) in enumerate(cases)]
 
 
 EVERY_MOMENT = tuple((moment, tool) for moment in HELD for tool in ("pay_known", "pay_blind"))

@@ -230,6 +230,16 @@ async def test_what_a_person_decided_is_decided(tmp_path: Path, verdict: str) ->
     assert (await scene.again(finished, good)).differences == ()
 
 
+@pytest.mark.parametrize("verdict, notes", [("happened", ()), ("stop", ("attempt 1: pay was under way when the attempt ended",))])
+async def test_a_call_that_nobody_knows_of_is_answered_as_far_as_it_was(scene: Scene, verdict: str, notes: tuple[str, ...]) -> None:
+    scene.asks = True
+    scene.pay = Counted("pay", Effect.WRITE, lambda cents: ToolFailed("tool_timeout", "silence", known=False))
+    finished, _ = await scene.ran(good, verdict)
+    assert len(scene.pay.calls) == 1
+    told = await scene.again(finished, good)
+    assert (told.differences, told.notes) == ((), notes)
+
+
 async def test_a_persons_answer_is_given_again_and_a_new_question_is_shown(scene: Scene) -> None:
     def asking(question: str) -> Body:
         async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:

@@ -1,23 +1,26 @@
-"""What is tried again, when, and what is not an attempt: a body's end is certain before the next one begins, and a dead runner is nobody's fault."""
+"""What is tried again, and when: a body's end is certain before the next one begins, and a dead runner is nobody's fault."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import uuid
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.contract.terms import Retries
+from holdfast.contract.terms import Limits, Retries
+from holdfast.hosts.sandbox.description import Code, Ended
 from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import State
 from holdfast.service.client import Client
 from holdfast.store.seam import Filter
 from holdfast.workers.approvals import Decision
+from holdfast.workers.attempt import Body
 from holdfast.workers.body.errors import WorkerError
+from holdfast.workers.inline import InlineBody
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Reservation
 from tests.crash.scene import until
@@ -75,7 +78,7 @@ def with_mark(mark: str) -> list[int]:
 
 
 def test_a_timed_out_attempt_is_dead_with_all_it_started_before_the_next_begins(scene: Scene) -> None:
-    mark = uuid.uuid4().hex
+    mark = secrets.token_hex(8)
     scene.shop.hold("o", "attempt-2")
     runner = scene.runner()
     number = runner.ask("stubborn", {"order": "o", "mark": mark}, key="k")
@@ -115,7 +118,7 @@ def test_the_runners_death_is_no_attempt_until_the_third_in_a_row(scene: Scene) 
             runner = scene.runners[0] = scene.runner()
             scene.runners.pop()
             if deaths < 3:
-                until(lambda: client.find(run).deaths == deaths and client.find(run).state is State.RUNNING, "it to go on")
+                until(lambda died=deaths: (at := client.find(run)).deaths == died and at.state is State.RUNNING, "it to go on")  # type: ignore[misc]
                 assert [op.name for op in client.operations(run) if op.sub_type == "Attempt"] == ["attempt-1"]
         response = runner.run("waiting", {"order": "o"}, key="k")
     assert (response["status"], response["error"]["error_code"]) == ("retryable_error", "worker_crashed")
@@ -200,3 +203,39 @@ async def test_a_run_that_replays_follows_its_own_last_try_not_its_forerunners(t
     assert late.error is not None
     assert (late.error.error_code, asked.status.value, response.status.value) == ("timeout", "needs_human", "ok")
     assert (len(pay.calls), pay.asked) == (2, 2)
+
+
+class Lingering(InlineBody):
+    """A body that takes its time to die."""
+
+    told: list[str]
+
+    async def kill(self, code: Code = "cancelled", detail: str = "") -> Ended:
+        ended = await super().kill(code, detail)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        self.told.append("dead")
+        return ended
+
+
+@pytest.mark.parametrize("failing", ["raises", "breaks its promise"])
+async def test_no_attempt_begins_before_the_last_one_is_dead(tmp_path: Path, failing: str) -> None:
+    told: list[str] = []
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        told.append("began")
+        if failing == "raises":
+            raise WorkerError("flaky", retryable=True)
+        return {"answer": 7}
+
+    class Worker(InlineWorker):
+        async def body(self, limits: Limits, timeout: float) -> Body:
+            made = Lingering(body, timeout)
+            made.told = told
+            return made
+
+    promise = {"type": "object", "properties": {"answer": {"type": "string"}}}
+    worker = Worker(contract(output_schema=promise, retries=Retries(max_attempts=2, backoff="none")), body)
+    async with workforce(worker, folder=tmp_path) as force:
+        await force.invoke(request(), LOCAL)
+    assert told[:3] == ["began", "dead", "began"]

@@ -256,26 +256,53 @@ async def test_a_crash_at_any_point_counts_nothing_twice(tmp_path: Path) -> None
     await once(points, LAST)
 
 
+async def noting(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    ctx.log("before")
+    await ctx.tools.pay()
+    ctx.log("after")
+    return {}
+
+
+def noter() -> InlineWorker:
+    return InlineWorker(contract("pay"), noting, Counted("pay", Effect.WRITE), approvals=frozenset({"pay"}))
+
+
+YES = Decision(verdict="approve", decided_by="bob", decided_at=1)
+
+
 @pytest.mark.parametrize("park", [1000, 0])
 async def test_a_run_that_waited_for_a_person_tells_its_lines_once(tmp_path: Path, park: int) -> None:
-    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
-        ctx.log("before")
-        await ctx.tools.pay()
-        ctx.log("after")
-        return {}
-
-    worker = InlineWorker(contract("pay"), body, Counted("pay", Effect.WRITE), approvals=frozenset({"pay"}))
-    async with workforce(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
+    async with workforce(noter(), folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
         seen = Seen(tmp_path).watch(force)
         waiting = await force.invoke(request(), LOCAL)
         assert seen.series("duration_ms_count") == {}
         (approval,) = waiting.approvals
-        await force.decide(approval["approval_id"], Decision(verdict="approve", decided_by="bob", decided_at=1), LOCAL)
+        await force.decide(approval["approval_id"], YES, LOCAL)
         response = await force.response(waiting.run_id, LOCAL)
     assert [line["message"] for line in seen.lines("log")] == ["before", "after"]
     assert [record["message"] for record in response.logs] == ["before", "after"]
     assert [line["approval_id"] for line in seen.lines("parked")] == [approval["approval_id"]]
     assert len(seen.lines("attempt_began")) == len(seen.lines("ended")) == 1
+
+
+async def test_a_run_that_ends_in_another_process_is_one_log_and_one_trace(tmp_path: Path) -> None:
+    store, clock = str(tmp_path / "w.db"), VirtualClock(skipping=False)
+    (tmp_path / "two").mkdir()
+    async with workforce(noter(), store, folder=tmp_path, clock=clock) as force:
+        first = Seen(tmp_path).watch(force)
+        waiting = await force.invoke(request(), LOCAL)
+    async with workforce(noter(), store, folder=tmp_path, clock=clock) as force:
+        second = Seen(tmp_path / "two").watch(force)
+        (approval,) = waiting.approvals
+        await force.decide(approval["approval_id"], YES, LOCAL)
+        await force.response(waiting.run_id, LOCAL)
+    events = [line["event"] for line in first.lines() + second.lines()]
+    assert events == ["accepted", "attempt_began", "log", "parked", "tool_ended", "log", "attempt_ended", "ended"]
+    assert (first.series("success_count"), list(second.series("success_count").values())) == ({}, [1])
+    spans = first.spans + second.spans
+    assert sorted(span.name for span in spans) == ["accept", "attempt", "execute_tool pay", "run w"]
+    assert {trace_id(span) for span in spans} == {waiting.observability.trace_id}
+    assert parent_id(second.named("attempt")) == waiting.observability.span_id == span_id(second.named("run w"))
 
 
 async def test_a_run_that_is_ended_from_outside_is_counted_too(tmp_path: Path) -> None:

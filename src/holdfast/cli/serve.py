@@ -1,4 +1,4 @@
-"""`holdfast serve`: Lambda's API on this machine, for the functions of templates, Python files and folders.
+"""`holdfast serve`: Lambda's API on this machine, for functions of templates, Python files and folders; the worker protocol for workers.
 
 find → open → deploy → listen → (reload) → drain
 """
@@ -19,6 +19,7 @@ import msgspec
 import typer
 
 from holdfast.cli.arguments import CodecOption, Place
+from holdfast.cli.serving_workers import IsolationOption, Workers
 from holdfast.cli.terminal import print_table, printable, say
 from holdfast.model.errors import ExtraMissing, HoldfastError, InvalidParameter
 from holdfast.service.settings import Settings
@@ -72,6 +73,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     log_megabytes: int
     log_days: int
     parameters: Mapping[str, str]
+    isolation: str | None
 
 
 def serve(
@@ -79,7 +81,8 @@ def serve(
         list[str] | None,
         typer.Argument(
             metavar="TARGET...",
-            help="A SAM or CloudFormation template, a Python file or module with durable functions, or a folder with either.",
+            help="A SAM or CloudFormation template, a Python file or module with durable functions, a worker's file or the id of a ready"
+            " worker, or a folder with such files.",
         ),
     ] = None,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen. Other than loopback needs credentials.")] = (
@@ -98,18 +101,19 @@ def serve(
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", metavar="NAME=VALUE", help="A template's parameter. May be given several times.")
     ] = None,
+    isolation: IsolationOption = None,
     store: Annotated[
         str | None,
         typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
     ] = None,
     codec: CodecOption = None,
 ) -> None:
-    """Serve functions as AWS Lambda does, so that AWS's own clients and SDKs can use them.
+    """Serve functions as AWS Lambda does, so that AWS's own clients and SDKs can use them, and workers over HTTP.
 
     Ends with Ctrl-C or SIGTERM: what runs comes to where it can be left, and goes on when the store is served again.
     """
     if not targets and not allow_deploy:
-        raise InvalidParameter("There is nothing to serve: name a template, a Python file or a folder, or use --allow-deploy.")
+        raise InvalidParameter("There is nothing to serve: name a template, a Python file, a worker or a folder, or use --allow-deploy.")
     order = _Order(
         targets=targets or (),
         host=host,
@@ -123,6 +127,7 @@ def serve(
         log_megabytes=log_megabytes,
         log_days=log_days,
         parameters=_parameters(parameter or ()),
+        isolation=isolation,
     )
     try:
         import uvloop
@@ -155,6 +160,7 @@ async def _serve(order: _Order) -> None:
 
     leaving = _told_to_leave()
     found = _find(order)
+    workers = Workers.of(found, order.place.where, order.isolation)
     settings = Settings(store=order.place.where, codec=order.place.codec())
     signalling = Signalling.read(order.signals, os.environ, settings.clock)
     _hear_functions()
@@ -165,17 +171,22 @@ async def _serve(order: _Order) -> None:
         subscribers=signalling.subscribers,
         log=_print_lines,
         retention=Retention(max_bytes=order.log_megabytes * 1024 * 1024, max_days=order.log_days),
+        staff=None if workers is None else workers.staff,
     )
     with contextlib.closing(_listener(order)) as listener:
         async with signalling, opening as service:
             app = make_app(service.api, more=[*Deploying(service).routes(), *LogReading(service.logs).routes()])
-            gate = _gate(order, service, signalling.around(app, service.engine.store))
+            streams = signalling.around(app, service.engine.store)
+            gate = _gate(order, service, streams if workers is None else workers.around(streams, service, app))
             for described in found.deployed:
                 await service.deploy(described)
             async with serving(app, listener, around=gate, drain_seconds=_ANSWER_SECONDS):
-                _print_served(order, service, _url(order.host, listener.getsockname()[1]), gate)
-                await _until(leaving, order, service, found)
+                url = _url(order.host, listener.getsockname()[1])
+                _print_served(order, service, url, gate, workers)
+                await _until(leaving, order, service, found, workers)
                 signalling.end()
+                if workers is not None:
+                    await workers.leave()
             say("leaving: what runs comes to where it can be left")
             if not await service.drain(_DRAIN_SECONDS):
                 say("some of it did not in time; it begins again where it was when the store is served next")
@@ -238,7 +249,7 @@ def _told_to_leave() -> asyncio.Event:
     return leaving
 
 
-async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found: Found) -> None:
+async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found: Found, workers: Workers | None) -> None:
     if not order.reload:
         await leaving.wait()
         return
@@ -256,6 +267,8 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
                     if before is None or before.last != after.last:
                         say(f"{described.name} is version {after.last} now")
                         await service.forget_old(described.name, _KEPT_VERSIONS)
+                if workers is not None:
+                    await workers.renew()
             except HoldfastError as error:
                 say(f"not reloaded: error[{error.code}]: {error}")
 
@@ -278,8 +291,23 @@ def _url(host: str, port: int) -> str:
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
 
 
-def _print_served(order: _Order, service: Serving, url: str, gate: Gate) -> None:
+def _print_served(order: _Order, service: Serving, url: str, gate: Gate, workers: Workers | None) -> None:
     print(f"serving on {url} from {shown(order.place.where)}")
+    functions = workers is None or order.allow_deploy or bool(service.catalog.all())
+    if functions:
+        _print_functions(service)
+    if workers is not None:
+        workers.print()
+    print(gate.says)
+    if functions:
+        print(f"Paste this where your AWS clients run{', with the id and the secret of a key' if gate.needs_credentials else ''}:")
+        print(f"  {_exported(url, needs_credentials=gate.needs_credentials)}")
+    if workers is not None:
+        workers.print_try(url, needs_credentials=gate.needs_credentials)
+    sys.stdout.flush()
+
+
+def _print_functions(service: Serving) -> None:
     rows = []
     for name in dict.fromkeys(found.name for found in service.catalog.all()):
         entry = service.catalogue.entry(name)
@@ -290,10 +318,6 @@ def _print_served(order: _Order, service: Serving, url: str, gate: Gate) -> None
         how = f"{newest.about['Runtime']} {newest.about['Handler']}" if newest.about else "in this process"
         rows.append((name, ", ".join(told[:1] + told[1:][-3:]), "durable" if newest.terms is not None else "plain", how))
     print_table(["FUNCTION", "VERSIONS", "KIND", "RUNS"], rows, folds="RUNS")
-    print(gate.says)
-    print(f"Paste this where your AWS clients run{', with the id and the secret of a key' if gate.needs_credentials else ''}:")
-    print(f"  {_exported(url, needs_credentials=gate.needs_credentials)}")
-    sys.stdout.flush()
 
 
 def _exported(url: str, *, needs_credentials: bool) -> str:

@@ -72,8 +72,10 @@ class SubType(StrEnum):
     WAIT_FOR_CALLBACK = "WaitForCallback"
     WAIT_FOR_CONDITION = "WaitForCondition"
     CHAINED_INVOKE = "ChainedInvoke"
-    APPROVAL = "Approval"
-    """A callback that a person's decision answers, and nothing else does."""
+
+
+APPROVAL = "Approval"
+"""The sub-type of a callback that a person's decision answers, and nothing else does."""
 
 
 class Failure(

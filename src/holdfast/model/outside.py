@@ -10,7 +10,7 @@ from holdfast.model.errors import CallbackClosed, CallbackNotFound, CodecFailed,
 from holdfast.model.execution import ExecutionStatus, State, View
 from holdfast.model.ids import Seal
 from holdfast.model.life import Claimant
-from holdfast.model.operations import Failure, Operation, Status, SubType, Type
+from holdfast.model.operations import APPROVAL, Failure, Operation, Status, Type
 from holdfast.model.verbs import Decision
 
 
@@ -28,7 +28,7 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """The first answer wins; whether it is too late is decided in this same write."""
         draft, operation = _open_callback(view, self.operation_id, now)
-        if self.decision is not (operation.sub_type == SubType.APPROVAL):
+        if self.decision is not (operation.sub_type == APPROVAL):
             raise CallbackNotFound
         result = None if self.result is None else codec.fitting(codec.storable(self.result), "CALLBACK output")
         error = None if self.error is None else codec.readable(self.error)

@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import functools
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
@@ -45,11 +45,14 @@ from holdfast.service.tuning import tune
 from holdfast.store.opening import open_store
 from holdfast.store.seam import Filter, Hosted
 
+if TYPE_CHECKING:  # whoever serves no workers loads nothing of them
+    from holdfast.service.staff import Staff
+
 T = TypeVar("T")
 App = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI app."""
 _LOOK_SECONDS: Final = 0.05
-_BESIDE: Final = ("", "-wal", "-shm", "-journal", "-holdfast", ".functions", ".logs")
+_BESIDE: Final = ("", "-wal", "-shm", "-journal", "-holdfast", ".functions", ".logs", ".workers")
 """What a store's file has beside it, which is no code of anybody."""
 
 
@@ -65,10 +68,11 @@ class Serving:
         heard: InlineLogs,
         keeper: LogKeeper,
         settings: Settings,
+        workers: Collection[str] = (),
     ) -> None:
         self.engine = engine
         self.catalogue = catalogue
-        self.catalog = ServedCatalog(catalogue, own, settings.chance().random)
+        self.catalog = ServedCatalog(catalogue, own, settings.chance().random, workers)
         self.api = LambdaApi(
             engine,
             catalog=self.catalog,
@@ -150,7 +154,7 @@ class Serving:
 
     async def _host(self, name: str) -> None:
         entry = self.catalogue.entry(name)
-        versions = entry.everything() if entry is not None else []
+        versions = entry.everything() if entry is not None and name not in self.catalog.reserved else []
         wanted = {one.version: one for one in versions if not self.catalog.is_own(name, one.version)}
         before = self._hosted.get(name, {})
         registry = self.engine.registry
@@ -219,8 +223,12 @@ async def open_serving(
     log: Log | None = None,
     limits: Limits | None = None,
     retention: Retention | None = None,
+    staff: Staff | None = None,
 ) -> AsyncIterator[Serving]:
-    """A service over a store. `private_app` makes what processes of functions may ask; `log` gets what they print, besides being kept."""
+    """A service over a store. `private_app` makes what processes of functions may ask; `log` gets what they print, besides being kept.
+
+    `staff` are workers. Their runs are executions too, but nobody can invoke them as functions: a run is accepted, or it is none.
+    """
     if settings.tune:
         tune()
     runner = settings.ids(settings.clock.now())
@@ -230,7 +238,8 @@ async def open_serving(
         clock = store.clock(settings.clock)
         keeper, logs = _keepers(stack, settings, retention or Retention())
         catalogue = Catalogue(keeper, clock=clock, ids=settings.ids)
-        inline = InlineHost(functions, clock=clock, threads=settings.threads, park=settings.park)
+        hired = await _hired(stack, staff)
+        inline = InlineHost([*functions, *hired], clock=clock, threads=settings.threads, park=settings.park)
         stack.callback(inline.close)
         leaving = asyncio.Event()
 
@@ -247,7 +256,7 @@ async def open_serving(
         known = registered(functions, settings)
         engine = Engine(
             store,
-            known,
+            [*known, *registered(hired, settings)],
             ChoosingHost((heard, processes)),
             clock=clock,
             ids=settings.ids,
@@ -255,14 +264,25 @@ async def open_serving(
             runner=runner,
             subscribers=subscribers,
         )
+        if staff is not None:
+            staff.attach(engine)
         await engine.open()
         stack.push_async_callback(engine.close)
-        serving = Serving(engine, catalogue, processes, Registry(known), heard, logs, settings)
+        serving = Serving(engine, catalogue, processes, Registry(known), heard, logs, settings, [one.name for one in hired])
         stack.push_async_callback(serving.settle)
         processes.api = private_app(serving.api)
         await serving.host_all()
         stack.callback(leaving.set)
         yield serving
+
+
+async def _hired(stack: contextlib.AsyncExitStack, staff: Staff | None) -> Sequence[DurableFunction]:
+    """The functions that workers are, with everything that their runs need until the engine has closed."""
+    if staff is None:
+        return ()
+    await staff.open()
+    stack.push_async_callback(staff.close)
+    return staff.functions()
 
 
 def _keepers(stack: contextlib.AsyncExitStack, settings: Settings, retention: Retention) -> tuple[Keeper, LogKeeper]:

@@ -57,7 +57,8 @@ class Staff:
         self.replaced: Callable[[Tool], Tool] = lambda tool: tool
         """Puts something in a tool's place; holdfast.testing does."""
         self._made: dict[str, PackagedWorker] = {}
-        self._found = [package for file in files for package in self._packages.add(_file_of(file))]
+        self._files = files
+        self._found = self._read()
         if not self._found and files:
             raise InvalidParameter("There is no worker in these files.")
 
@@ -88,6 +89,21 @@ class Staff:
     def attach(self, engine: Engine) -> None:
         """The engine runs now."""
         self.workforce.attach(engine)
+
+    def _read(self) -> list[Package]:
+        return [package for file in self._files for package in self._packages.add(_file_of(file))]
+
+    async def renew(self) -> Sequence[Package]:
+        """Take in the files as they are now: what has changed is what new runs get, and runs that began stay with what they had."""
+        known, found = {package.name for package in self._found}, await asyncio.to_thread(self._read)
+        changed = [package for package in found if package.name not in known]
+        for package in changed:
+            if package.contract.worker_id not in self.workforce.served:
+                raise InvalidParameter(f"{package.contract.worker_id} is new here: start the server again to serve it.")
+        for package in changed:
+            self.workforce.serve(self._worker(package))
+        self._found = found
+        return changed
 
     async def warm(self) -> None:
         """Have a spare of every worker ready."""

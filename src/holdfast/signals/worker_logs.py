@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from holdfast.model import codec
+import msgspec
+
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.model.errors import InvalidParameter
 from holdfast.signals.observing import AttemptSeen, EndSeen, Nobody, ParkedSeen, Refusal, RunSeen, ToolSeen
 
 log = logging.getLogger("holdfast.signals")
@@ -83,7 +84,7 @@ class LineWriter:
                 closed = self._closed
             if dropped:
                 told = {"level": "warning", "event": "log_dropped", "message": "Lines came faster than they could be written."}
-                lines.append(codec.dumps(told | {"dropped": dropped}).encode() + b"\n")
+                lines.append(msgspec.json.encode(told | {"dropped": dropped}) + b"\n")
             if lines:
                 self._append(b"".join(lines))
             if closed:
@@ -182,13 +183,13 @@ class WorkerLog(Nobody):
         told = _of(run, attempt=end.attempt, duration_ms=end.duration_ms, status=end.status, error_code=end.error_code)
         told |= {"partial": end.partial, "isolation": end.isolation, "tool_calls": end.tool_calls}
         told |= {"tokens": {"input": end.input_tokens, "output": end.output_tokens}, "cost_usd": float(end.cost_usd)}
-        self._line(_level(end.error_code), "ended", end.message or end.status, end.ended_at, {**end.log_fields, **told})
+        self._line(_level(end.error_code, "error"), "ended", end.message or end.status, end.ended_at, {**end.log_fields, **told})
 
     def _line(self, level: str, event: str, message: str, at: int, fields: Mapping[str, Any]) -> None:
         moment = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = {**fields, "time": moment, "level": level, "event": event, "message": message}
-        with contextlib.suppress(HoldfastError):  # no JSON: then there is no line
-            self._writer.write(codec.dumps(line).encode(errors="replace") + b"\n")
+        head = {"time": moment, "level": level, "event": event, "message": message}
+        with contextlib.suppress(TypeError, ValueError, RecursionError):  # no JSON: then there is no line
+            self._writer.write(msgspec.json.encode({**head, **fields, **head}) + b"\n")
 
 
 def _of(run: RunSeen, **known: Any) -> dict[str, Any]:
@@ -201,5 +202,5 @@ def _trace(trace: Mapping[str, Any]) -> dict[str, Any]:
     return {name: trace.get(name) for name in ("trace_id", "span_id", "parent_span_id", "upstream_request_id")}
 
 
-def _level(error_code: str | None) -> str:
-    return "info" if error_code is None else "error"
+def _level(error_code: str | None, bad: str = "warning") -> str:
+    return "info" if error_code is None else bad

@@ -95,12 +95,14 @@ class Eyes:
             self._ended.popitem(last=False)
         store = self._engine.store
         ended_at = header.ended_at or self._engine.clock.now()
+        if eye is not None and header.status is ExecutionStatus.SUCCEEDED and payload is not None:
+            eye.ended(response_from(payload), ended_at)
+            return
         try:
             _, accepted = find_run(store, header.id, _ANYBODY)
         except ExecutionNotFound:
             return  # some other execution
-        good = header.status is ExecutionStatus.SUCCEEDED and payload is not None
-        response = response_from(payload or "") if good else response_of(store, header, accepted)
+        response = response_of(store, header, accepted)
         if eye is not None:
             eye.ended(response, ended_at)
             return

@@ -17,7 +17,7 @@ from holdfast.durable.identifier import Identity
 from holdfast.model import codec
 from holdfast.model.errors import Rejected
 from holdfast.model.execution import Execution
-from holdfast.model.operations import Operation, Status, SubType, Type
+from holdfast.model.operations import APPROVAL, Operation, Status, Type
 from holdfast.workers.journal import REQUEST, place
 
 Kind = Literal["approve", "unknown_outcome", "question"]
@@ -29,7 +29,7 @@ VERDICTS: dict[Kind, frozenset[str]] = {
 """What may be said to each kind."""
 _PREFIX = "a_"
 _SHOWN = 16
-_DECIDED = ("decided_by", "decided_at", "edited_arguments", "comment")
+_DECIDED = ("decided_by", "decided_at", "edited_arguments", "comment", "own_request")
 
 
 class ApprovalRefused(Rejected):
@@ -104,6 +104,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: int | None = None
     edited_arguments: dict[str, Any] | None = None
     comment: str | None = None
+    own_request: bool = False
+    """Whoever decided had asked for it."""
     tenant: str | None = None
 
 
@@ -121,7 +123,7 @@ _decisions = msgspec.json.Decoder(Decision)
 def approval_at(effects: Identity, kind: Kind, tool: str, identity: str, number: int) -> Place:
     """Where the approval of a call is kept."""
     parts = (kind, identity, number)
-    callback = place(Type.CALLBACK, SubType.APPROVAL.value, tool, *parts, parent=effects)
+    callback = place(Type.CALLBACK, APPROVAL, tool, *parts, parent=effects)
     return Place(callback, place(Type.STEP, REQUEST, tool, *parts, parent=effects))
 
 
@@ -158,7 +160,7 @@ def approvals_of(header: Execution, operations: Sequence[Operation]) -> list[tup
     requests = {(op.name, op.parent_id, op.place): op for op in operations if op.sub_type == REQUEST}
     found = []
     for op in operations:
-        if op.type is Type.CALLBACK and op.sub_type == SubType.APPROVAL:
+        if op.type is Type.CALLBACK and op.sub_type == APPROVAL:
             # The request is written right after its callback, so it is the next event.
             request = requests.get((op.name, op.parent_id, op.place + 1))
             if request is not None:

@@ -43,8 +43,7 @@ class Artifacts:
             with draft.open("xb") as file:
                 while chunk := read(_CHUNK):
                     size += len(chunk)
-                    if size > self._most:
-                        raise ToolFailed("artifact_too_large", f"The artifact {name!r:.100} is above {self._most} bytes.")
+                    self.check_size(name, size)
                     digest.update(chunk)
                     file.write(chunk)
                 file.flush()
@@ -62,6 +61,11 @@ class Artifacts:
         finally:
             draft.unlink(missing_ok=True)
         return reference
+
+    def check_size(self, name: str, size: int) -> None:
+        """Refuse what says beforehand that it is too large."""
+        if size > self._most:
+            raise ToolFailed("artifact_too_large", f"The artifact {name!r:.100} is above {self._most} bytes.")
 
     def _publish(self, home: Path, draft: Path, reference: ArtifactRef) -> None:
         draft.rename(home / reference.artifact_id)

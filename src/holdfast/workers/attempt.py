@@ -107,6 +107,8 @@ class Attempt:
         self._kept: dict[str, ArtifactRef] = {}
         self._logs: list[dict[str, Any]] = []
         self._logged_bytes = self._unkept = 0
+        self.dying: asyncio.Future[Ended] | None = None
+        """Over when nothing of the body is left."""
 
     async def run(self, body: Body, order: dict[str, Any], cancelled: asyncio.Future[None], grace: float) -> Outcome | Place:
         """Serve a body until its end; a Place is what it waits for."""
@@ -141,7 +143,7 @@ class Attempt:
 
     async def _dead(self, body: Body, outcome: Outcome | None) -> None:
         """Whatever comes after a failure must find it dead, all of it; after a success nothing comes."""
-        dying = asyncio.ensure_future(body.kill())
+        dying = self.dying = asyncio.ensure_future(body.kill())
         if outcome is None or outcome.error is not None:
             await dying
         else:

@@ -1,10 +1,19 @@
-"""The keys of the counters that runs share."""
+"""The counters that runs share: what a tenant has used of its day, and the keys that somebody outside has closed for a while."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final
+
+import msgspec
+
+from holdfast.model.charging import Charge
+from holdfast.model.clock import Clock
+from holdfast.model.errors import LimitReached
+from holdfast.workers.policy import Policy
+from holdfast.workers.tools.seam import Remaining, Reservation, ToolFailed, Usage
 
 NANO: Final = 10**9
 """Money is counted in billionths of a dollar."""
@@ -21,3 +30,61 @@ def key_part(text: str) -> str:
     """A text as part of a counter's key: whatever it holds, it stays within its place."""
     safe = text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
     return safe if len(safe) <= 100 else sha256(text.encode(errors="replace")).hexdigest()
+
+
+class Counters:
+    """What the calls of one tenant are charged to."""
+
+    def __init__(self, policy: Policy, tenant: str, clock: Clock) -> None:
+        self._caps = policy.caps_of(tenant)
+        self._tenant = tenant
+        self._clock = clock
+
+    def left(self, remaining: Remaining) -> Remaining:
+        """What a run may still spend: under the tenant's cap on cost nothing is without a price, whatever the run's own caps are."""
+        if remaining.cost_usd is not None or self._caps.cost_usd is None:
+            return remaining
+        return msgspec.structs.replace(remaining, cost_usd=self._caps.cost_usd)
+
+    def reserved(self, reservation: Reservation, at: int) -> tuple[Charge, ...]:
+        """What a call takes of the day in which it begins, within the caps."""
+        return self._day(reservation.tokens, int(reservation.cost_usd * NANO), at)
+
+    def settled(self, reservation: Reservation, usage: Usage, began: int) -> tuple[Charge, ...]:
+        """What it gives back to that day, or took beyond it; when the day is over, nobody asks any more."""
+        if day_of(began)[1] <= self._clock.now():
+            return ()
+        tokens = usage.input_tokens + usage.output_tokens - reservation.tokens
+        nanos = int(usage.cost_usd * NANO) - int(reservation.cost_usd * NANO)
+        return tuple(msgspec.structs.replace(charge, limit=None) for charge in self._day(tokens, nanos, began))
+
+    def _day(self, tokens: int, nanos: int, at: int) -> tuple[Charge, ...]:
+        day, until = day_of(at)
+        charges = []
+        if self._caps.tokens is not None and tokens:
+            charges.append(Charge(f"day/{day}/{key_part(self._tenant)}/tokens", tokens, self._caps.tokens, until))
+        if self._caps.cost_usd is not None and nanos:
+            charges.append(Charge(f"day/{day}/{key_part(self._tenant)}/cost", nanos, int(self._caps.cost_usd * NANO), until))
+        return tuple(charges)
+
+    def open(self, keys: Iterable[str]) -> tuple[Charge, ...]:
+        """Nothing, unless one of these keys is closed."""
+        return tuple(Charge(self._closed(key), 0, 0) for key in keys)
+
+    def closing(self, failed: ToolFailed) -> tuple[Charge, ...]:
+        """Somebody outside said when to come back: until then nobody of this tenant tries."""
+        if failed.closes is None or failed.retry_after_seconds is None:
+            return ()
+        until = self._clock.now() + int(failed.retry_after_seconds * 1000)
+        return (Charge(self._closed(failed.closes), 1, None, until, extends=True),)
+
+    def _closed(self, key: str) -> str:
+        return f"closed/{key_part(self._tenant)}/{key_part(key)}"
+
+    def refused(self, limit: LimitReached) -> ToolFailed:
+        """What a call is told that met a limit."""
+        what = limit.key.rpartition("/")[2]
+        if limit.key.startswith("closed/"):
+            seconds = max(0.0, (limit.until - self._clock.now()) / 1000)
+            return ToolFailed("rate_limited", f"{what} asked not to be called before then.", retry_after_seconds=seconds)
+        return ToolFailed("budget_exceeded", f"The day's {what} of tenant {self._tenant} are spent.")

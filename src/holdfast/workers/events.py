@@ -17,7 +17,7 @@ from holdfast.contract.protocol import response_document
 from holdfast.model.errors import StoreBusy
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import TERMINAL, EventType
-from holdfast.model.operations import Operation, Status, SubType
+from holdfast.model.operations import APPROVAL, Operation, Status
 from holdfast.store.seam import Line, Store
 from holdfast.workers.approvals import approval_id, decision_of
 from holdfast.workers.attempt import Outcome
@@ -146,7 +146,7 @@ def _of_operation(run_id: str, operation: Operation, kind: EventType, payload: s
         return "tool", _intent(operation)
     if operation.sub_type == RECEIPT and kind is EventType.STEP_SUCCEEDED:
         return "tool", _receipt(operation)
-    if operation.sub_type == SubType.APPROVAL:
+    if operation.sub_type == APPROVAL:
         return "approval", _approval(run_id, operation, kind)
     return None
 

@@ -21,7 +21,7 @@ from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import LimitReached
 from holdfast.model.operations import OPEN, Type
 from holdfast.workers.approvals import Decision, Kind, Place, Requested, approval_at, arguments_hash, decision_of, request_of
-from holdfast.workers.counting import NANO, day_of, key_part
+from holdfast.workers.counting import Counters
 from holdfast.workers.frames import Asked, ToolAsked
 from holdfast.workers.journal import EFFECTS, Journal, begun, ended, place
 from holdfast.workers.ledger import CallError, Intent, Ledger, Receipt, Try, intent_at, receipt_at
@@ -82,6 +82,7 @@ class Gateway:
         self._tools = tools
         self._policy = policy
         self._clock = clock
+        self._counters = Counters(policy, terms.tenant, clock)
         self.attempt, self.deadline, self.used_ms = 0, 0.0, 0
         self._ordinals: defaultdict[str, int] = defaultdict(int)
         self._turns: dict[str, asyncio.Lock] = {}
@@ -157,21 +158,24 @@ class Gateway:
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
         """One write: everything the call uses up, and that it is about to be made."""
         self.ledger.check_calls(tool.name)
-        reservation = tool.reserve(intent.arguments, self.ledger.remaining)
+        reservation = tool.reserve(intent.arguments, self._counters.left(self.ledger.remaining))
         self.ledger.check_reservation(reservation)
         intent = msgspec.structs.replace(intent, reservation=reservation)
-        attempted = Try(intent=intent, live=True)
+        attempted = Try(intent=intent, live=True, began=self._clock.now())
         at = (EFFECTS_AT, tool.name, intent.identity, intent.number)
         self.ledger.begin(attempted)  # before the write: two calls side by side must not reserve the same tokens
         try:
             await self._journal.write(
                 ended(intent_at(*at), _text(intent)),
                 begun(receipt_at(*at)),
-                charges=(*self._caps(reservation.tokens, int(reservation.cost_usd * NANO)), *self._open_keys(tool, intent.arguments)),
+                charges=(
+                    *self._counters.reserved(reservation, attempted.began),
+                    *self._counters.open(cool_down_keys(tool, intent.arguments)),
+                ),
             )
         except LimitReached as limit:
             self.ledger.take_back(attempted)
-            raise self._limited(limit) from None
+            raise self._counters.refused(limit) from None
         return attempted
 
     async def _called(self, tool: Tool, attempted: Try) -> Answer:
@@ -208,7 +212,7 @@ class Gateway:
         error = CallError(
             error_code=failed.code, message=failed.message, retry_after_seconds=failed.retry_after_seconds, details=failed.details
         )
-        await self._settle(attempted, Receipt(error=error, usage=usage), self._closing(failed))
+        await self._settle(attempted, Receipt(error=error, usage=usage), self._counters.closing(failed))
         failed.recorded = True
         raise failed
 
@@ -249,10 +253,7 @@ class Gateway:
         attempted.live = False
         at = receipt_at(EFFECTS_AT, intent.tool, intent.identity, intent.number)
         if not attempted.inherited:
-            used = receipt.usage
-            tokens = used.input_tokens + used.output_tokens - intent.reservation.tokens
-            cost = int((used.cost_usd - intent.reservation.cost_usd) * NANO)
-            back = tuple(msgspec.structs.replace(charge, limit=None) for charge in self._caps(tokens, cost))
+            back = self._counters.settled(intent.reservation, receipt.usage, attempted.began)
             await self._journal.write(ended(at, _text(receipt)), charges=(*back, *closing))
         attempted.receipt, attempted.at = receipt, self._clock.now()
         found = None if attempted.inherited else self._journal.find(at)
@@ -306,40 +307,6 @@ class Gateway:
         if decision is None:
             raise ToolFailed("approval_expired", f"Nobody decided on {tool} in time.")
         return decision, at.callback.operation_id
-
-    # --- what is used up
-
-    def _caps(self, tokens: int, nanos: int) -> tuple[Charge, ...]:
-        """The tenant's day."""
-        caps, tenant = self._policy.caps_of(self._terms.tenant), self._terms.tenant
-        day, until = day_of(self._clock.now())
-        charges = []
-        if caps.tokens is not None and tokens:
-            charges.append(Charge(f"day/{day}/{key_part(tenant)}/tokens", tokens, caps.tokens, until))
-        if caps.cost_usd is not None and nanos:
-            charges.append(Charge(f"day/{day}/{key_part(tenant)}/cost", nanos, int(caps.cost_usd * NANO), until))
-        return tuple(charges)
-
-    def _open_keys(self, tool: Tool, arguments: dict[str, Any]) -> tuple[Charge, ...]:
-        return tuple(Charge(self._closed_key(key), 0, 0) for key in cool_down_keys(tool, arguments))
-
-    def _closing(self, failed: ToolFailed) -> tuple[Charge, ...]:
-        """Somebody outside said when to come back: until then nobody of this tenant tries."""
-        if failed.closes is None or failed.retry_after_seconds is None:
-            return ()
-        until = self._clock.now() + int(failed.retry_after_seconds * 1000)
-        return (Charge(self._closed_key(failed.closes), 1, None, until, extends=True),)
-
-    def _closed_key(self, key: str) -> str:
-        return f"closed/{key_part(self._terms.tenant)}/{key_part(key)}"
-
-    def _limited(self, limit: LimitReached) -> ToolFailed:
-        if limit.key.startswith("closed/"):
-            seconds = max(0.0, (limit.until - self._clock.now()) / 1000)
-            return ToolFailed(
-                "rate_limited", f"{limit.key.rpartition('/')[2]} asked not to be called before then.", retry_after_seconds=seconds
-            )
-        return ToolFailed("budget_exceeded", f"The day's {limit.key.rpartition('/')[2]} of tenant {self._terms.tenant} are spent.")
 
     def _call_of(self, intent: Intent) -> Call:
         key = sha256(f"{self._terms.family}\0{intent.identity}".encode()).hexdigest()[:32]

@@ -65,6 +65,8 @@ class Try(msgspec.Struct, kw_only=True):
     intent: Intent
     receipt: Receipt | None = None
     """None: it is under way, or nobody knows what became of it."""
+    began: int = 0
+    """When the intent was written."""
     at: int = 0
     """When the receipt was written."""
     live: bool = False
@@ -110,7 +112,7 @@ class Ledger:
             if inherited and receipt is not None and receipt.error is not None:
                 continue
             at = (found.ended_at or 0) if found is not None else 0
-            self.begin(Try(intent=intent, receipt=receipt, at=at, inherited=inherited))
+            self.begin(Try(intent=intent, receipt=receipt, began=operation.started_at, at=at, inherited=inherited))
 
     def begin(self, attempted: Try) -> None:
         """A call is about to be made."""

@@ -181,6 +181,10 @@ class _Receipts(Gateway):
                 raise _RecordsEnd(f"{tool.name} was under way when the attempt ended")
         return await super()._served(tool, asked, identity)
 
+    async def lost(self) -> Place | None:
+        """Nothing was called, so nothing was lost."""
+        return None
+
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
         """What the budget refused then, it refuses now; any other call is new."""
         self.ledger.check_calls(tool.name)

@@ -5,6 +5,7 @@ attempt → judge → (wait, attempt again)* → response
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Protocol
@@ -27,6 +28,7 @@ from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.delays import Duration
 from holdfast.durable.identifier import Identity
+from holdfast.hosts.sandbox.description import Ended
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
@@ -40,7 +42,7 @@ from holdfast.workers.journal import ATTEMPT, CANCEL, REQUEST, Journal, begun, e
 from holdfast.workers.ledger import Ledger
 from holdfast.workers.observing import OpenEye, joined, log_fields
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.seam import Effect, Tool
+from holdfast.workers.tools.seam import Effect, Tool, ToolFailed
 
 CANCEL_AT = place(Type.CALLBACK, CANCEL, "cancel")
 _PARKED_TIME_LEFT = 5.0
@@ -117,6 +119,7 @@ class Run:
         self._journal = Journal(state)
         self._ledger = Ledger(accepted.limits, EFFECTS_AT)
         self._contract = worker.contract
+        self._dying: asyncio.Future[Ended] | None = None
         self._eye = around.eye(state.header, accepted, worker.contract)
         self._logs: tuple[dict[str, Any], ...] = ()
 
@@ -175,6 +178,7 @@ class Run:
         gateway.begin(number, monotonic() + timeout, used_ms)
         cancelled = self._journal.when_closed(CANCEL_AT)
         try:
+            inputs = self._inputs()
             body = await self._worker.body(limits, timeout)
         except HoldfastError as unavailable:
             return Outcome(error=BodyError(error_code=unavailable.code, message=str(unavailable)))
@@ -190,7 +194,7 @@ class Run:
         self._eye.begins(number, [request_of(op) for op in self._journal.operations if op.sub_type == REQUEST])
         order = {
             "op": "run",
-            "inputs": self._inputs(),
+            "inputs": inputs,
             "contract": self._contract,
             "attempt": number,
             "run_id": self._id,
@@ -199,7 +203,9 @@ class Run:
             "remaining": timeout,
             "writes": [name for name, tool in self._worker.tools.items() if tool.effect is Effect.WRITE],
         }
-        return await attempt.run(body, order, cancelled, policy.grace_seconds)
+        outcome = await attempt.run(body, order, cancelled, policy.grace_seconds)
+        self._dying = attempt.dying
+        return outcome
 
     def _gateway(self) -> Gateway:
         accepted = self._accepted
@@ -222,6 +228,8 @@ class Run:
     async def _closed(self, number: int, at: Identity, outcome: Outcome, began_at: int) -> Outcome:
         """Write an attempt's end, after its body's death is certain; the next one begins only after that."""
         checked = self._checked(outcome)
+        if checked.error is not None and self._dying is not None:  # it had thought it was done
+            await self._dying
         text = msgspec.json.encode(checked).decode()
         error = checked.error
         if error is None:
@@ -244,7 +252,10 @@ class Run:
                 error_code="output_schema_mismatch", message=f"The outputs do not fit: {told}.", details=msgspec.to_builtins(problems)
             )
             return msgspec.structs.replace(outcome, outputs=None, error=error)
-        kept, moved = moved_out(outcome.outputs, self._keep, self._around.policy.inline_artifact_bytes)
+        try:
+            kept, moved = moved_out(outcome.outputs, self._keep, self._around.policy.inline_artifact_bytes)
+        except ToolFailed as large:
+            return msgspec.structs.replace(outcome, outputs=None, error=BodyError(error_code=large.code, message=large.message))
         return msgspec.structs.replace(outcome, outputs=kept, artifacts=(*outcome.artifacts, *moved))
 
     def _keep(self, name: str, text: bytes) -> ArtifactRef:

@@ -21,7 +21,7 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.model import codec
 from holdfast.model.charging import Charge
-from holdfast.model.errors import ExecutionAlreadyStarted, LimitReached
+from holdfast.model.errors import ExecutionAlreadyStarted, LimitReached, PayloadNotJson
 from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, ExecutionStatus, Terms
 from holdfast.model.ids import LATEST
 from holdfast.model.operations import Failure, Operation
@@ -79,7 +79,9 @@ class Workforce:
     def serve(self, served: Served) -> None:
         """Serve a worker; what was served of the same version before is what older runs go on with."""
         contract = served.worker.contract
-        self._served.setdefault(contract.worker_id, {})[contract.version] = served
+        versions = self._served.setdefault(contract.worker_id, {})
+        versions.pop(contract.version, None)  # what came last is what a request gets that names no version
+        versions[contract.version] = served
 
     def functions(self) -> list[DurableFunction]:
         """The durable functions that the served workers are."""
@@ -108,15 +110,19 @@ class Workforce:
 
         `sampled` is what a `traceparent` says beside its ids (signals.traceparent).
         """
+        begun = await self.begin(request, asker, sampled=sampled)
+        return begun if isinstance(begun, Response) else await self._waiting.response(self._engine, *begun, wait)
+
+    async def begin(self, request: Request, asker: Asker, *, sampled: bool | None = None) -> Response | tuple[Execution, Accepted]:
+        """The run of a request, without waiting for it; the response to one that is refused."""
         request = _traced(request)
         try:
-            header, accepted = await self._accepted(request, asker, sampled)
+            return await self._accepted(request, asker, sampled)
         except InvalidRequest as refused:
             return self._refusal(request, refused.error_code, str(refused), refused.details)
         except LimitReached as limit:
             seconds = max(0.0, (limit.until - self._engine.clock.now()) / 1000)
             return self._refusal(request, "rate_limited", _limited(limit), retry_after_seconds=seconds)
-        return await self._waiting.response(self._engine, header, accepted, wait)
 
     async def accept(self, request: Request, asker: Asker, *, sampled: bool | None = None) -> Execution:
         """The run of a request: the one its key knows, else a new one. Refused requests leave nothing behind."""
@@ -161,7 +167,8 @@ class Workforce:
                 limits=limits,
                 package=served.package,
                 tenant=asker.tenant,
-                requested_by=request.user or asker.principal,
+                # Who logs in asks for himself, whomever he names: else he could decide what he asked for.
+                requested_by=asker.principal if asker.logged_in else request.user or asker.principal,
                 family=family,
                 link=link,
                 before=before,
@@ -194,6 +201,9 @@ class Workforce:
             inputs = brought_in(request.inputs, lambda identity: self.artifacts.value(tenant, identity))
         except ArtifactMissing as missing:
             raise InvalidRequest(str(missing), error_code="artifact_not_found") from None
+        except PayloadNotJson:
+            message = "An input is an artifact that holds no JSON: hand over its reference without `$artifact`, and let the worker open it."
+            raise InvalidRequest(message) from None
         problems = checker_of(schema).problems(inputs)
         if problems:
             told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems)
@@ -214,7 +224,7 @@ class Workforce:
         charges, now = [], self._engine.clock.now()
         rate = self.policy.rate_limits.get(worker_id) or self._served[worker_id][accepted.version].worker.contract.rate_limit
         if rate is not None:
-            who = accepted.tenant if rate.per == "tenant" else f"{accepted.tenant}\0{accepted.requested_by}"
+            who = accepted.tenant if rate.per == "tenant" else f"{accepted.tenant}\0{accepted.request.user or accepted.requested_by}"
             charges.append(Charge(f"rate/{worker_id}/{key_part(who)}", 1, rate.count, now + int(rate.per_seconds * 1000)))
         runs = self.policy.caps_of(accepted.tenant).runs
         if runs is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
+import signal
+from pathlib import Path
 from typing import Any
 
 from holdfast import ToolCall, WorkerContext, WorkerError, tool, worker
@@ -17,7 +18,7 @@ def look(call: ToolCall) -> str:
 
 @tool(effect="read", timeout_seconds=0.2)
 def slow(call: ToolCall) -> str:
-    time.sleep(60)
+    signal.pause()
     return "never"
 
 
@@ -33,7 +34,7 @@ def broken(call: ToolCall) -> str:
 
 @tool(effect="read", timeout_seconds=2)
 def held(call: ToolCall) -> str:
-    time.sleep(60)
+    signal.pause()
     return "never"
 
 
@@ -57,6 +58,11 @@ def pay_asked(call: ToolCall, cents: int) -> int:
     return cents
 
 
+def _scribble() -> None:
+    for number in range(100):
+        Path(f"page-{number}").write_bytes(bytes(1 << 20))
+
+
 @worker("reaching.md")
 async def reach(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     what = inputs["do"]
@@ -73,7 +79,7 @@ async def reach(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
         await ctx.tools.late()
         await asyncio.gather(*crowd)
     if what == "sleep":
-        time.sleep(600)
+        signal.pause()
     if what == "die":
         os._exit(9)
     if what == "remember":
@@ -84,10 +90,7 @@ async def reach(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
         while True:
             pass
     if what == "scribble":
-        with open("scribble", "wb") as file:
-            while True:
-                file.write(bytes(1 << 20))
-                file.flush()
+        _scribble()
     if what == "fork":
         os.fork()
     if what == "open":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
 from holdfast import ToolCall, WorkerContext, tool, worker
@@ -24,12 +23,12 @@ def hangs_once(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     subprocess.run([sys.executable, "-S", "-c", code, inputs["mark"]], check=True)
     seen = ctx.tools.look(order=inputs["order"])
     if seen["attempt"] == 1:
-        time.sleep(600)
+        signal.pause()
     return {"attempt": seen["attempt"]}
 
 
 @worker("waiting.md")
 async def waits(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     await ctx.tools.look(order=inputs["order"])
-    time.sleep(600)
+    signal.pause()
     return {}

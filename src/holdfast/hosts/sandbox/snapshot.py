@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from holdfast.model.errors import InvalidParameter
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_FILES: Final = 5000
+_TESTS: Final = re.compile(r"test_.*\.py|.*_test\.py|conftest\.py")
 _HOLDFAST: Final = Path(__file__).resolve().parents[2]
 
 
@@ -25,7 +27,8 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
     """The files of the package that a module belongs to, by the names they get: its `.py` files, the page, and what `include` names.
 
     A module in a package brings the whole package; another one brings the modules and packages beside it, and so does one of Holdfast's
-    own library: Holdfast itself is installed where the copy runs.
+    own library: Holdfast itself is installed where the copy runs. Tests stay behind: a body needs none, another test is no other worker, and
+    whoever runs pytest in his folder must not meet them twice.
     """
     module = module.resolve()
     top = module.parent
@@ -33,7 +36,8 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
         top = top.parent
     inside = module.relative_to(top)
     roots = [top / inside.parts[0]] if len(inside.parts) > 1 else _beside(top)
-    found = {path.relative_to(top).as_posix(): path for root in roots for path in _modules(root)}
+    modules = (path for root in roots for path in _modules(root))
+    found = {path.relative_to(top).as_posix(): path for path in modules if path == module or not _TESTS.fullmatch(path.name)}
     if page is not None:
         found[page.name] = page.resolve()
     for pattern in include:

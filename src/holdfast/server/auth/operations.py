@@ -129,6 +129,7 @@ TABLE: Final[tuple[tuple[str, re.Pattern[str], Operation], ...]] = tuple(
 )
 _LOGS: Final = "Logs_20140328."
 _LOG_READS: Final = frozenset({"FilterLogEvents", "GetLogEvents", "DescribeLogGroups", "DescribeLogStreams"})
+_PROTOCOL: Final = "/v1/"
 _AWS: Final = re.compile(r"/\d{4}-\d\d-\d\d/")
 _CACHED_CHARACTERS: Final = 512
 UNKNOWN: Final = Operation("Unknown", Needs.ADMINISTER, Reach.NONE)
@@ -141,6 +142,8 @@ class Asked(msgspec.Struct, frozen=True):
     operation: Operation
     aws: bool
     """Whether whoever asks is a client of AWS, which wants AWS's errors."""
+    protocol: bool = False
+    """Whether it is one of the worker protocol, which has a shape of its own."""
     arn: str | None = None
     callback: str | None = None
 
@@ -157,12 +160,12 @@ def _found(method: str, path: str, target: str | None) -> Asked:
         if method != "POST" or not target.startswith(_LOGS):
             return Asked(UNKNOWN, aws=True)
         return Asked(Operation(name, Needs.VIEW, Reach.HANDLER, "logs") if name in _LOG_READS else UNKNOWN_OF_LOGS, aws=True)
-    aws = _AWS.match(path) is not None
+    aws, protocol = _AWS.match(path) is not None, path.startswith(_PROTOCOL)
     for wanted, pattern, operation in TABLE:
         if wanted == method and (found := pattern.fullmatch(path)):
             parts = {name: unquote(text) for name, text in found.groupdict().items()}
-            return Asked(operation, aws, parts.get("arn"), parts.get("callback"))
-    return Asked(UNKNOWN, aws)
+            return Asked(operation, aws, protocol, parts.get("arn"), parts.get("callback"))
+    return Asked(UNKNOWN, aws, protocol)
 
 
 _cached = lru_cache(maxsize=2048)(_found)

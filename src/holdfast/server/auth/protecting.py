@@ -146,7 +146,7 @@ class Gate:
         else:
             await self._app(scope, receive, send)
             return
-        await send_reply(send, answer(refused, aws=wanted.aws), self._ids(self._clock.now()))
+        await send_reply(send, answer(refused, aws=wanted.aws, protocol=wanted.protocol), self._ids(self._clock.now()))
 
     async def _admitted(self, scope: Scope, receive: Receive, request: sigv4.Request, wanted: Asked) -> tuple[Scope, Receive]:
         """The request as the app may have it."""

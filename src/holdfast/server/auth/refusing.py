@@ -1,4 +1,5 @@
-"""Refusals: why a request is not served, and what its sender is told: AWS's error shapes where AWS's clients ask, plain JSON elsewhere."""
+"""Refusals: why a request is not served, and what its sender is told: AWS's error shapes where AWS's clients ask, the worker
+protocol's where workers are asked, plain JSON elsewhere."""
 
 from __future__ import annotations
 
@@ -39,10 +40,23 @@ class Refused(errors.Refused):
 NO_SUCH_TOKEN: Final = "The security token included in the request is invalid."
 
 
-def answer(refused: errors.Refused, *, aws: bool) -> Reply:
+def answer(refused: errors.Refused, *, aws: bool, protocol: bool = False) -> Reply:
     """What whoever asked is told."""
+    if protocol:
+        return _response(refused)
     if aws or not isinstance(refused, Refused):
         return errors.refusal(refused)
     status = refused.why.plain_status
     headers = ((b"www-authenticate", b'Bearer realm="holdfast"'),) if status == 401 else ()
     return json_reply({"error": AccessRefused.code, "message": str(refused)}, status, headers)
+
+
+def _response(refused: errors.Refused) -> Reply:
+    from holdfast.server.protocol.replies import Place, door_reply, refusal  # making a key needs nothing of workers
+
+    if not isinstance(refused, Refused):
+        return refusal(refused, Place())
+    status = refused.why.plain_status
+    code = "overloaded" if refused.why is Refusal.TROUBLE else "access_denied"
+    headers = ((b"www-authenticate", b'Bearer realm="holdfast"'),) if status == 401 else ()
+    return door_reply(code, str(refused), Place(), status, headers=headers)

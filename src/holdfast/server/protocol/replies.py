@@ -20,7 +20,6 @@ from holdfast.signals.traceparent import header_of
 from holdfast.workers.approvals import ApprovalNotFound, ApprovalRefused, ApproverRefused
 from holdfast.workers.artifacts import ArtifactMissing
 from holdfast.workers.packages import WorkerMissing
-from holdfast.workers.tools.seam import ToolFailed
 
 JSON: Final[Header] = (b"content-type", b"application/json")
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -89,11 +88,6 @@ def refusal(error: HoldfastError | Refused, place: Place) -> Reply:
     if http == 503 and error.code not in CODES:
         return door_reply("overloaded", str(error), place)
     return door_reply(error.code, str(error), place, http)
-
-
-def too_large(failed: ToolFailed, place: Place) -> Reply:
-    """An upload that a tool's error stopped."""
-    return door_reply(failed.code, str(failed), place)
 
 
 def door_reply(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from holdfast.engine.registry import Registry
 from holdfast.model.errors import FunctionNotFound, ResourceConflict
@@ -15,10 +15,12 @@ from holdfast.service.lambda_api.checks import FunctionAsked
 class ServedCatalog:
     """Both as one catalog; a function of the program comes first."""
 
-    def __init__(self, catalogue: Catalogue, own: Registry, chance: Callable[[], float]) -> None:
+    def __init__(self, catalogue: Catalogue, own: Registry, chance: Callable[[], float], reserved: Collection[str] = ()) -> None:
+        """`reserved` are names that no function may have, because workers have them."""
         self._catalogue = catalogue
         self._own = RegistryCatalog(own)
-        self._names = {hosted.function for hosted in own.hosted()}
+        self.reserved = frozenset(reserved)
+        self._names = {hosted.function for hosted in own.hosted()} | self.reserved
         self._chance = chance
 
     def find(self, asked: FunctionAsked) -> Found:
@@ -60,7 +62,8 @@ class ServedCatalog:
     def check_deployed(self, name: str) -> None:
         """Refuse to change what is not deployed but a part of the program."""
         if name in self._names:
-            raise ResourceConflict(f"Function {name} is part of the program that serves it: change its file there.")
+            what = "A worker of this name" if name in self.reserved else f"Function {name}"
+            raise ResourceConflict(f"{what} is part of the program that serves it: change its file there.")
 
     def is_own(self, name: str, version: str) -> bool:
         """Whether the program itself has this version."""

@@ -52,6 +52,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     deployed: tuple[Described, ...] = ()
     inline: tuple[DurableFunction, ...] = ()
     """Functions that run in this very process."""
+    workers: tuple[Path, ...] = ()
+    """Files with workers, which nobody imports here."""
     warnings: tuple[str, ...] = ()
     watched: tuple[Path, ...] = ()
     """Files and folders whose change may change any of this."""

@@ -1,4 +1,4 @@
-"""Finding what a target is: a template, a Python file or module, or a folder with one of these."""
+"""Finding what a target is: a template, a Python file or module, a worker, or a folder with one of these."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.hosts.runtime.description import MAX_TIMEOUT_SECONDS
+from holdfast.library import find as find_ready
 from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable, TemplateInvalid
 from holdfast.service.catalogue.records import MAX_MEMORY_MB, Config
 from holdfast.service.loading import load_all
 from holdfast.service.targets.descriptions import Described, FolderCode, Found
 from holdfast.service.targets.discovering import discover
+from holdfast.workers.tools.declaring import declarations_of
 
 TEMPLATES: Final = ("template.yaml", "template.yml", "template.json")
 _ENDS: Final = (".yaml", ".yml", ".json", ".template")
@@ -24,6 +26,7 @@ def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes
     found = Found(
         deployed=tuple(one for part in parts for one in part.deployed),
         inline=tuple(one for part in parts for one in part.inline),
+        workers=tuple(dict.fromkeys(path for part in parts for path in part.workers)),
         warnings=tuple(warning for part in parts for warning in part.warnings),
         watched=tuple(path for part in parts for path in part.watched),
         parameters=frozenset(name for part in parts for name in part.parameters),
@@ -46,7 +49,23 @@ def _find(target: str, parameters: Mapping[str, str], processes: bool) -> Found:
         return _in_folder(path, parameters, processes)
     if target.endswith(_ENDS):
         return _template(path, parameters)
+    ready = None if path.exists() else find_ready(target)
+    if ready is not None:
+        return Found(workers=(ready,))
+    if declares_workers(path):
+        return _worker(path)
     return _in_python(target, processes)
+
+
+def declares_workers(file: Path) -> bool:
+    """Whether a file has workers; it is read, not run."""
+    return file.suffix == ".py" and file.is_file() and bool(declarations_of(file.read_bytes()).workers)
+
+
+def _worker(file: Path) -> Found:
+    """A worker's file is hostile until it is locked in: whatever else it defines is not looked for."""
+    warnings = (f"{file}: it has workers, so that durable functions in it are not served.",) if _mentions_us(file) else ()
+    return Found(workers=(file,), watched=(file.parent,), warnings=warnings)
 
 
 def _template(path: Path, parameters: Mapping[str, str]) -> Found:
@@ -61,16 +80,20 @@ def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> 
     for name in TEMPLATES:
         if (folder / name).is_file():
             return _template(folder / name, parameters)
-    files = [path for path in sorted(folder.glob("*.py")) if _mentions_us(path)]
-    parts = [_in_python(str(path), processes, needed=False) for path in files]
+    files = sorted(folder.glob("*.py"))
+    workers = [path for path in files if declares_workers(path)]
+    parts = [_worker(path) for path in workers]
+    parts += [_in_python(str(path), processes, needed=False) for path in files if path not in workers and _mentions_us(path)]
     found = Found(
         deployed=tuple(one for part in parts for one in part.deployed),
         inline=tuple(one for part in parts for one in part.inline),
+        workers=tuple(workers),
+        warnings=tuple(warning for part in parts for warning in part.warnings),
         watched=(folder,),
     )
-    if not found.deployed and not found.inline:
+    if not found.deployed and not found.inline and not found.workers:
         raise TemplateInvalid(
-            f"{folder} has no {', '.join(TEMPLATES)}, and no Python file in it defines a durable function of holdfast.durable."
+            f"{folder} has no {', '.join(TEMPLATES)}, and no Python file in it defines a durable function of holdfast.durable or a worker."
         )
     return found
 
@@ -87,7 +110,9 @@ def _mentions_us(path: Path) -> bool:
 def _in_python(target: str, processes: bool, *, needed: bool = True) -> Found:
     found = _deployed(target) if processes else _inline(target)
     if needed and not found.deployed and not found.inline:
-        raise FunctionNotLoadable(f"{target} defines no durable function. Decorate one with @durable_execution of holdfast.durable.")
+        raise FunctionNotLoadable(
+            f"{target} defines no durable function and no worker. Decorate one with @durable_execution or @worker."
+        )
     return found
 
 

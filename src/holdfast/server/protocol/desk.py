@@ -1,0 +1,67 @@
+"""The desk: what the protocol's handlers stand on, and how a run is answered for, over or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from holdfast.contract.protocol import Response
+from holdfast.model.clock import Clock
+from holdfast.model.execution import Execution
+from holdfast.server.limits import Limits
+from holdfast.server.protocol.replies import open_reply, response_reply
+from holdfast.server.replies import Reply
+from holdfast.store.seam import Store
+from holdfast.workers.looking import Asker, response_of, state_of
+from holdfast.workers.running import Accepted
+from holdfast.workers.workforce import Workforce
+
+_DONE = "done"
+
+
+class Desk:
+    """The workers that are served, and what they are kept in."""
+
+    def __init__(self, workforce: Workforce, store: Store, clock: Clock, *, limits: Limits, metrics: Callable[[], str]) -> None:
+        self.workforce = workforce
+        self.store = store
+        self.clock = clock
+        self.limits = limits
+        self.metrics = metrics
+        self.closing = asyncio.Event()
+        """The server is leaving: nobody waits any longer, and runs go on elsewhere."""
+
+    async def watched(self, run_id: str, asker: Asker, seconds: float) -> Response:
+        """What a run comes to within the time, or how it stands then."""
+        answered = asyncio.create_task(self.workforce.response(run_id, asker, wait=seconds))
+        closing = asyncio.create_task(self.closing.wait())
+        try:
+            await asyncio.wait({answered, closing}, return_when=asyncio.FIRST_COMPLETED)
+            return answered.result() if answered.done() else await self.workforce.response(run_id, asker, wait=0)
+        finally:
+            answered.cancel()
+            closing.cancel()
+
+    def reply(self, run_id: str, accepted: Accepted, response: Response | None = None, *, look: bool = False) -> Reply:
+        """A run as whoever asks gets it: its response, or where it is. A look at it succeeds however the run ended."""
+        if response is None or _may_be_open(response):
+            header = self._header(run_id)
+            state = state_of(self.store, header)
+            response = response_of(self.store, header, accepted)
+            if state != _DONE:
+                return open_reply(response, state)
+        return response_reply(response, 200 if look else None)
+
+    def begun(self, header: Execution, accepted: Accepted) -> Reply:
+        """Where a run is, for whoever does not wait."""
+        return open_reply(response_of(self.store, header, accepted), state_of(self.store, header))
+
+    def _header(self, run_id: str) -> Execution:
+        header = self.store.find(run_id)
+        assert header is not None, "somebody has just seen it"
+        return header
+
+
+def _may_be_open(response: Response) -> bool:
+    """Whether a response may be how a run stood, and not what it came to."""
+    return bool(response.approvals) or (response.error is not None and response.error.error_code == "overloaded")

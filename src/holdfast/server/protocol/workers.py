@@ -1,0 +1,96 @@
+"""Workers: what is served, by contract, and the one verb they have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.protocol import Request, Response, request_from
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.contract.terms import Contract
+from holdfast.server.protocol.desk import Desk
+from holdfast.server.protocol.replies import document_reply, response_reply
+from holdfast.server.protocol.visit import Visit, Way
+from holdfast.server.replies import Reply
+
+
+class Workers:
+    """Their handlers."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def routes(self) -> list[Way]:
+        """Where they are."""
+        return [
+            Way("GET", "/v1/workers/?", self.list),
+            Way("GET", "/v1/workers/([^/]+)", self.show),
+            Way("POST", "/v1/workers/([^/]+)/invoke", self.invoke),
+        ]
+
+    async def list(self, visit: Visit) -> Reply:
+        """All that is served, each in the version that a request gets which names none."""
+        told = [_brief(contracts[-1], contracts) for contracts in map(self._contracts, self._desk.workforce.served)]
+        return document_reply({"workers": told})
+
+    async def show(self, visit: Visit) -> Reply:
+        """A contract; `?version=` names one that is not the newest."""
+        contracts = self._contracts(visit.label)
+        if not contracts:
+            raise InvalidRequest(f"No worker {visit.label!r:.100} is served here.", error_code="worker_not_found")
+        version = visit.text("version")
+        found = next((one for one in reversed(contracts) if version in (None, one.version)), None)
+        if found is None:
+            known = ", ".join(one.version for one in contracts)
+            raise InvalidRequest(f"{visit.label} is served here as {known}, not as {version!r:.50}.", error_code="version_not_found")
+        return document_reply({**_brief(found, contracts), **_whole(found)})
+
+    async def invoke(self, visit: Visit) -> Reply:
+        """Run a worker: wait for what it comes to, or with `Prefer: respond-async` only for its being on disk."""
+        wait = 0.0 if visit.is_async else visit.patience(self._desk.limits.wait_seconds, self._desk.limits.wait_seconds)
+        request = _addressed(visit)
+        parent = visit.parent
+        begun = await self._desk.workforce.begin(request, visit.asker, sampled=None if parent is None else parent.sampled)
+        if isinstance(begun, Response):
+            return response_reply(begun)
+        header, accepted = begun
+        if wait == 0:
+            return self._desk.begun(header, accepted)
+        with visit.waiting():
+            response = await self._desk.watched(header.id, visit.asker, wait)
+        return self._desk.reply(header.id, accepted, response)
+
+    def _contracts(self, worker_id: str) -> Sequence[Contract]:
+        return [served.worker.contract for served in self._desk.workforce.served.get(worker_id, {}).values()]
+
+
+def _addressed(visit: Visit) -> Request:
+    """The request of a body, with what its headers say where it says nothing."""
+    request = request_from(visit.body, worker_id=visit.label)
+    parent, key = visit.parent, visit.header(b"idempotency-key")
+    if parent is not None and request.trace.trace_id is None:
+        trace = msgspec.structs.replace(
+            request.trace, trace_id=parent.trace_id, parent_span_id=request.trace.parent_span_id or parent.span_id
+        )
+        request = msgspec.structs.replace(request, trace=trace)
+    if key is None:
+        return request
+    if request.idempotency_key not in (None, key):
+        raise InvalidRequest("The header Idempotency-Key and the body's idempotency_key are not the same.")
+    return request_from({**msgspec.to_builtins(request), "idempotency_key": key})
+
+
+def _brief(contract: Contract, contracts: Sequence[Contract]) -> dict[str, Any]:
+    return {
+        "worker_id": contract.worker_id,
+        "version": contract.version,
+        "versions": [one.version for one in contracts],
+        "title": contract.title,
+        "purpose": contract.purpose,
+    }
+
+
+def _whole(contract: Contract) -> dict[str, Any]:
+    return {name: getattr(contract, name) for name in contract.__struct_fields__}

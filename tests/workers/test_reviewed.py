@@ -1,0 +1,379 @@
+"""What a review of the core found: hostile and odd values, forged orders, clocks that went back, and what must not be shared."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.contract.codes import Status
+from holdfast.contract.protocol import Request
+from holdfast.contract.terms import Retries
+from holdfast.model.clock import VirtualClock
+from holdfast.model.execution import ExecutionStatus
+from holdfast.workers.approvals import Decision
+from holdfast.workers.artifacts import Artifacts
+from holdfast.workers.body.errors import WorkerError
+from holdfast.workers.looking import Asker
+from holdfast.workers.policy import Policy
+from holdfast.workers.running import Accepted
+from holdfast.workers.tools.seam import Effect, ToolFailed
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+
+ONCE = Retries(max_attempts=1)
+
+
+async def nothing(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    return {}
+
+
+def said(verdict: str, **more: Any) -> Decision:
+    return Decision(verdict=verdict, decided_by="bob", decided_at=1, **more)
+
+
+# --- accept
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), "\ud800", Decimal("1.5"), b"x", {1: 2}, 2**70], ids=["nan", "inf", "surrogate", "decimal", "bytes", "key", "large"]
+)
+async def test_inputs_that_are_no_json_are_refused_and_leave_nothing(tmp_path: Path, value: Any) -> None:
+    async def echo(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return inputs
+
+    async with workforce(InlineWorker(contract(), echo), folder=tmp_path) as force:
+        for key in (None, "k"):
+            response = await force.invoke(request(n=value, idempotency_key=key), LOCAL)
+            if value == 2**70:
+                assert response.outputs == {"n": value}
+            else:
+                assert (response.status, response.run_id) == (Status.INVALID_REQUEST, "")
+
+
+async def test_inputs_that_are_too_large_or_too_deep_are_refused(tmp_path: Path) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(3000):
+        deep = {"a": deep}
+    async with workforce(InlineWorker(contract(), nothing), folder=tmp_path) as force:
+        for inputs in ({"n": "x" * 7_000_000}, deep):
+            response = await force.invoke(Request(worker_id="w", inputs=inputs), LOCAL)
+            assert (response.status, response.run_id) == (Status.INVALID_REQUEST, "")
+
+
+@pytest.mark.parametrize("seconds", [1e300, 1e12, 0.001])
+async def test_any_run_timeout_is_granted_as_far_as_there_is_one(tmp_path: Path, seconds: float) -> None:
+    async with workforce(InlineWorker(contract(), nothing), folder=tmp_path) as force:
+        response = await force.invoke(request(run_timeout_seconds=seconds), LOCAL)
+    assert response.status is Status.OK
+
+
+async def test_the_same_key_gets_the_order_of_the_run_that_it_found(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"said": await ctx.ask("what?")}
+
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        first = await force.invoke(request(idempotency_key="k"), LOCAL)
+        again = await force.invoke(request(idempotency_key="k"), LOCAL)
+    assert first.run_id == again.run_id
+    assert first.observability == again.observability
+
+
+async def test_constraints_are_no_part_of_what_a_key_stands_for(tmp_path: Path) -> None:
+    from holdfast.contract.protocol import Constraints
+
+    async with workforce(InlineWorker(contract(), nothing), folder=tmp_path) as force:
+        first = await force.invoke(request(idempotency_key="k"), LOCAL)
+        again = await force.invoke(request(idempotency_key="k", constraints=Constraints(timeout_seconds=5)), LOCAL)
+    assert first == again
+
+
+# --- orders that were not made by accept
+
+
+def forged(**more: Any) -> str:
+    told: dict[str, Any] = {
+        "request": Request(worker_id="w", inputs={}),
+        "version": "1.0",
+        "limits": contract("pay").limits,
+        "package": "p",
+        "tenant": "ann",
+        "requested_by": "x",
+        "family": "f",
+        "trace_id": "t",
+        "span_id": "s",
+    }
+    return msgspec.json.encode(Accepted(**{**told, **more})).decode()
+
+
+@pytest.mark.parametrize(
+    "tenant, more",
+    [
+        ("bob", {}),
+        (None, {}),
+        ("ann", {"limits": contract("pay", limits={"max_tokens": 10**9}).limits}),
+        ("ann", {"request": Request(worker_id="other", inputs={})}),
+        ("ann", {"before": ("elsewhere",)}),
+        ("ann", {"package": "abc//etc/passwd"}),
+    ],
+    ids=["another tenant's", "nobody's", "wider limits", "another worker's", "another's receipts", "another file"],
+)
+async def test_an_order_that_somebody_made_up_runs_nothing(tmp_path: Path, tenant: str | None, more: dict[str, Any]) -> None:
+    ran: list[int] = []
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        ran.append(1)
+        return {}
+
+    async with workforce(InlineWorker(contract("pay", limits={"max_tokens": 10}), body), folder=tmp_path) as force:
+        good = await force.accept(request(), Asker(tenant="ann", logged_in=True))
+        limits = msgspec.json.decode(force._engine.store.input(good.id) or "", type=Accepted).limits
+        await force._engine.ending(good.id)
+        header = await force._engine.start("w", forged(**{"limits": limits, **more}), tenant=tenant)
+        over, _ = await asyncio.wait_for(force._engine.ending(header.id), 10)
+    assert over.status is ExecutionStatus.FAILED
+    assert len(ran) == 1
+
+
+# --- the clock of a body
+
+
+async def test_the_time_of_a_body_never_goes_back(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        times = [ctx.now()]
+        await ctx.artifact("a", b"x")
+        times.append(ctx.now())
+        await ctx.ask("what?")
+        times.append(ctx.now())
+        await ctx.step(lambda: 1)
+        times.append(ctx.now())
+        return {"sorted": times == sorted(times), "year": times[-1].year, "moved": times[2] > times[1]}
+
+    clock = VirtualClock(skipping=False)
+    for park in (0, 1000):
+        async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=clock, park=park) as force:
+            asked = await force.invoke(request(), LOCAL)
+            clock.move_to(clock.now() + 5000)
+            await force.decide(asked.approvals[0]["approval_id"], said("answer", result=1), LOCAL)
+            response = await force.response(asked.run_id, LOCAL)
+        assert response.outputs is not None
+        assert response.outputs["sorted"], response.outputs
+        assert response.outputs["year"] > 2000
+        assert response.outputs["moved"]
+
+
+@pytest.mark.parametrize("park", [0, 1000])
+async def test_the_time_before_a_person_was_asked_is_used_up_when_the_body_goes_on(tmp_path: Path, park: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        if not left:
+            await asyncio.sleep(0.3)
+        left.append(ctx.remaining())
+        await ctx.ask("what?")
+        return {}
+
+    left: list[float] = []
+    worker = InlineWorker(contract(limits={"timeout_seconds": 60}), body)
+    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
+        asked = await force.invoke(request(), LOCAL)
+        await force.decide(asked.approvals[0]["approval_id"], said("answer"), LOCAL)
+        await force.response(asked.run_id, LOCAL)
+    assert left[1] < 59.75
+
+
+# --- what a body and its runner share
+
+
+@pytest.mark.parametrize("park", [0, 1000])
+async def test_what_a_body_does_to_its_inputs_and_answers_stays_with_it(tmp_path: Path, park: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        inputs["list"].append(1)
+        paid = await ctx.tools.pay()
+        paid["list"].append(1)
+        seen.append([list(inputs["list"]), list(paid["list"])])
+        if len(seen) < 3:
+            raise WorkerError("flaky", retryable=True)
+        return {"list": inputs["list"]}
+
+    seen: list[Any] = []
+    pay = Counted("pay", Effect.WRITE, lambda: {"list": []})
+    async with workforce(InlineWorker(contract("pay"), body, pay), folder=tmp_path, park=park) as force:
+        response = await force.invoke(request(list=[]), LOCAL)
+    assert response.status is Status.OK
+    assert seen == [[[1], [1]]] * 3
+
+
+@pytest.mark.parametrize("value", [Decimal(1), b"x", {1, 2}, "\ud800", float("nan")], ids=["decimal", "bytes", "set", "surrogate", "nan"])
+async def test_a_body_that_says_what_is_no_json_hears_of_it(tmp_path: Path, value: Any) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> Any:
+        if inputs["where"] == "tool":
+            await ctx.tools.pay(cents=value)
+        elif inputs["where"] == "step":
+            await ctx.step(lambda: value)
+        elif inputs["where"] == "error":
+            raise WorkerError("odd", "odd", details=value)
+        return {"n": value}
+
+    pay = Counted("pay", Effect.WRITE)
+    async with workforce(InlineWorker(contract("pay", retries=ONCE), body, pay), folder=tmp_path) as force:
+        for where in ("tool", "step", "outputs", "error"):
+            response = await asyncio.wait_for(force.invoke(request(where=where), LOCAL), 5)
+            assert response.error is not None, where
+            assert response.error.error_code in ("worker_crashed", "output_schema_mismatch"), response.error
+            assert "runtime" not in response.error.message, where
+    assert pay.calls == []
+
+
+async def test_def_bodies_do_not_wait_for_each_others_threads(tmp_path: Path) -> None:
+    together = threading.Barrier(40, timeout=5)
+
+    def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        together.wait()
+        return {"kept": ctx.artifact(f"a{inputs['n']}", b"x")["size_bytes"]}
+
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+        responses = await asyncio.gather(*(force.invoke(request(n=n), LOCAL) for n in range(40)))
+    assert [response.outputs for response in responses] == [{"kept": 1}] * 40
+
+
+# --- tools
+
+
+@pytest.mark.parametrize("message", ["\ud800", "x" * 7_000_000], ids=["surrogate", "huge"])
+async def test_a_tool_may_fail_with_any_words(tmp_path: Path, message: str) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        await ctx.tools.look()
+        return {}
+
+    look = Counted("look", Effect.READ, lambda: ToolFailed("access_denied", message))
+    async with workforce(InlineWorker(contract("look"), body, look), folder=tmp_path) as force:
+        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
+    assert response.error is not None
+    assert (response.error.error_code, len(look.calls)) == ("access_denied", 1)
+
+
+async def test_a_result_that_only_just_does_not_fit_is_the_tools_failure(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        await ctx.tools.look()
+        return {}
+
+    look = Counted("look", Effect.READ, lambda: "x" * (6 * 1024 * 1024 - 5))
+    async with workforce(InlineWorker(contract("look", retries=ONCE), body, look), folder=tmp_path) as force:
+        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
+    assert response.error is not None
+    assert (response.error.error_code, len(look.calls)) == ("tool_failed", 1)
+
+
+async def test_a_wait_that_a_body_asks_for_is_bounded(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        tried.append(1)
+        if len(tried) == 1:
+            raise WorkerError("later", retryable=True, retry_after_seconds=1e300)
+        return {}
+
+    tried: list[int] = []
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
+    assert (response.status, len(tried)) == (Status.OK, 2)
+
+
+async def test_a_step_that_nobody_finishes_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        asyncio.ensure_future(ctx.step(never, name="never"))  # noqa: RUF006
+        await asyncio.sleep(0.05)
+        return {}
+
+    began = time.monotonic()
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path, policy=Policy(grace_seconds=30)) as force:
+        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 20)
+    assert response.status is Status.OK
+    assert time.monotonic() - began < 5
+
+
+async def test_a_question_with_a_schema_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        try:
+            await ctx.ask("what?", schema=inputs["schema"])
+        except WorkerError as error:
+            return {"code": error.error_code}
+        return {}
+
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        for schema in ({"type": "nothing"}, {"$ref": "http://127.0.0.1:1/x"}):
+            response = await force.invoke(request(schema=schema), LOCAL)
+            assert response.outputs == {"code": "tool_failed"}, response
+
+
+# --- artifacts
+
+
+def test_the_same_artifact_may_be_kept_by_many_at_once(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path, 1 << 20)
+    problems: list[BaseException] = []
+
+    def keep() -> None:
+        for _ in range(50):
+            left = [b"x" * 1000]
+            try:
+                kept = artifacts.keep("t", "n", "text/plain", lambda _, left=left: left.pop() if left else b"")  # type: ignore[misc]
+                artifacts.find("t", kept.artifact_id)
+            except BaseException as error:
+                problems.append(error)
+
+    threads = [threading.Thread(target=keep) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+
+
+async def test_an_attempt_may_keep_so_much_and_no_more(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        for number in range(10):
+            await ctx.artifact(f"a{number}", b"x" * 500)
+        return {}
+
+    worker = InlineWorker(contract(retries=ONCE), body)
+    async with workforce(worker, folder=tmp_path, policy=Policy(artifact_bytes=2000)) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert response.error is not None
+    assert response.error.error_code == "artifact_too_large"
+
+
+async def test_an_input_that_refers_to_what_is_no_json_is_refused(tmp_path: Path) -> None:
+    async with workforce(InlineWorker(contract(), nothing), folder=tmp_path) as force:
+        left = [b"\x89PNG"]
+        kept = force.artifacts.keep("default", "a.png", "image/png", lambda _: left.pop() if left else b"")
+        response = await force.invoke(request(n={"$artifact": {"artifact_id": kept.artifact_id}}), LOCAL)
+    assert (response.status, response.run_id) == (Status.INVALID_REQUEST, "")
+
+
+# --- what waits is told of as fully as what is over
+
+
+async def test_a_run_that_waits_has_its_log_fields_too(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        await ctx.tools.look()
+        await ctx.ask("what?")
+        return {}
+
+    look = Counted("look", Effect.READ)
+    async with workforce(InlineWorker(contract("look"), body, look), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        response = await force.invoke(request(), LOCAL)
+    seen = response.observability
+    assert (seen.attempt, seen.usage.tool_calls) == (1, 1)
+    assert seen.log_fields == {
+        "worker_id": "w",
+        "attempt": 1,
+        "duration_ms": seen.duration_ms,
+        "status": "needs_human",
+        "error_code": "approval_required",
+    }
