@@ -9,6 +9,7 @@ import msgspec
 import psycopg
 import pytest
 
+from holdfast.model.charging import Charge, Counter
 from holdfast.model.errors import CallbackClosed, CodecFailed, DiskFailed, HoldfastError, StoreBusy
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State
 from holdfast.model.history import EventType as E
@@ -307,3 +308,22 @@ def test_a_write_in_doubt_is_kept_until_the_server_is_back(
             assert isinstance(answer, Started)
             assert answer.created
             assert list(store.claimable(ORDER, (), T0, 10)) == [ready.id]
+
+
+def test_a_counter_that_is_forgotten_before_it_is_locked_is_charged_all_the_same(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def charged(name: str, until: int) -> Start:
+        return msgspec.structs.replace(wanted(name), charges=(Charge("rate", 1, 2, until),))
+
+    with joined(where, "a") as store, joined(where, "b") as other:
+        answers(store, charged("x", at(60)))
+        run, make = store._writer.run, store._sql["make_counters"]
+
+        def interrupted(statement: Any, *given: Any, **more: Any) -> Any:
+            rows = run(statement, *given, **more)
+            if statement is make:
+                other.expire(at(61), 100)
+            return rows
+
+        monkeypatch.setattr(store._writer, "run", interrupted)
+        answers(store, charged("y", at(120)), now=at(61))
+        assert store.counters(["rate"]) == [Counter("rate", 1, at(120))]

@@ -15,6 +15,11 @@ from holdfast.server.executions import Executions
 from holdfast.server.functions import Functions
 from holdfast.server.hooks import Hooks
 from holdfast.server.logs import LogReading
+from holdfast.server.protocol.approvals import Approvals
+from holdfast.server.protocol.artifacts import Artifacts
+from holdfast.server.protocol.metrics import WorkerMetrics
+from holdfast.server.protocol.runs import Runs
+from holdfast.server.protocol.workers import Workers
 from tests.surface.test_auth_gate import CREATE, EVENTS, INVOKE
 
 
@@ -83,6 +88,7 @@ def every_route() -> list[tuple[str, str]]:
     """Methods and paths of the whole server, with an `x` for each label."""
     nothing: Any = Mock()
     parts: list[Any] = [Executions(nothing), Callbacks(nothing), Functions(nothing), Hooks(nothing), Deploying(nothing)]
+    parts += [Workers(nothing), Runs(nothing), Approvals(nothing), Artifacts(nothing), WorkerMetrics(nothing)]
     routes = [route for part in parts for route in part.routes()]
     return sorted((route.method, route.path.replace("(.+)", "x").replace("([^/]+)", "x").replace("/?", "")) for route in routes)
 
@@ -115,4 +121,5 @@ def test_what_starts_or_shows_executions_is_kept_to_a_tenant() -> None:
     loose = {asked(*route, None).operation for route in every_route()}
     assert {operation.name for operation in loose if operation.reach is Reach.ALL} == {
         "GetFunction", "GetFunctionConfiguration", "ListFunctions", "ListVersionsByFunction", "ListAliases", "GetAlias", "Health",
+        "ListWorkers", "GetWorker",
     }  # fmt: skip

@@ -35,6 +35,7 @@ def note(call: ToolCall, path: str, line: str) -> None:
 
 @tool(effect="read")
 def appears(call: ToolCall, path: str) -> bool:
+    pathlib.Path(path + ".asked").touch()
     while not pathlib.Path(path).exists():
         time.sleep(0.02)
     return True

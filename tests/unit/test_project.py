@@ -117,7 +117,7 @@ def test_the_import_layers_hold() -> None:
     assert judged.returncode == 0, judged.stdout + judged.stderr
 
 
-KEPT = {".sql", ".py", ".typed", ".md", ".json", ".jsonl", ".toml"}
+KEPT = {".sql", ".py", ".typed", ".md", ".json", ".jsonl", ".toml", ".txt"}
 
 
 def test_the_wheel_has_the_sql_and_the_type_marker(tmp_path: Path) -> None:

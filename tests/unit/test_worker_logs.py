@@ -31,24 +31,25 @@ def test_lines_come_in_order_and_after_rotation_in_a_new_file(tmp_path: Path) ->
 def test_what_cannot_be_kept_up_with_is_counted_and_nobody_waits(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # so that the writer can open it, and then is stuck when it is full
+    ends = os.open(pipe, os.O_RDWR)  # both of them, so that it is never closed; nobody reads yet, so that it is soon full
     writer = LineWriter(str(pipe), most_lines=10)
     line = b"x" * 99_999 + b"\n"
     for _ in range(1000):
         writer.write(line)
-    os.set_blocking(reader, True)
-    told: list[bytes] = []
+    told = b""
 
     def read() -> None:
-        while chunk := os.read(reader, 1 << 20):
-            told.append(chunk)
+        nonlocal told
+        while not told.endswith(b"END\n"):
+            told += os.read(ends, 1 << 20)
 
     reading = threading.Thread(target=read)
     reading.start()
     writer.close(10)
+    os.write(ends, b"END\n")
     reading.join(10)
-    os.close(reader)
-    *lines, last = b"".join(told).splitlines()
+    os.close(ends)
+    *lines, last, _ = told.splitlines()
     dropped = json.loads(last)
     assert (dropped["event"], len(lines) + dropped["dropped"]) == ("log_dropped", 1000)
     assert len(lines) <= 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from holdfast.model.operations import SubType
+from holdfast.model.operations import APPROVAL
 from holdfast.workers import journal
 from tests.unit.source_files import SRC
 
@@ -28,7 +28,7 @@ def test_the_page_has_a_place_for_every_kind_of_operation_that_a_run_writes(root
         journal.REQUEST,
         journal.CANCEL,
         journal.STEP,
-        SubType.APPROVAL,
+        APPROVAL,
     ]
     placed = re.findall(r"(?:CONTEXT|STEP|CALLBACK) +(\w+)", page(root))
     assert sorted(set(placed)) == sorted(kinds)

@@ -78,7 +78,7 @@ class Runner:
 
     def tool_processes(self) -> list[int]:
         """The processes of its tools."""
-        return [pid for pid in descendants(self.pid) if "child.py" in _command(pid)]
+        return [pid for pid in descendants(self.pid) if "child.py" in command(pid)]
 
     def kill(self) -> None:
         """As a power cut would, this one process. What it had started ends by itself."""
@@ -124,7 +124,7 @@ def alive(pid: int) -> bool:
 
 def descendants(pid: int) -> list[int]:
     """All that came from a process and live."""
-    parents = {int(name): int(_field(int(name), "PPid") or 0) for name in os.listdir("/proc") if name.isdigit()}
+    parents = _parents()
 
     def below(of: int) -> Iterator[int]:
         for child, parent in parents.items():
@@ -135,6 +135,15 @@ def descendants(pid: int) -> list[int]:
     return [found for found in below(pid) if alive(found)]
 
 
+def children(pid: int) -> list[int]:
+    """Those of them that it started itself."""
+    return [child for child, parent in _parents().items() if parent == pid and alive(child)]
+
+
+def _parents() -> dict[int, int]:
+    return {int(name): int(_field(int(name), "PPid") or 0) for name in os.listdir("/proc") if name.isdigit()}
+
+
 def _field(pid: int, name: str) -> str:
     try:
         text = Path(f"/proc/{pid}/status").read_text()
@@ -143,7 +152,8 @@ def _field(pid: int, name: str) -> str:
     return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(f"{name}:")), "")
 
 
-def _command(pid: int) -> str:
+def command(pid: int) -> str:
+    """Its command line."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:

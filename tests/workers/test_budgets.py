@@ -96,7 +96,7 @@ async def test_fifty_runs_share_a_tenants_day_and_never_pass_it(
     policy = Policy(isolation="inline", caps=caps)
     async with a_meter() as meter:
         responses = await fifty(tmp_path, meter, policy)
-    cap = caps.tokens or caps.cost_usd
+    cap = Decimal(caps.tokens or caps.cost_usd or 0)
     assert set(codes(responses)) == {"ok", "budget_exceeded"}, codes(responses)
     assert counted(meter) <= cap
     assert counted(meter) > cap / 2, "it was used, not only kept"

@@ -19,6 +19,8 @@ from holdfast.model.operations import Operation, Status
 from holdfast.service.client import Client
 from holdfast.store.seam import Filter
 from holdfast.workers.journal import INTENT, RECEIPT
+from holdfast.workers.looking import Asker, find_run
+from holdfast.workers.standing import calls_of
 from tests.crash.scene import until
 from tests.postgres import new_schema
 from tests.workers.pages import page, write
@@ -140,9 +142,10 @@ class Scene:
         """It came to its end, and the shop did it once."""
         assert (response["status"], response["outputs"]) == ("ok", {"paid": case.order}), (case, response)
         assert (self.shop.effects_of(case.order), response["observability"]["attempt"]) == (1, attempt), case
-        approvals = [op for op in self.found(case, "Approval") if op.name == case.tool]
-        asked_twice = [op for op in approvals if '"verdict":"approve"' in (op.result or "")]
-        assert len(asked_twice) == case.asked, "one approval, and one only, was asked for and given"
+        given = [op for op in self.found(case, "Approval") if '"verdict":"approve"' in (op.result or "")]
+        calls = calls_of(self.client._store, *find_run(self.client._store, self._run(case), Asker()))
+        spent = [call for call in calls if call.intent.approval is not None and not (call.receipt and call.receipt.void)]
+        assert len(given) == len(spent) == case.asked, "approved once, and spent once"
         assert response["observability"]["isolation"] == "all"
 
 
@@ -214,7 +217,8 @@ def test_on_a_database_it_is_the_same(scene: Make) -> None:
 
 def test_a_killed_body_is_tried_again_and_its_call_in_flight_counts(scene: Make, tmp_path: Path) -> None:
     at = scene(str(tmp_path / "s.db"))
-    for cases in (mixed(False, *EVERY_MOMENT), mixed(False, ("told", "pay_known"), ("told", "pay_blind"))):
+    second = (("told", "pay_known"), ("told", "pay_blind"), ("done", "pay_known_asked"), ("before", "pay_blind_asked"))
+    for cases in (mixed(False, *EVERY_MOMENT), mixed(False, *second)):
         numbers = at.begin(cases)
         for pid in at.runner.bodies():
             end(pid)

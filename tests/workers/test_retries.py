@@ -43,7 +43,7 @@ class Scene:
         self._file = write(
             folder / "workers",
             STUBBORN,
-            stubborn=page("stubborn", "look", timeout_seconds=3, allow_subprocess=True),
+            stubborn=page("stubborn", "look", timeout_seconds=4, allow_subprocess=True),
             waiting=page("waiting", "look", timeout_seconds=300),
         )
         self.runners: list[Runner] = []

@@ -14,8 +14,8 @@ import pytest
 
 from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Request
-from holdfast.contract.terms import Retries
-from holdfast.model.clock import VirtualClock
+from holdfast.contract.terms import Limits, Retries
+from holdfast.model.clock import SystemClock, VirtualClock
 from holdfast.model.execution import ExecutionStatus
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts
@@ -23,7 +23,7 @@ from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted
-from holdfast.workers.tools.seam import Effect, ToolFailed
+from holdfast.workers.tools.seam import Call, Called, Effect, Reservation, ToolFailed
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
 
 ONCE = Retries(max_attempts=1)
@@ -41,7 +41,7 @@ def said(verdict: str, **more: Any) -> Decision:
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), "\ud800", Decimal("1.5"), b"x", {1: 2}, 2**70], ids=["nan", "inf", "surrogate", "decimal", "bytes", "key", "large"]
+    "value", [float("nan"), float("inf"), "\ud800", Decimal("1.5"), b"x", 2**70], ids=["nan", "inf", "surrogate", "decimal", "bytes", "large"]
 )
 async def test_inputs_that_are_no_json_are_refused_and_leave_nothing(tmp_path: Path, value: Any) -> None:
     async def echo(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
@@ -116,12 +116,10 @@ def forged(**more: Any) -> str:
     [
         ("bob", {}),
         (None, {}),
-        ("ann", {"limits": contract("pay", limits={"max_tokens": 10**9}).limits}),
         ("ann", {"request": Request(worker_id="other", inputs={})}),
-        ("ann", {"before": ("elsewhere",)}),
         ("ann", {"package": "abc//etc/passwd"}),
     ],
-    ids=["another tenant's", "nobody's", "wider limits", "another worker's", "another's receipts", "another file"],
+    ids=["another tenant's", "nobody's", "another worker's", "another file"],
 )
 async def test_an_order_that_somebody_made_up_runs_nothing(tmp_path: Path, tenant: str | None, more: dict[str, Any]) -> None:
     ran: list[int] = []
@@ -131,13 +129,27 @@ async def test_an_order_that_somebody_made_up_runs_nothing(tmp_path: Path, tenan
         return {}
 
     async with workforce(InlineWorker(contract("pay", limits={"max_tokens": 10}), body), folder=tmp_path) as force:
-        good = await force.accept(request(), Asker(tenant="ann", logged_in=True))
-        limits = msgspec.json.decode(force._engine.store.input(good.id) or "", type=Accepted).limits
-        await force._engine.ending(good.id)
-        header = await force._engine.start("w", forged(**{"limits": limits, **more}), tenant=tenant)
+        header = await force._engine.start("w", forged(**more), tenant=tenant)
         over, _ = await asyncio.wait_for(force._engine.ending(header.id), 10)
     assert over.status is ExecutionStatus.FAILED
-    assert len(ran) == 1
+    assert ran == []
+
+
+async def test_an_order_that_somebody_made_up_is_bound_by_the_contract_and_inherits_nothing(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"paid": await ctx.tools.pay()}
+
+    pay = Counted("pay", Effect.WRITE, lambda: {"to": "bob"}, reservation=Reservation(100))
+    bobs = Counted("pay", Effect.WRITE, lambda: {"to": "bob"})
+    worker = InlineWorker(contract("pay", limits={"max_tokens": 10}), body, bobs)
+    async with workforce(worker, folder=tmp_path) as force:
+        first = await force.invoke(request(), Asker(tenant="bob", logged_in=True))
+        assert first.status is Status.OK
+        worker.tools = {"pay": pay}
+        header = await force._engine.start("w", forged(before=(first.run_id,), limits=Limits(max_tokens=10**9)), tenant="ann")
+        response = await force.response(header.id, Asker(tenant="ann", logged_in=True))
+    assert response.error is not None
+    assert (response.error.error_code, pay.calls) == ("budget_exceeded", [])
 
 
 # --- the clock of a body
@@ -377,3 +389,114 @@ async def test_a_run_that_waits_has_its_log_fields_too(tmp_path: Path) -> None:
         "status": "needs_human",
         "error_code": "approval_required",
     }
+
+
+# --- ends in the middle
+
+
+class Held(Counted):
+    """A call that goes on until it is let go."""
+
+    def __init__(self, name: str = "pay") -> None:
+        super().__init__(name, Effect.WRITE)
+        self.began, self.go = asyncio.Event(), asyncio.Event()
+
+    async def call(self, call: Call, arguments: Any, reservation: Reservation) -> Called:
+        called = await super().call(call, arguments, reservation)
+        self.began.set()
+        await self.go.wait()
+        return called
+
+
+async def paying(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    return {"paid": await ctx.tools.pay()}
+
+
+async def test_a_call_in_flight_is_recorded_when_its_run_is_cancelled_and_cancelling_twice_is_once(tmp_path: Path) -> None:
+    pay = Held()
+    async with workforce(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
+        header = await force.accept(request(), LOCAL)
+        await pay.began.wait()
+        cancels = [asyncio.ensure_future(force.cancel(header.id, LOCAL)) for _ in range(2)]
+        await asyncio.sleep(0)
+        pay.go.set()
+        responses = await asyncio.gather(*cancels)
+        receipts = [op for op in force._engine.store.operations(header.id) if op.sub_type == "Receipt" and op.ended_at]
+    assert [response.error.error_code for response in responses if response.error is not None] == ["cancelled"] * 2
+    assert len(receipts) == 1
+    assert responses[0].observability.usage.tool_calls == 1
+
+
+async def test_an_engine_that_closes_in_the_middle_of_a_call_leaves_it_to_the_next_one_as_unknown(tmp_path: Path) -> None:
+    where, first = str(tmp_path / "s.db"), Held()
+    async with workforce(InlineWorker(contract("pay"), paying, first), where, folder=tmp_path) as force:
+        header = await force.accept(request(), LOCAL)
+        await first.began.wait()
+    second = Held()
+    async with workforce(InlineWorker(contract("pay"), paying, second), where, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        response = await asyncio.wait_for(force.response(header.id, LOCAL), 10)
+        assert response.error is not None
+        assert (response.error.error_code, second.calls) == ("unknown_outcome", [])
+        await force.decide(response.approvals[0]["approval_id"], said("happened", result={"id": 7}), LOCAL)
+        response = await force.response(header.id, LOCAL)
+    assert (response.outputs, len(first.calls), second.calls) == ({"paid": {"id": 7}}, 1, [])
+
+
+async def test_one_key_from_two_runners_at_once_is_one_run(tmp_path: Path) -> None:
+    where, pay = str(tmp_path / "s.db"), Counted("pay", Effect.WRITE)
+    worker = InlineWorker(contract("pay"), paying, pay)
+    clock = SystemClock()
+    async with workforce(worker, where, folder=tmp_path, clock=clock) as one, workforce(worker, where, folder=tmp_path, clock=clock) as two:
+        for n in range(5):
+            asked = [force.invoke(request(n=n, idempotency_key=f"k{n}"), LOCAL) for force in (one, two, one, two)]
+            responses = await asyncio.wait_for(asyncio.gather(*asked), 20)
+            assert all(response == responses[0] for response in responses)
+            assert responses[0].status is Status.OK
+    assert len(pay.calls) == 5
+
+
+@pytest.mark.parametrize("park", [0, 1, 1000])
+async def test_many_runs_that_wait_go_on_each_with_its_own_answer(tmp_path: Path, park: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        drawn = [ctx.random(), str(ctx.uuid()), await ctx.step(lambda: inputs["n"])]
+        told = await ctx.ask("what?")
+        return {"told": told, "drawn": drawn, "paid": await ctx.tools.pay(n=inputs["n"])}
+
+    pay = Counted("pay", Effect.WRITE, lambda n: n)
+    worker = InlineWorker(contract("pay"), body, pay)
+    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
+        waiting = await asyncio.gather(*(force.invoke(request(n=n), LOCAL) for n in range(10)))
+        for n, one in reversed(list(enumerate(waiting))):
+            await force.decide(one.approvals[0]["approval_id"], said("answer", result=n), LOCAL)
+        responses = await asyncio.gather(*(force.response(one.run_id, LOCAL) for one in waiting))
+    outputs = [response.outputs or {} for response in responses]
+    assert [(one["told"], one["paid"], one["drawn"][2]) for one in outputs] == [(n, n, n) for n in range(10)]
+    assert len({one["drawn"][1] for one in outputs}) == 10
+    assert len(pay.calls) == 10
+
+
+@pytest.mark.parametrize("park", [0, 1000])
+async def test_an_error_in_a_step_keeps_its_code_and_its_meaning_also_when_it_is_replayed(tmp_path: Path, park: int) -> None:
+    def refuse() -> None:
+        ran.append(1)
+        raise WorkerError("no_such_order", "there is none", needs_human=True, partial={"looked": True}, details={"n": 1})
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        heard = ""
+        try:
+            await ctx.step(refuse)
+        except WorkerError as error:
+            heard = error.error_code
+            await ctx.ask("go on?")
+            raise
+        return {"heard": heard}
+
+    ran: list[int] = []
+    worker = InlineWorker(contract(), body)
+    async with workforce(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
+        asked = await force.invoke(request(), LOCAL)
+        await force.decide(asked.approvals[0]["approval_id"], said("answer", result=True), LOCAL)
+        response = await force.response(asked.run_id, LOCAL)
+    assert response.error is not None
+    assert (response.status, response.error.error_code, response.error.message) == (Status.NEEDS_HUMAN, "no_such_order", "there is none")
+    assert (response.outputs, response.error.details, len(ran)) == ({"looked": True}, {"n": 1}, 1)

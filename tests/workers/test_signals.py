@@ -319,7 +319,7 @@ async def test_a_run_that_is_ended_from_outside_is_counted_too(tmp_path: Path) -
         force._engine.look()
         response = await force.response(late.run_id, LOCAL)
         while response.status is Status.NEEDS_HUMAN:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
             response = await force.response(late.run_id, LOCAL, wait=0.1)
     assert {labels.split(",")[0] for labels in seen.series("failure_count")} == {'{error_code="timeout"', '{error_code="cancelled"'}
     told = response.observability

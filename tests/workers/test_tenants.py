@@ -24,7 +24,7 @@ from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from holdfast.workers.workforce import Workforce
 from tests.workers.harness import Counted, InlineWorker, contract, request, workforce
 from tests.workers.pages import page, write
-from tests.workers.processes import descendants
+from tests.workers.processes import children, command
 
 ANN, BOB = (Asker(tenant=name, principal=name, logged_in=True) for name in ("ann", "bob"))
 KEEPING = """
@@ -195,9 +195,5 @@ async def test_ever_new_limits_do_not_leave_ever_more_processes(tmp_path: Path) 
             constraints = {"max_memory_mb": 300 + number, "timeout_seconds": 20 + number}
             response = await engine.run("keeping", {"text": "x"}, constraints=constraints)
             assert code(response) == "ok"
-        stubs = [pid for pid in descendants(os.getpid()) if _parent(pid) == os.getpid()]
+        stubs = [pid for pid in children(os.getpid()) if "stub.py" in command(pid)]
     assert len(stubs) <= 5
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -82,6 +82,11 @@ def problems_of(value: Any, schema: Schema) -> tuple[Mismatch, ...]:
     return checker_of(schema).problems(value)
 
 
+def told_of(problems: Sequence[Mismatch]) -> str:
+    """All of them in one line."""
+    return "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems)
+
+
 def checker_of(schema: Schema) -> Checker:
     """The compiled schema. It is found again by its text, so equal schemas share one."""
     return _compiled(msgspec.json.encode(schema))

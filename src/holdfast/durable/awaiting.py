@@ -192,7 +192,10 @@ class AsyncState(ExecutionState):
             self._go_on()
 
         self._aboard, self._owed = [mine], 0
-        cast("ChargingPort", self.port).checkpoint_soon(self.token, updates, landed, charges=charges)
+        try:
+            cast("ChargingPort", self.port).checkpoint_soon(self.token, updates, landed, charges=charges)
+        except Exception as error:
+            self._fell(error)
 
     def _go_on(self) -> None:
         """Begin the next write, if anybody waits for one; what was recorded earlier goes first."""
@@ -225,10 +228,14 @@ class AsyncState(ExecutionState):
         self._owed -= len(updates)
         try:
             self.port.checkpoint_soon(self.token, updates, self._touch_down)
-        except Exception as error:  # whatever it was: those aboard must hear that it is not on disk
-            broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
-            broken.__cause__ = error
-            self._touch_down(broken)
+        except Exception as error:
+            self._fell(error)
+
+    def _fell(self, error: Exception) -> None:
+        """Whatever it was: those aboard must hear that it is not on disk."""
+        broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
+        broken.__cause__ = error
+        self._touch_down(broken)
 
     def _touch_down(self, answer: Checkpointed | HoldfastError) -> None:
         aboard = self._aboard or []

@@ -45,6 +45,7 @@ def charged(charges: Sequence[Charge], read: Callable[[str], Counter | None], no
         amount = found.amount + charge.amount
         if charge.limit is not None and amount > charge.limit:
             raise LimitReached(charge.key, charge.limit, found.until)
-        until = max(found.until, charge.until) if charge.extends else found.until
-        after[charge.key] = Counter(charge.key, max(amount, 0), until)
+        if charge.amount or charge.extends:  # else it only asks whether there is room
+            until = max(found.until, charge.until) if charge.extends else found.until
+            after[charge.key] = Counter(charge.key, max(amount, 0), until)
     return after

@@ -20,17 +20,17 @@ _failure_decoder = msgspec.json.Decoder(Failure)
 _encoder = msgspec.json.Encoder()
 
 
-def dumps(value: object) -> str:
-    """The stored text of a Python value: compact, keys sorted, so that equal inputs have equal texts."""
+def dumps(value: object, *, sort: bool = True) -> str:
+    """The stored text of a Python value: compact, keys sorted unless told otherwise, so that equal inputs have equal texts."""
     try:
-        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None).decode()
         if "null" in text:
             json.dumps(value, allow_nan=False, default=lambda _: None)  # orjson writes null for what is not a number; this refuses
         return text
     except (TypeError, ValueError):
         pass  # an integer beyond 64 bits, say, which the standard library writes
     try:
-        return storable(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
+        return storable(json.dumps(value, sort_keys=sort, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise PayloadNotJson(f"The value cannot be written as JSON: {error}") from None
 

@@ -56,7 +56,7 @@ class Staff:
         self._packages = Packages(self._home / "packages")
         self.replaced: Callable[[Tool], Tool] = lambda tool: tool
         """Puts something in a tool's place; holdfast.testing does."""
-        self._made: dict[str, PackagedWorker] = {}
+        self._made: dict[tuple[str, str], PackagedWorker] = {}
         self._files = files
         self._found = self._read()
         if not self._found and files:
@@ -130,9 +130,10 @@ class Staff:
         return {tool.name: self.replaced(self._cassette.wrap(tool)) for tool in made}
 
     def _worker(self, package: Package) -> PackagedWorker:
-        worker = self._made.get(package.name)
+        key = package.name, package.contract.worker_id  # a file may declare several
+        worker = self._made.get(key)
         if worker is None:
-            worker = self._made[package.name] = PackagedWorker(package, self._settings.policy, self._built_in, self._author_tool)
+            worker = self._made[key] = PackagedWorker(package, self._settings.policy, self._built_in, self._author_tool)
         return worker
 
     def _author_tool(self, declared: Declared, file: Path, paths: tuple[str, ...]) -> Tool:

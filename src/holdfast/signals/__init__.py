@@ -1,7 +1,8 @@
-"""signals — what goes out: status events, their filters, and their delivery to webhooks, files, EventBridge and live listeners.
+"""signals — what goes out: status events and their delivery; logs, metrics and traces of workers.
 
-Belongs: the event of a signal, event patterns, sinks (each is a subscriber for `holdfast.open(subscribers=…)`), the broadcaster.
-Does not: HTTP servers; who delivers, in what order and how often again (engine.outbox does).
-May import: holdfast.model; httpx and boto3 only inside the functions that need them.
-Start reading at event.py, then sinks.py.
+Belongs: the event of a signal, event patterns, sinks (each is a subscriber for `holdfast.open(subscribers=…)`), the broadcaster; what is
+seen of a run and its observers (observing.py), with the log, the metrics and the traces that are such observers.
+Does not: HTTP servers; who delivers, in what order and how often again (engine.outbox does); when something is seen (workers.observing).
+May import: holdfast.model; httpx, boto3, prometheus_client and opentelemetry only inside the functions that need them.
+Start reading at event.py, then sinks.py; for workers at observing.py.
 """

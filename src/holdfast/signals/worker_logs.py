@@ -160,7 +160,7 @@ class WorkerLog(Nobody):
         told |= {"tool": tool.tool, "effect": tool.effect, "reused": tool.reused, "lost": tool.lost}
         told |= {"tokens": {"input": tool.input_tokens, "output": tool.output_tokens}, "cost_usd": float(tool.cost_usd)}
         event = "tool_reused" if tool.reused else "tool_ended"
-        at = round(tool.began_at + tool.duration_ms)
+        at = self._clock.now() if tool.reused else round(tool.began_at + tool.duration_ms)
         self._line("info" if tool.reused else _level(tool.error_code), event, tool.message or f"{tool.tool} answered", at, told)
 
     def parked(self, run: RunSeen, parked: ParkedSeen) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.contract.checking import checker_of
+from holdfast.contract.checking import checker_of, told_of
 from holdfast.durable.identifier import Identity
 from holdfast.model import codec
 from holdfast.model.errors import Rejected
@@ -219,8 +219,7 @@ def _check_fits(schema: dict[str, Any] | None, value: Any) -> None:
         return
     problems = checker_of(schema).problems(value)
     if problems:
-        told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems)
-        raise ApprovalRefused(f"What was given does not fit: {told}.")
+        raise ApprovalRefused(f"What was given does not fit: {told_of(problems)}.")
 
 
 def code_of(approvals: Iterable[Approval]) -> str:

@@ -69,8 +69,8 @@ class Artifacts:
 
     def _publish(self, home: Path, draft: Path, reference: ArtifactRef) -> None:
         draft.rename(home / reference.artifact_id)
-        note = home / f".{reference.artifact_id}.note"
-        with note.open("wb") as file:
+        note = draft.with_suffix(".note")  # others may be keeping the same one
+        with note.open("xb") as file:
             file.write(msgspec.json.encode(reference))
             file.flush()
             os.fsync(file.fileno())

@@ -44,6 +44,7 @@ _dying: set[asyncio.Future[Ended]] = set()
 """Bodies that have done their work and are being ended."""
 _MOST_OPEN = 256
 """Questions a body may have open at once."""
+_MOST_ARTIFACTS = 1000
 _MOST_LOGS = 1000
 _MESSAGE_LENGTH = 4000
 _FIELDS_BYTES = 16 * 1024
@@ -76,6 +77,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration_ms: int = 0
 
 
+class StepFailed(Exception):
+    """A step of the body's came to nothing, in its author's words."""
+
+    def __init__(self, error: BodyError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 class Watcher(Protocol):
     """Whoever looks on while a body works."""
 
@@ -100,13 +109,13 @@ class Attempt:
         self._watcher = watcher
         self._tasks: set[asyncio.Task[None]] = set()
         self._steps: dict[int, asyncio.Future[StepEnded]] = {}
-        self._step_count = 0
+        self._step_count = self._last_id = 0
         self._ending: asyncio.Future[Ended] | None = None
         self._waits_for: Place | None = None
         self._broken: BaseException | None = None
         self._kept: dict[str, ArtifactRef] = {}
         self._logs: list[dict[str, Any]] = []
-        self._logged_bytes = self._unkept = 0
+        self._logged_bytes = self._unkept = self._keeping = self._kept_bytes = 0
         self.dying: asyncio.Future[Ended] | None = None
         """Over when nothing of the body is left."""
 
@@ -118,6 +127,8 @@ class Attempt:
         try:
             await body.send(order)
             outcome = await self._frames()
+            for step in self._steps.values():  # nobody is left to run them
+                step.cancel()
             if self._tasks and self._broken is None:
                 await self._drain(grace)
             if self._broken is not None:
@@ -204,13 +215,16 @@ class Attempt:
     def _serve(self, frame: Any, fds: tuple[int, ...]) -> None:
         if len(self._tasks) >= _MOST_OPEN:
             raise FrameInvalid(f"More than {_MOST_OPEN} questions are open at once.")
+        if frame.id <= self._last_id:
+            raise FrameInvalid(f"The question {frame.id} comes after {self._last_id}: each needs a higher number than the last.")
+        self._last_id = frame.id
         if isinstance(frame, ToolAsked):
             serving = self._answer(frame.id, self._noted(frame.tool, self._gateway.call(frame)))
         elif isinstance(frame, Asked):
             serving = self._answer(frame.id, self._noted("ask", self._gateway.ask(frame)))
         elif isinstance(frame, StepBegun):
             self._step_count += 1
-            serving = self._answer(frame.id, self._step(frame, self._step_count))
+            serving = self._answer(frame.id, self._step(frame, self._step_count), theirs=True)
         elif isinstance(frame, ArtifactGiven):
             serving = self._answer(frame.id, self._keep(frame, _first(fds)))
         else:
@@ -226,9 +240,10 @@ class Attempt:
             self._broken = error  # nothing can be written any more, say: the attempt is over here
             self._end("The runner cannot go on.")
 
-    async def _answer(self, id: int, serving: Awaitable[Answer]) -> None:
+    async def _answer(self, id: int, serving: Awaitable[Answer], *, theirs: bool = False) -> None:
+        """Serve a question; `theirs` is work that the body does itself, in which it may be idle."""
         try:
-            with self._body.working():
+            with contextlib.nullcontext() if theirs else self._body.working():
                 answer = await serving
         except Parked as parked:
             self._waits_for = self._waits_for or parked.at
@@ -237,7 +252,11 @@ class Attempt:
         except ToolFailed as failed:
             await self._refuse(id, failed)
             return
-        await self._send({"op": "answer", "id": id, "result": answer.result, "now": answer.at})
+        except StepFailed as failed:
+            await self._send({"op": "answer", "id": id, "error": msgspec.to_builtins(failed.error)})
+            return
+        written = {"now": answer.at} if answer.at else {}
+        await self._send({"op": "answer", "id": id, "result": answer.result, **written})
 
     async def _noted(self, tool: str, serving: Awaitable[Answer]) -> Answer:
         """What is refused is in the log, whatever the body makes of it."""
@@ -283,6 +302,11 @@ class Attempt:
     async def _keep(self, frame: ArtifactGiven, fd: int) -> Answer:
         """Store a file; off the loop, for it may be large."""
         with os.fdopen(fd, "rb") as file:
+            self._keeping += 1
+            self._kept_bytes += os.fstat(fd).st_size
+            if self._keeping > _MOST_ARTIFACTS:
+                raise ToolFailed("artifact_too_large", f"An attempt may keep {_MOST_ARTIFACTS} artifacts.")
+            self._artifacts.check_size(frame.name, self._kept_bytes)  # all of them together are no larger than one may be
             kept = await asyncio.to_thread(self._artifacts.keep, self._tenant, frame.name, frame.media_type, file.read)
         self._kept[kept.artifact_id] = kept
         return Answer(msgspec.to_builtins(kept), 0)
@@ -330,14 +354,14 @@ def _first(fds: tuple[int, ...]) -> int:
 
 def _step_end(at: Identity, end: StepEnded) -> Any:
     if end.error is not None:
-        return at.update(Action.FAIL, error=Failure(end.error.message, end.error.type))
+        return at.update(Action.FAIL, error=Failure(end.error.message, end.error.error_code, msgspec.json.encode(end.error).decode()))
     return ended(at, codec.dumps(end.result))
 
 
 def _step_answer(known: Operation) -> Answer:
     if known.status is Status.FAILED:
-        error = known.error or Failure()
-        raise ToolFailed("worker_crashed", f"{error.type}: {error.message}")
+        assert known.error is not None
+        raise StepFailed(msgspec.json.decode(known.error.data or "", type=BodyError))
     return Answer(codec.loads(known.result or "null"), known.ended_at or 0)
 
 

@@ -6,12 +6,13 @@ import io
 
 import msgspec
 
-from holdfast.contract.checking import checker_of
+from holdfast.contract.checking import checker_of, told_of
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.contract.terms import Contract
 from holdfast.workers.artifacts import Artifacts, moved_out
 from holdfast.workers.attempt import Outcome
 from holdfast.workers.frames import BodyError
+from holdfast.workers.tools.seam import ToolFailed
 
 
 def delivered(outcome: Outcome, contract: Contract, artifacts: Artifacts, tenant: str, above: int) -> Outcome:
@@ -20,7 +21,7 @@ def delivered(outcome: Outcome, contract: Contract, artifacts: Artifacts, tenant
         return outcome
     problems = checker_of(contract.output_schema).problems(outcome.outputs)
     if problems or not isinstance(outcome.outputs, dict):
-        told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems) or "the outputs are no object"
+        told = told_of(problems) or "the outputs are no object"
         error = BodyError(
             error_code="output_schema_mismatch", message=f"The outputs do not fit: {told}.", details=msgspec.to_builtins(problems)
         )
@@ -29,5 +30,8 @@ def delivered(outcome: Outcome, contract: Contract, artifacts: Artifacts, tenant
     def keep(name: str, text: bytes) -> ArtifactRef:
         return artifacts.keep(tenant, name, "application/json", io.BytesIO(text).read)
 
-    kept, moved = moved_out(outcome.outputs, keep, above)
+    try:
+        kept, moved = moved_out(outcome.outputs, keep, above)
+    except ToolFailed as large:
+        return msgspec.structs.replace(outcome, outputs=None, error=BodyError(error_code=large.code, message=large.message))
     return msgspec.structs.replace(outcome, outputs=kept, artifacts=(*outcome.artifacts, *moved))

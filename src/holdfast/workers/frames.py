@@ -19,6 +19,19 @@ class _Frame(msgspec.Struct, frozen=True, tag_field="op", forbid_unknown_fields=
     pass
 
 
+class BodyError(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a body did not come to a good end, in its own words."""
+
+    error_code: str
+    message: str = ""
+    retryable: bool | None = None
+    needs_human: bool = False
+    partial: dict[str, Any] | None = None
+    retry_after_seconds: float | None = None
+    details: Any = None
+    type: str | None = None
+
+
 class Ready(_Frame, frozen=True, tag="ready"):
     """Its code is imported; it waits for its order."""
 
@@ -39,19 +52,12 @@ class StepBegun(_Frame, frozen=True, tag="step_begin"):
     name: str
 
 
-class StepError(msgspec.Struct, frozen=True):
-    """What a step's body raised."""
-
-    type: str
-    message: str
-
-
 class StepEnded(_Frame, frozen=True, tag="step_end"):
     """A step has run."""
 
     id: int
     result: Any = None
-    error: StepError | None = None
+    error: BodyError | None = None
 
 
 class Asked(_Frame, frozen=True, tag="ask"):
@@ -96,19 +102,6 @@ class Done(_Frame, frozen=True, tag="done"):
     """It came to its end."""
 
     outputs: Any = None
-
-
-class BodyError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a body did not come to a good end, in its own words."""
-
-    error_code: str
-    message: str = ""
-    retryable: bool | None = None
-    needs_human: bool = False
-    partial: dict[str, Any] | None = None
-    retry_after_seconds: float | None = None
-    details: Any = None
-    type: str | None = None
 
 
 class Failed(_Frame, frozen=True, tag="failed"):

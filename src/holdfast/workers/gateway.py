@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.contract.checking import checker_of
+from holdfast.contract.checking import SchemaInvalid, checker_of, told_of
 from holdfast.contract.terms import Limits
 from holdfast.model import codec
 from holdfast.model.charging import Charge
 from holdfast.model.clock import Clock, monotonic
-from holdfast.model.errors import LimitReached
-from holdfast.model.operations import OPEN, Type
+from holdfast.model.errors import LimitReached, Rejected
+from holdfast.model.operations import OPEN, Failure, Operation, Type
 from holdfast.workers.approvals import Decision, Kind, Place, Requested, approval_at, arguments_hash, decision_of, request_of
 from holdfast.workers.counting import Counters
 from holdfast.workers.frames import Asked, ToolAsked
@@ -41,6 +41,9 @@ from holdfast.workers.tools.seam import (
 )
 
 EFFECTS_AT = place(Type.CONTEXT, EFFECTS, "effects")
+
+
+_MESSAGE_LENGTH = 4000
 
 
 class Parked(Exception):
@@ -138,7 +141,8 @@ class Gateway:
         _check_arguments(tool, arguments)
         if tool.name in self._terms.approvals:
             which = f"{identity}.{self.ledger.spent(identity)}"
-            decision, approval = await self._decided("approve", tool.name, which, arguments, _schema(tool))
+            decision, decided = await self._decided("approve", tool.name, which, arguments, _schema(tool))
+            approval = decided.id
             if decision.verdict == "reject":
                 raise ToolFailed("approval_rejected", f"{decision.decided_by} rejected the call of {tool.name}.{_said(decision)}")
             arguments = decision.edited_arguments if decision.edited_arguments is not None else arguments
@@ -176,6 +180,9 @@ class Gateway:
         except LimitReached as limit:
             self.ledger.take_back(attempted)
             raise self._counters.refused(limit) from None
+        except asyncio.CancelledError:
+            attempted.live = False  # it may be on disk all the same
+            raise
         return attempted
 
     async def _called(self, tool: Tool, attempted: Try) -> Answer:
@@ -185,7 +192,9 @@ class Gateway:
         try:
             async with asyncio.timeout(max(0.0, self.deadline - monotonic()) + self._policy.grace_seconds):
                 called = await tool.call(call, attempted.intent.arguments, attempted.intent.reservation)
-            codec.fitting(codec.dumps(called.result), f"The result of {tool.name}")
+            codec.dumps(called.result)
+            receipt = Receipt(result=called.result, usage=called.usage)
+            codec.fitting(_text(receipt), f"The result of {tool.name}")
         except ToolFailed as failed:
             return await self._failed(tool, attempted, failed)
         except asyncio.CancelledError:
@@ -195,9 +204,9 @@ class Gateway:
             late = ToolFailed("tool_timeout", f"{tool.name} did not answer in time.", known=False)
             return await self._failed(tool, attempted, late)
         except Exception as error:  # whatever a tool raises is the tool's failure, and whether it happened nobody can say
-            broken = ToolFailed("tool_failed", f"{tool.name} failed: {type(error).__name__}: {error}"[:2000], known=False)
+            broken = ToolFailed("tool_failed", f"{tool.name} failed: {type(error).__name__}: {error}", known=False)
             return await self._failed(tool, attempted, broken)
-        await self._settle(attempted, Receipt(result=called.result, usage=called.usage))
+        await self._settle(attempted, receipt)
         return _answered(attempted)
 
     async def _failed(self, tool: Tool, attempted: Try, failed: ToolFailed) -> Answer:
@@ -209,12 +218,8 @@ class Gateway:
         usage = failed.usage
         if not failed.known and usage == Usage():  # a lost reservation counts as spent
             usage = _reserved(attempted)
-        error = CallError(
-            error_code=failed.code, message=failed.message, retry_after_seconds=failed.retry_after_seconds, details=failed.details
-        )
-        await self._settle(attempted, Receipt(error=error, usage=usage), self._counters.closing(failed))
-        failed.recorded = True
-        raise failed
+        await self._settle(attempted, Receipt(error=_error_of(failed), usage=usage), self._counters.closing(failed))
+        return _answered(attempted)
 
     async def _lost(self, tool: Tool, attempted: Try) -> Answer | None:
         """Nobody heard what became of a call that changes the world. None: it is certain that it did not take place."""
@@ -250,33 +255,35 @@ class Gateway:
     async def _settle(self, attempted: Try, receipt: Receipt, closing: tuple[Charge, ...] = ()) -> None:
         """Write what a call came to, and give back what it did not use."""
         intent = attempted.intent
-        attempted.live = False
+        attempted.live, attempted.receipt = False, receipt  # at once: the write goes on also when nobody waits for it any more
         at = receipt_at(EFFECTS_AT, intent.tool, intent.identity, intent.number)
         if not attempted.inherited:
             back = self._counters.settled(intent.reservation, receipt.usage, attempted.began)
             await self._journal.write(ended(at, _text(receipt)), charges=(*back, *closing))
-        attempted.receipt, attempted.at = receipt, self._clock.now()
         found = None if attempted.inherited else self._journal.find(at)
-        if found is not None:
-            attempted.at = found.ended_at or attempted.at
+        attempted.at = (None if found is None else found.ended_at) or self._clock.now()
         self._terms.eye.tool_ended(attempted)
 
     # --- a person
 
     async def ask(self, asked: Asked) -> Answer:
         """Put a question to a person; raises Parked until it is answered."""
+        try:
+            checker_of(asked.schema or {})
+        except SchemaInvalid as wrong:
+            raise ToolFailed("tool_failed", f"The schema of a question is no schema: {wrong}"[:_MESSAGE_LENGTH]) from None
         arguments = {"question": asked.question}
         asked_before = f"ask {arguments_hash(arguments)}"
         self._ordinals[asked_before] += 1
         identity = f"{asked_before}#{self._ordinals[asked_before]}"
-        decision, _ = await self._decided("question", "ask", identity, arguments, asked.schema, asked.question)
+        decision, decided = await self._decided("question", "ask", identity, arguments, asked.schema, asked.question)
         if decision.verdict == "stop":
             raise ToolFailed("approval_rejected", f"{decision.decided_by} did not answer the question.{_said(decision)}")
-        return Answer(decision.result, decision.decided_at)
+        return Answer(decision.result, decided.ended_at or 0)
 
     async def _decided(
         self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
-    ) -> tuple[Decision, str]:
+    ) -> tuple[Decision, Operation]:
         """What was decided on these very arguments; asks if nobody was asked yet, and parks until there is an answer."""
         at = approval_at(EFFECTS_AT, kind, tool, identity, 1)
         found, written = self._journal.find(at.callback), self._journal.find(at.request)
@@ -306,7 +313,7 @@ class Gateway:
         decision = decision_of(found)
         if decision is None:
             raise ToolFailed("approval_expired", f"Nobody decided on {tool} in time.")
-        return decision, at.callback.operation_id
+        return decision, found
 
     def _call_of(self, intent: Intent) -> Call:
         key = sha256(f"{self._terms.family}\0{intent.identity}".encode()).hexdigest()[:32]
@@ -334,6 +341,17 @@ def _answered(attempted: Try) -> Answer:
     raise failed
 
 
+def _error_of(failed: ToolFailed) -> CallError:
+    """What is kept of a failure: whatever a tool raised, in words that can be written down."""
+    told = codec.readable(Failure(failed.message[:_MESSAGE_LENGTH])).message or ""
+    details: Any = failed.details
+    try:
+        codec.fitting(codec.dumps(details), "details")
+    except Rejected:
+        details = None
+    return CallError(error_code=failed.code, message=told, retry_after_seconds=failed.retry_after_seconds, details=details)
+
+
 def _reserved(attempted: Try) -> Usage:
     return Usage(attempted.intent.reservation.tokens, 0, attempted.intent.reservation.cost_usd)
 
@@ -346,10 +364,8 @@ def _check_arguments(tool: Tool, arguments: dict[str, Any]) -> None:
     schema = _schema(tool)
     problems = () if schema is None else checker_of(schema).problems(arguments)
     if problems:
-        told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems)
-        raise ToolFailed(
-            "tool_failed", f"{tool.name} was called with arguments that do not fit: {told}.", details=msgspec.to_builtins(problems)
-        )
+        told = f"{tool.name} was called with arguments that do not fit: {told_of(problems)}."
+        raise ToolFailed("tool_failed", told, details=msgspec.to_builtins(problems))
 
 
 def _schema(tool: Tool) -> dict[str, Any] | None:

@@ -6,12 +6,16 @@ import asyncio
 import inspect
 import os
 import queue
+import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
+
+import msgspec
 
 from holdfast.hosts.sandbox.description import Code, Ended, Usage
 from holdfast.hosts.sandbox.description import Frame as Said
+from holdfast.model import codec
 from holdfast.workers.body.links import AsyncAsking, Frame, Received
 from holdfast.workers.body.main import answered, awaited
 
@@ -33,6 +37,7 @@ class InlineBody:
     async def send(self, frame: Frame, fd: int | None = None) -> None:
         """The order, then the answers."""
         descriptor = None if fd is None else os.dup(fd)
+        frame = {**_copied({name: value for name, value in frame.items() if name != "contract"}), "contract": frame.get("contract")}
         if self._work is None:
             self._begin(frame)
         elif self._asking is not None:
@@ -46,8 +51,20 @@ class InlineBody:
             self._work = asyncio.ensure_future(awaited(self._asking, self._function, run))
         else:
             link = _Far(lambda frame, fd: self._loop.call_soon_threadsafe(self._say, frame, fd), self._in)
-            self._work = self._loop.run_in_executor(None, answered, link, self._function, run)
+            self._work = self._in_thread(lambda: answered(link, self._function, run))
         self._work.add_done_callback(self._over)
+
+    def _in_thread(self, work: Callable[[], Frame]) -> asyncio.Future[Frame]:
+        """A thread of its own: bodies wait for each other's answers, and one that never ends must not hold up the process."""
+        done: asyncio.Future[Frame] = self._loop.create_future()
+
+        def run() -> None:
+            frame = work()
+            with suppress(RuntimeError):  # the loop is over
+                self._loop.call_soon_threadsafe(_tell, done, frame)
+
+        threading.Thread(target=run, daemon=True, name="holdfast-body").start()
+        return done
 
     def _say(self, frame: Frame, fd: int | None = None) -> None:
         self._out.put_nowait(Said(frame, () if fd is None else (fd,)))
@@ -85,6 +102,17 @@ class InlineBody:
         return nullcontext()
 
 
+def _tell(waiting: asyncio.Future[Frame], frame: Frame) -> None:
+    if not waiting.done():
+        waiting.set_result(frame)
+
+
+def _copied(frame: Frame) -> Frame:
+    """As it comes out on the other side of a socket: what is no JSON is refused, and nothing is shared."""
+    copy: Frame = msgspec.json.decode(codec.dumps(frame, sort=False))
+    return copy
+
+
 class _Near:
     """The link of a coroutine on the same loop."""
 
@@ -92,7 +120,7 @@ class _Near:
         self._say = say
 
     def send(self, frame: Frame, fd: int | None = None) -> None:
-        self._say(frame, None if fd is None else os.dup(fd))
+        self._say(_copied(frame), None if fd is None else os.dup(fd))
 
     def receive(self) -> Received:
         raise AssertionError("a coroutine is told its answers")
@@ -106,7 +134,10 @@ class _Far:
         self._answers = answers
 
     def send(self, frame: Frame, fd: int | None = None) -> None:
-        self._say(frame, None if fd is None else os.dup(fd))
+        self._say(_copied(frame), None if fd is None else os.dup(fd))
 
     def receive(self) -> Received:
-        return self._answers.get()
+        answer = self._answers.get()
+        if answer[0].get("id") == 0:  # it is over, however often it asks
+            self._answers.put(answer)
+        return answer

@@ -24,7 +24,7 @@ _NAME_LENGTH = 200
 def place(kind: Type, sub_type: str, name: str, *parts: object, parent: Identity | None = None) -> Identity:
     """The operation that these words are the whole identity of."""
     text = "\0".join((sub_type, name, *map(str, parts), parent.operation_id if parent else ""))
-    shown = name if len(name) <= _NAME_LENGTH else f"{name[:_NAME_LENGTH]}…"
+    shown = (name if len(name) <= _NAME_LENGTH else f"{name[:_NAME_LENGTH]}…").replace("\0", "\ufffd")  # not every store has that one
     return Identity(blake2b(text.encode(errors="replace")).hexdigest()[:64], kind, sub_type, parent.operation_id if parent else None, shown)
 
 

@@ -9,10 +9,12 @@ import msgspec
 from holdfast.contract.codes import meaning_of
 from holdfast.contract.protocol import Observability, Response, ResponseError, RunUsage, Tokens, response_from
 from holdfast.model.errors import ExecutionNotFound
-from holdfast.model.execution import Execution, ExecutionStatus, State
-from holdfast.model.operations import Failure, Operation
+from holdfast.model.execution import Execution, ExecutionStatus, State, View
+from holdfast.model.ids import Seal
+from holdfast.model.life import Claimant
+from holdfast.model.operations import OPEN, Failure, Operation
 from holdfast.model.outside import Answering, Stop
-from holdfast.model.verbs import Write
+from holdfast.model.verbs import Decision as Verdict
 from holdfast.store.seam import Store
 from holdfast.workers.approvals import (
     Approval,
@@ -83,12 +85,10 @@ def response_of(store: Store, header: Execution, accepted: Accepted) -> Response
 
 def _seen(store: Store, header: Execution, accepted: Accepted, status: str, code: str) -> Observability:
     """What can be seen from outside of a run that has no response of its own."""
-    if header.ended_at is None:
-        return Observability(trace_id=accepted.trace_id, span_id=accepted.span_id)
     operations = store.operations(header.id)
     ledger = Ledger(accepted.limits, EFFECTS_AT)
     ledger.read(operations)
-    attempt, took = sum(op.sub_type == ATTEMPT for op in operations), header.ended_at - header.started_at
+    attempt, took = sum(op.sub_type == ATTEMPT for op in operations), (header.ended_at or header.touched_at) - header.started_at
     known: dict[str, Any] = {"worker_id": header.function, "version": accepted.version, "run_id": header.id, "tenant": accepted.tenant}
     known |= {"attempt": attempt, "duration_ms": took, "status": status, "error_code": code, "tool_calls": ledger.calls}
     known |= {"trace_id": accepted.trace_id, "span_id": accepted.span_id}
@@ -168,12 +168,23 @@ def _approval(store: Store, approval_id: str, asker: Asker) -> tuple[Approval, O
     raise ApprovalNotFound(f"There is no approval {approval_id!r:.100}.")
 
 
-def cancelling(store: Store, run_id: str, asker: Asker) -> Write | None:
-    """The write that cancels a run that is not over: its runner ends the body, and lets calls in flight record what they did."""
+class Cancel(msgspec.Struct, frozen=True):
+    """Cancel a run: its runner ends the body, and lets calls in flight record what they did. One that has written nothing ends at once."""
+
+    execution: str
+    by: Claimant | None = None
+
+    def decide(self, view: View, now: int, seal: Seal) -> Verdict:
+        """Settled by the write itself: a call may begin while somebody makes up his mind. Cancelling twice changes nothing."""
+        header, heard = view.header, view.get(CANCEL_AT.operation_id)
+        if header.status is not ExecutionStatus.RUNNING or (heard is not None and heard.status not in OPEN):
+            return None, header
+        if heard is None or header.state is State.QUARANTINED:
+            return Stop(self.execution, Failure("Somebody cancelled the run.", "cancelled")).decide(view, now, seal)
+        return Answering(self.execution, heard.id, None, Failure("cancelled"), self.by).decide(view, now, seal)
+
+
+def cancelling(store: Store, run_id: str, asker: Asker) -> Cancel | None:
+    """The write that cancels a run that is not over."""
     header, _ = find_run(store, run_id, asker)
-    if header.status is not ExecutionStatus.RUNNING:
-        return None
-    heard = any(op.id == CANCEL_AT.operation_id for op in store.operations(run_id))
-    if heard and header.state is not State.QUARANTINED:
-        return Answering(run_id, CANCEL_AT.operation_id, None, Failure("cancelled"))
-    return Stop(run_id, Failure("Somebody cancelled the run.", "cancelled"))
+    return Cancel(run_id) if header.status is ExecutionStatus.RUNNING else None

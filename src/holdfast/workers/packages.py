@@ -86,11 +86,12 @@ class Packages:
         """The package of this name, which some run is pinned to."""
         hashed, _, inside = name.partition("/")
         folder, file = self._folder / hashed, PurePosixPath(inside)
-        if not hashed.isalnum() or ".." in file.parts or not (folder / file).is_file():
-            raise WorkerMissing(f"The code of this run, {name}, is not on this machine.")
-        declared = _declared((folder / file).read_bytes(), name)
-        found = [_package(folder, file, body, declared) for body in declared.workers]
-        return next(package for package in found if package.contract.worker_id == worker_id)
+        if hashed.isalnum() and not file.is_absolute() and ".." not in file.parts and (folder / file).is_file():
+            declared = _declared((folder / file).read_bytes(), name)
+            for package in (_package(folder, file, body, declared) for body in declared.workers):
+                if package.contract.worker_id == worker_id:
+                    return package
+        raise WorkerMissing(f"The code of this run of {worker_id}, {name!r:.200}, is not on this machine.")
 
 
 def _declared(source: bytes, where: str) -> Declarations:

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.contract.checking import checker_of
+from holdfast.contract.checking import checker_of, told_of
 from holdfast.contract.codes import Meaning, Status, meaning_of
+from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import (
-    ArtifactRef,
     Observability,
     Request,
     Response,
@@ -30,23 +30,28 @@ from holdfast.durable.delays import Duration
 from holdfast.durable.identifier import Identity
 from holdfast.hosts.sandbox.description import Ended
 from holdfast.model.clock import monotonic
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Type
 from holdfast.workers.approvals import Place, request_of
-from holdfast.workers.artifacts import Artifacts, brought_in, moved_out
+from holdfast.workers.artifacts import Artifacts, brought_in
 from holdfast.workers.attempt import Attempt, Body, Outcome
+from holdfast.workers.delivering import delivered
 from holdfast.workers.frames import BodyError
 from holdfast.workers.gateway import EFFECTS_AT, Gateway, Terms
 from holdfast.workers.journal import ATTEMPT, CANCEL, REQUEST, Journal, begun, ended, place
 from holdfast.workers.ledger import Ledger
 from holdfast.workers.observing import OpenEye, joined, log_fields
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.seam import Effect, Tool, ToolFailed
+from holdfast.workers.tools.seam import Effect, Tool
 
 CANCEL_AT = place(Type.CALLBACK, CANCEL, "cancel")
 _PARKED_TIME_LEFT = 5.0
 """Seconds an attempt has at least after it waited for a person: it repeats what it did, and makes the call that was decided on."""
+
+
+_LONGEST_DELAY = 86_400.0
+"""Seconds that somebody outside, or a body, may have the next attempt wait."""
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +103,7 @@ class Surroundings(Protocol):
         """Who looks on."""
         ...
 
-    def operations(self, run_id: str) -> Iterable[Operation]: ...
+    def operations(self, run_id: str, tenant: str) -> Iterable[Operation]: ...
     def waits(self, run_id: str) -> None:
         """The run waits for a person."""
         ...
@@ -128,7 +133,7 @@ class Run:
         if self._state.header.epoch == 1:
             self._eye.began()
         for run_id in self._accepted.before:  # before its own: the last try of a call is the latest
-            self._ledger.read(self._around.operations(run_id), inherited=True)
+            self._ledger.read(self._around.operations(run_id, self._accepted.tenant), inherited=True)
         self._ledger.read(self._journal.operations)
         for at in (CANCEL_AT, EFFECTS_AT):  # the subtree of all effects is never closed, so that a replay sees everything in it
             if self._journal.find(at) is None:
@@ -157,28 +162,29 @@ class Run:
             self._journal.write_first(begun(at))
             self._eye.attempt_began(number)
         began_at = self._state.clock.now() if known is None else known.started_at
-        waited: Place | None = None
         while True:
             if self._cancelled():
                 cancelled = Outcome(error=BodyError(error_code="cancelled", message="Somebody cancelled the run."))
                 return await self._closed(number, at, cancelled, began_at)
-            used = 0 if waited is None else request_of(self._at(waited.request)).used_ms
-            outcome = await self._worked(number, at, used)
+            outcome = await self._worked(number, at)
             if isinstance(outcome, Outcome):
                 return await self._closed(number, at, outcome, began_at)
-            waited = outcome
             self._around.waits(self._id)
-            await self._journal.closed(waited.callback, CANCEL_AT)
+            await self._journal.closed(outcome.callback, CANCEL_AT)
 
-    async def _worked(self, number: int, at: Identity, used_ms: int) -> Outcome | Place:
+    async def _worked(self, number: int, at: Identity) -> Outcome | Place:
         """Run a body once, from the top."""
         limits, policy = self._accepted.limits, self._around.policy
+        requests = [request_of(op) for op in self._journal.operations if op.sub_type == REQUEST]
+        used_ms = max((request.used_ms for request in requests if request.attempt == number), default=0)
         timeout = max(limits.timeout_seconds - used_ms / 1000, min(limits.timeout_seconds, _PARKED_TIME_LEFT))
         gateway = self._gateway()
         gateway.begin(number, monotonic() + timeout, used_ms)
         cancelled = self._journal.when_closed(CANCEL_AT)
         try:
             inputs = self._inputs()
+            if problems := checker_of(self._contract.input_schema).problems(inputs):
+                return Outcome(error=BodyError(error_code="schema_mismatch", message=f"The inputs do not fit: {told_of(problems)}."))
             body = await self._worker.body(limits, timeout)
         except HoldfastError as unavailable:
             return Outcome(error=BodyError(error_code=unavailable.code, message=str(unavailable)))
@@ -191,7 +197,7 @@ class Run:
             self._around.artifacts,
             self._eye,
         )
-        self._eye.begins(number, [request_of(op) for op in self._journal.operations if op.sub_type == REQUEST])
+        self._eye.begins(number, requests)
         order = {
             "op": "run",
             "inputs": inputs,
@@ -227,7 +233,8 @@ class Run:
 
     async def _closed(self, number: int, at: Identity, outcome: Outcome, began_at: int) -> Outcome:
         """Write an attempt's end, after its body's death is certain; the next one begins only after that."""
-        checked = self._checked(outcome)
+        around, tenant = self._around, self._accepted.tenant
+        checked = delivered(outcome, self._contract, around.artifacts, tenant, around.policy.inline_artifact_bytes)
         if checked.error is not None and self._dying is not None:  # it had thought it was done
             await self._dying
         text = msgspec.json.encode(checked).decode()
@@ -241,49 +248,16 @@ class Run:
         self._eye.attempt_ended(number, began_at, checked.duration_ms, status.value, told, checked.isolation)
         return checked
 
-    def _checked(self, outcome: Outcome) -> Outcome:
-        """An outcome whose outputs are what the contract promises, with what is large moved out; else why they are not."""
-        if outcome.error is not None:
-            return outcome
-        problems = checker_of(self._contract.output_schema).problems(outcome.outputs)
-        if problems or not isinstance(outcome.outputs, dict):
-            told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems) or "the outputs are no object"
-            error = BodyError(
-                error_code="output_schema_mismatch", message=f"The outputs do not fit: {told}.", details=msgspec.to_builtins(problems)
-            )
-            return msgspec.structs.replace(outcome, outputs=None, error=error)
-        try:
-            kept, moved = moved_out(outcome.outputs, self._keep, self._around.policy.inline_artifact_bytes)
-        except ToolFailed as large:
-            return msgspec.structs.replace(outcome, outputs=None, error=BodyError(error_code=large.code, message=large.message))
-        return msgspec.structs.replace(outcome, outputs=kept, artifacts=(*outcome.artifacts, *moved))
-
-    def _keep(self, name: str, text: bytes) -> ArtifactRef:
-        view = memoryview(text)
-        position = 0
-
-        def read(size: int) -> bytes:
-            nonlocal position
-            chunk = bytes(view[position : position + size])
-            position += len(chunk)
-            return chunk
-
-        return self._around.artifacts.keep(self._accepted.tenant, name, "application/json", read)
-
     def _cancelled(self) -> bool:
         found = self._state.operations.get(CANCEL_AT.operation_id)
         return found is not None and found.status not in OPEN
-
-    def _at(self, at: Identity) -> Operation:
-        found = self._journal.find(at)
-        assert found is not None
-        return found
 
     # --- what it comes to
 
     def _delay(self, number: int, told: float | None) -> int:
         """Seconds until the next attempt: what somebody outside said, else by the contract's policy, with jitter."""
-        return max(1, round(max(told or 0.0, backoff(self._contract.retries, number, self._context.random()))))
+        wanted = max(min(told or 0.0, _LONGEST_DELAY), backoff(self._contract.retries, number, self._context.random()))
+        return max(1, round(wanted))
 
     def _meaning(self, error: BodyError) -> Meaning:
         codes = self._around.policy.retry_codes.get(self._contract.worker_id)
@@ -352,9 +326,14 @@ def backoff(retries: Retries, number: int, chance: float) -> float:
 
 async def run(event: Any, context: AsyncDurableContext, around: Surroundings) -> Any:
     """The handler of every worker: the order in, the response out."""
-    accepted = msgspec.convert(event, Accepted)
-    worker = await around.worker(accepted.request.worker_id, accepted.package)
-    response = await Run(accepted, worker, context, around).respond()
+    accepted, header = msgspec.convert(event, Accepted), context._scope.state.header
+    if (accepted.tenant, accepted.request.worker_id) != (header.tenant, header.function):
+        raise InvalidParameter("This execution was not begun as a run: its order is another tenant's, or another worker's.")
+    worker = await around.worker(header.function, accepted.package)
+    contract, request = worker.contract, accepted.request
+    # Whoever wrote the order, what binds a run is the contract that it is pinned to.
+    limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
+    response = await Run(msgspec.structs.replace(accepted, limits=limits), worker, context, around).respond()
     return msgspec.to_builtins(response)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.contract.checking import checker_of
+from holdfast.contract.checking import checker_of, told_of
 from holdfast.contract.codes import Status, meaning_of
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import Observability, Request, Response, ResponseError
@@ -21,11 +21,10 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.model import codec
 from holdfast.model.charging import Charge
-from holdfast.model.errors import ExecutionAlreadyStarted, LimitReached, PayloadNotJson
+from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter, LimitReached, PayloadNotJson, PayloadTooLarge
 from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, ExecutionStatus, Terms
 from holdfast.model.ids import LATEST
-from holdfast.model.operations import Failure, Operation
-from holdfast.model.outside import Answering
+from holdfast.model.operations import Operation
 from holdfast.signals.observing import NOBODY, Observer
 from holdfast.workers.announcing import Eyes
 from holdfast.workers.approvals import Approval, Decision
@@ -34,6 +33,7 @@ from holdfast.workers.counting import day_of, key_part
 from holdfast.workers.events import RunEvent, RunEvents
 from holdfast.workers.looking import (
     Asker,
+    Cancel,
     cancelling,
     deciding,
     find_approval,
@@ -153,11 +153,11 @@ class Workforce:
         served = self._wanted(request)
         contract = served.worker.contract
         limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
+        inputs = _text_of(request)
         self._check(request, contract.input_schema, asker.tenant)
         family = sha256(f"{asker.tenant}\0{contract.worker_id}\0{request.idempotency_key or secrets.token_hex(16)}".encode()).hexdigest()
         seconds = limits.run_timeout_seconds
-        terms = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS if seconds is None else max(1, round(seconds)))
-        same = None if request.idempotency_key is None else codec.dumps([request.inputs, msgspec.to_builtins(request.constraints)])
+        terms = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS if seconds is None else max(1, round(min(seconds, MAX_TIMEOUT_SECONDS))))
         link = 1
         before: tuple[str, ...] = ()
         while True:
@@ -177,10 +177,11 @@ class Workforce:
                 sampled=sampled,
                 log_fields=contract.log_fields,
             )
-            name = None if request.idempotency_key is None else f"{family[:40]}-{link}"
-            header = await self._started(contract.worker_id, accepted, name, terms, same)
-            if name is None or not self._ended_retryable(header, accepted):
-                return header, accepted
+            if request.idempotency_key is None:
+                return await self._started(contract.worker_id, accepted, None, terms, None), accepted
+            header = await self._started(contract.worker_id, accepted, f"{family[:40]}-{link}", terms, inputs)
+            if not self._ended_retryable(header, accepted):
+                return find_run(self._engine.store, header.id, asker)  # its own order: it may have been there before
             link, before = link + 1, (*before, header.id)
 
     def _wanted(self, request: Request) -> Served:
@@ -206,18 +207,19 @@ class Workforce:
             raise InvalidRequest(message) from None
         problems = checker_of(schema).problems(inputs)
         if problems:
-            told = "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems)
-            raise InvalidRequest(f"The inputs do not fit: {told}.", details=problems)
+            raise InvalidRequest(f"The inputs do not fit: {told_of(problems)}.", details=problems)
 
     async def _started(self, worker_id: str, accepted: Accepted, name: str | None, terms: Terms, same: str | None) -> Execution:
-        payload = msgspec.json.encode(accepted).decode()
         try:
+            payload = msgspec.json.encode(accepted).decode()
             return await self._engine.start(
                 worker_id, payload, name=name, tenant=accepted.tenant, terms=terms, charges=self._charges(worker_id, accepted), same=same
             )
         except ExecutionAlreadyStarted:
             message = f"The idempotency key {accepted.request.idempotency_key!r:.100} was used before, with other inputs."
             raise InvalidRequest(message, error_code="idempotency_conflict") from None
+        except (PayloadTooLarge, InvalidParameter, RecursionError, UnicodeError) as odd:
+            raise InvalidRequest(f"The request cannot be kept: {odd}") from None
 
     def _charges(self, worker_id: str, accepted: Accepted) -> tuple[Charge, ...]:
         """What a new run uses up: its worker's rate, and one of the tenant's runs of the day."""
@@ -265,12 +267,8 @@ class Workforce:
 
     async def cancel(self, run_id: str, asker: Asker) -> Response:
         """End a run. A call that is in flight may still record what it did."""
-        write = cancelling(self._engine.store, run_id, asker)
-        if isinstance(write, Answering):
-            answering = write
-            await self._engine.wake(lambda by: msgspec.structs.replace(answering, by=by), run_id)
-        elif write is not None:
-            await self._engine.stop(run_id, Failure("Somebody cancelled the run.", "cancelled"))
+        if cancelling(self._engine.store, run_id, asker) is not None:
+            await self._engine.wake(lambda by: Cancel(run_id, by), run_id)
         return await self.response(run_id, asker, wait=self.policy.grace_seconds + 1)
 
     # --- what runs stand in
@@ -291,13 +289,23 @@ class Workforce:
         """Who looks on."""
         return self._eyes.on(header, accepted, contract, self._engine.clock)
 
-    def operations(self, run_id: str) -> Iterable[Operation]:
-        """What a run has written."""
-        return self._engine.store.operations(run_id)
+    def operations(self, run_id: str, tenant: str) -> Iterable[Operation]:
+        """What a run of this tenant has written; nothing of anybody else's."""
+        header = self._engine.store.find(run_id)
+        return () if header is None or header.tenant != tenant else self._engine.store.operations(run_id)
 
     def waits(self, run_id: str) -> None:
         """A run waits for a person."""
         self._waiting.waits(run_id)
+
+
+def _text_of(request: Request) -> str:
+    """The inputs as text, which is what makes two requests of one key the same."""
+    try:
+        codec.storable(f"{request.idempotency_key}{request.user}")
+        return codec.dumps(request.inputs)
+    except (PayloadNotJson, InvalidParameter) as odd:
+        raise InvalidRequest(f"The request is no JSON: {odd}") from None
 
 
 def _traced(request: Request) -> Request:

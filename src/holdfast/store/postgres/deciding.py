@@ -140,7 +140,8 @@ class Deciding(Asking):
         if wanted:
             for row in self._writer.run(self._sql[statement], (texts(sorted(wanted)),)):
                 self._based(row, done)
-        if keys := charged_keys(batch):
+        keys = charged_keys(batch)
+        while len(done.counters) < len(keys):  # one whose time is over may be forgotten before it is locked
             self._writer.run(self._sql["make_counters"], (texts(keys),))
             done.counters = {row[0]: Counter(*row) for row in self._writer.run(self._sql["locked_counters"], (texts(keys),))}
         named = [(w.header.function, w.header.name) for w in batch if isinstance(w, Start) and w.header.name != w.header.id]

@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol, cast
 
 from holdfast.contract.terms import Contract
 from holdfast.model.clock import monotonic
-from holdfast.workers.body.errors import ToolError, WorkerError
+from holdfast.workers.body.errors import ToolError, WorkerError, as_frame
 from holdfast.workers.body.links import Asking, AsyncAsking, Frame, Received
 from holdfast.workers.tools.pure import PURE, call_pure
 from holdfast.workers.tools.seam import ToolFailed
@@ -148,7 +148,7 @@ class BlockingContext(WorkerContext):
         try:
             told = {"result": func()}
         except Exception as error:
-            told = {"error": {"type": type(error).__name__, "message": str(error)[:2000]}}
+            told = {"error": as_frame(error)}
             self._asking.again({"op": "step_end", "id": answer["id"], **told})
             raise
         return self._asking.again({"op": "step_end", "id": answer["id"], **told})[0].get("result")
@@ -172,11 +172,13 @@ class AsyncContext(WorkerContext):
     def _tool(self, name: str, arguments: dict[str, Any], key: str | None) -> Awaitable[Any]:
         if name in PURE:
             return _at_once(lambda: self._local(name, arguments))
-        if key is None and name in self._writes:
-            if name in self._open:
-                raise WorkerError("tool_failed", f"Calls of {name} that run side by side need a `key=` each: their order may change.")
+        alone = key is None and name in self._writes
+        if alone and name in self._open:
+            raise WorkerError("tool_failed", f"Calls of {name} that run side by side need a `key=` each: their order may change.")
+        answer = self._value({"op": "tool", "tool": name, "arguments": arguments, "key": key}, ends=name if alone else None)
+        if alone:
             self._open.add(name)
-        return self._value({"op": "tool", "tool": name, "arguments": arguments, "key": key}, ends=name if key is None else None)
+        return answer
 
     def _value(self, frame: Frame, fd: int | None = None, ends: str | None = None) -> Awaitable[Any]:
         asked = self._asking.ask(frame, fd)
@@ -202,7 +204,7 @@ class AsyncContext(WorkerContext):
                 result = func()
                 told = {"result": await result if isinstance(result, Awaitable) else result}
             except Exception as error:
-                told = {"error": {"type": type(error).__name__, "message": str(error)[:2000]}}
+                told = {"error": as_frame(error)}
                 await self._asking.again({"op": "step_end", "id": answer["id"], **told})
                 raise
             return (await self._asking.again({"op": "step_end", "id": answer["id"], **told}))[0].get("result")

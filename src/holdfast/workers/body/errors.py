@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.hosts.sandbox.inside.launching import passed_limit
+from holdfast.model import codec
+from holdfast.model.errors import HoldfastError
 
 
 class WorkerError(Exception):
@@ -38,11 +40,20 @@ class ToolError(WorkerError):
 
 
 def as_frame(error: BaseException) -> dict[str, Any]:
-    """The error as the runner is told of it: an author's own words, or what kind of accident it was."""
+    """The error as the runner is told of it: an author's own words, or what kind of accident it was; always JSON."""
+    told = _told(error)
+    try:
+        codec.dumps(told)
+    except HoldfastError as odd:
+        return _told(odd)
+    return told
+
+
+def _told(error: BaseException) -> dict[str, Any]:
     if not isinstance(error, WorkerError):
         return {
             "error_code": passed_limit(error) or "worker_crashed",
-            "message": f"{type(error).__name__}: {error}"[:2000],
+            "message": f"{type(error).__name__}: {error}"[:2000].encode(errors="backslashreplace").decode(),
             "type": type(error).__name__,
         }
     told = {

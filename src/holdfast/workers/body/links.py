@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import orjson
+import msgspec
 
+from holdfast.model import codec
 from holdfast.workers.body.errors import ToolError
 
 _LENGTH = struct.Struct(">I")
@@ -44,7 +46,7 @@ class SocketLink:
 
     def send(self, frame: Frame, fd: int | None = None) -> None:
         """Send one frame whole."""
-        data = orjson.dumps(frame)
+        data = codec.dumps(frame, sort=False).encode()
         packed = memoryview(_LENGTH.pack(len(data)) + data)
         sent = socket.send_fds(self.sock, [packed], [fd]) if fd is not None else 0
         self.sock.sendall(packed[sent:])
@@ -73,7 +75,7 @@ class SocketLink:
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None
-        frame: Frame = orjson.loads(self._buffer[_LENGTH.size : end])
+        frame: Frame = msgspec.json.decode(self._buffer[_LENGTH.size : end])
         del self._buffer[:end]
         return frame, self._descriptors.popleft() if frame.get("fd") else None
 
@@ -102,7 +104,7 @@ class Asking:
     def _asked(self, frame: Frame, fd: int | None) -> Received:
         self._link.send(frame, fd)
         answer, given = self._link.receive()
-        self.now = answer.get("now", self.now)
+        self.now = max(self.now, answer.get("now", 0))
         return checked(answer), given
 
 
@@ -130,15 +132,17 @@ class AsyncAsking:
 
     def _asked(self, frame: Frame, fd: int | None) -> asyncio.Future[Received]:
         future: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
-        self._open[frame["id"]] = future
         self._link.send(frame, fd)
+        self._open[frame["id"]] = future
         return future
 
     def answered(self, answer: Frame, fd: int | None) -> None:
         """An answer has come; on the body's loop."""
-        self.now = answer.get("now", self.now)
+        self.now = max(self.now, answer.get("now", 0))
         future = self._open.pop(answer["id"], None)
         if future is None or future.done():
+            if fd is not None:
+                os.close(fd)
             return
         try:
             future.set_result((checked(answer), fd))
@@ -156,6 +160,7 @@ def checked(answer: Frame) -> Frame:
         error.get("message"),
         retryable=error.get("retryable"),
         needs_human=error.get("needs_human", False),
+        partial=error.get("partial"),
         retry_after_seconds=error.get("retry_after_seconds"),
         details=error.get("details"),
     )

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.contract.terms import Contract
+from holdfast.model import codec
 from holdfast.workers.body.context import AsyncContext, BlockingContext
 from holdfast.workers.body.errors import as_frame
 from holdfast.workers.body.links import Asking, AsyncAsking, Frame, Link, SocketLink, reading
@@ -66,8 +67,7 @@ async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
 
 def done(outputs: Any) -> Frame:
     """The last frame of a body that came to its end; what is no JSON is its own mistake."""
-    msgspec.json.encode(outputs)
-    return {"op": "done", "outputs": outputs}
+    return {"op": "done", "outputs": msgspec.json.decode(codec.dumps(outputs, sort=False))}
 
 
 def _contract(run: Frame) -> Contract:

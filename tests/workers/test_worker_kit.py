@@ -1,0 +1,87 @@
+"""worker_kit: what it tells of a worker is true, and a worker that a crash changes is found out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.testing import worker_kit
+from holdfast.testing.crashing import CrashDiffers
+from holdfast.workers.tools.seam import ToolFailed
+from tests.workers.pages import page, write
+
+PAYER = """
+from holdfast import tool, worker
+
+runs = []
+
+@tool(effect="read")
+def look(call, at: str):
+    raise AssertionError("the test answers")
+
+@tool(effect="write")
+def pay(call, cents: int):
+    raise AssertionError("the test answers")
+
+@worker("payer.md")
+async def payer(inputs, ctx):
+    runs.append(1)
+    seen = await ctx.tools.look(at=inputs["at"])
+    {body}
+"""
+HONEST = """paid = await ctx.tools.pay(cents=seen["cents"])
+    return {"paid": paid["id"]}"""
+TOOLS: dict[str, Any] = {"look": {"cents": 5}, "pay": {"id": "p-1"}}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return written(tmp_path, HONEST)
+
+
+def written(folder: Path, body: str) -> Path:
+    return write(folder / "payer", PAYER.replace("{body}", body), payer=page("payer", "look", "pay"))
+
+
+def test_it_tells_the_response_the_calls_and_which_of_them_wrote(file: Path) -> None:
+    ran = worker_kit.run(file, {"at": "x"}, tools=TOOLS)
+    assert (ran.status, ran.outputs) == ("ok", {"paid": "p-1"})
+    assert ran.calls == (("look", {"at": "x"}), ("pay", {"cents": 5}))
+    assert ran.writes == (("pay", {"cents": 5}),)
+
+
+def test_a_tool_may_answer_by_its_arguments_in_turn_or_with_a_failure(file: Path) -> None:
+    answers = [ToolFailed("tool_unavailable", "closed"), {"id": "p-2"}]
+    ran = worker_kit.run(file, {"at": "x"}, tools={"look": lambda at: {"cents": len(at)}, "pay": answers})
+    assert (ran.outputs, ran.observability.attempt) == ({"paid": "p-2"}, 2)
+    assert ran.writes == (("pay", {"cents": 1}), ("pay", {"cents": 1}))
+    failed = worker_kit.run(file, {"at": "x"}, tools={**TOOLS, "look": ToolFailed("access_denied", "no")})
+    assert (failed.status, failed.error.error_code, failed.writes) == ("permanent_error", "access_denied", ())
+
+
+def test_the_test_is_the_person_who_decides(tmp_path: Path) -> None:
+    file = write(tmp_path / "payer", PAYER.replace("{body}", HONEST), payer=page("payer", "look", "pay", approvals_required=["pay"]))
+    assert worker_kit.run(file, {"at": "x"}, tools=TOOLS).error.error_code == "approval_required"
+    approved = worker_kit.run(file, {"at": "x"}, tools=TOOLS, decisions={"pay": {"verdict": "approve", "edited_arguments": {"cents": 4}}})
+    assert (approved.status, approved.writes) == ("ok", (("pay", {"cents": 4}),))
+    rejected = worker_kit.run(file, {"at": "x"}, tools=TOOLS, decisions={"pay": "reject"})
+    assert (rejected.error.error_code, rejected.writes) == ("approval_rejected", ())
+
+
+def test_an_honest_worker_is_the_same_wherever_the_runner_dies(file: Path) -> None:
+    assert worker_kit.crash_everywhere(file, {"at": "x"}, tools=TOOLS) >= 4
+
+
+@pytest.mark.parametrize(
+    "body, says",
+    [
+        (HONEST.replace('"p', '"n": len(runs), "p'), "changes the response"),
+        (HONEST.replace('seen["cents"]', 'seen["cents"], key=str(len(runs))'), "changes what was done to the world"),
+    ],
+    ids=["other outputs", "a second write"],
+)
+def test_a_worker_that_a_crash_changes_is_found_out(tmp_path: Path, body: str, says: str) -> None:
+    with pytest.raises(CrashDiffers, match=says):
+        worker_kit.crash_everywhere(written(tmp_path, body), {"at": "x"}, tools=TOOLS)
