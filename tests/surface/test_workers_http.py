@@ -9,12 +9,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
 
 import holdfast
 from holdfast.contract.protocol import response_document
+from holdfast.server.protocol.approvals import Approvals
+from holdfast.server.protocol.artifacts import Artifacts
+from holdfast.server.protocol.metrics import WorkerMetrics
+from holdfast.server.protocol.runs import Runs
+from holdfast.server.protocol.workers import Workers
 from holdfast.service.operator import read_operator
 from tests.surface.cli_program import Program as Cli
 from tests.surface.serve_program import Program, programs
@@ -46,6 +52,15 @@ def code_of(answer: httpx.Response) -> tuple[int, str, str]:
 
 
 # --- what is served
+
+
+def test_the_reference_names_every_route(root: Path) -> None:
+    nothing: Any = Mock()
+    parts: list[Any] = [Workers(nothing), Runs(nothing), Approvals(nothing), Artifacts(nothing), WorkerMetrics(nothing)]
+    told = (root / "docs/reference/worker-protocol.md").read_text()
+    shown = re.sub(r"\{\w+\}", "([^/]+)", told)
+    missing = [way for part in parts for way in part.routes() if f"| {way.method} `{way.path.removesuffix('/?')}` |" not in shown]
+    assert missing == []
 
 
 def test_the_server_says_what_it_serves_and_how_to_try_it(program: Program) -> None:
@@ -123,6 +138,8 @@ def test_the_same_key_runs_once_and_other_inputs_are_a_conflict(http: httpx.Clie
     again = ask(http, "echo", {"say": "once"}, headers={"Idempotency-Key": "k-1"})
     assert first.json() == again.json()
     assert code_of(ask(http, "echo", {"say": "other"}, idempotency_key="k-1")) == (409, "invalid_request", "idempotency_conflict")
+    dear = ask(http, "echo", {"say": "dear"}, constraints={"max_cost_usd": 0.5}, headers={"Idempotency-Key": "k-3"})
+    assert dear.json()["status"] == "ok"
     both = ask(http, "echo", {"say": "once"}, idempotency_key="k-1", headers={"Idempotency-Key": "k-2"})
     assert code_of(both) == (400, "invalid_request", "schema_mismatch")
     found = ask(http, "echo", {"say": "once"}, idempotency_key="k-1", headers={"Prefer": "respond-async"})
@@ -345,7 +362,7 @@ def test_metrics_are_there_for_prometheus(http: httpx.Client) -> None:
 # --- one response, three ways
 
 _IDS = {"run_id", "trace_id", "span_id", "duration_ms", "approval_id", "requested_at", "expires_at", "sha256", "uri", "artifact_id"}
-SAME = [
+SAME: list[tuple[str, dict[str, Any]]] = [
     ("echo", {"say": "hi"}),
     ("echo", {"say": "hi", "do": "fail"}),
     ("echo", {"say": "hi", "do": "human"}),

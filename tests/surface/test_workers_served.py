@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -213,18 +214,29 @@ def run_of(program: Program) -> str:
 
 def test_a_worker_that_has_changed_is_what_new_runs_get_and_old_runs_stay_with_what_they_had(tmp_path: Path) -> None:
     file = written(tmp_path)
-    with programs(tmp_path) as started, web(start(started, "--reload")) as client:
+    with programs(tmp_path) as started, web(program := start(started, "--reload")) as client:
         waits = ask(client, "echo", {"say": "old", "do": "ask"}).json()
         source = file.read_text().replace('return {"said": inputs["say"]}', 'return {"said": "new " + inputs["say"]}')
         file.write_text(source.replace('{"said": await ctx.ask', '{"said": "new " + await ctx.ask'))
         (tmp_path / "echo.md").write_text(page("echo", attempts=1, inputs=SAYS, outputs=SAID).replace("version: 1.0", "version: 1.1"))
         until(lambda: client.get("/v1/workers/echo").json()["version"] == "1.1", "the new version")
         assert client.get("/v1/workers/echo").json()["versions"] == ["1.0", "1.1"]
+        until(lambda: stubs_of(program) == 3, "one sandbox for each worker, and none for what they were")
         assert ask(client, "echo", {"say": "hi"}).json()["outputs"] == {"said": "new hi"}
         assert ask(client, "echo", {"say": "hi"}, version="1.0").json()["outputs"] == {"said": "hi"}
         client.post(f"/v1/approvals/{waits['approvals'][0]['approval_id']}/answer", content=b'{"result": "red"}')
         over = client.get(f"/v1/runs/{waits['run_id']}", params={"wait": "30"}).json()
     assert (over["version"], over["outputs"]) == ("1.0", {"said": "red"})
+
+
+def stubs_of(program: Program) -> int:
+    """How many sandboxes a server keeps ready."""
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            count += parent == program.process.pid and b"stub.py" in (process / "cmdline").read_bytes()
+    return count
 
 
 FUNCTION = """

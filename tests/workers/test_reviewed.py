@@ -12,19 +12,24 @@ from typing import Any
 import msgspec
 import pytest
 
+import holdfast
 from holdfast.contract.codes import Status
-from holdfast.contract.protocol import Request
+from holdfast.contract.protocol import Constraints, Request, Tokens
 from holdfast.contract.terms import Limits, Retries
+from holdfast.model.charging import Charge, charged
 from holdfast.model.clock import SystemClock, VirtualClock
+from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
+from holdfast.service.staff import StaffSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted
-from holdfast.workers.tools.seam import Call, Called, Effect, Reservation, ToolFailed
+from holdfast.workers.tools.seam import Call, Called, Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+from tests.workers.pages import page, write
 
 ONCE = Retries(max_attempts=1)
 
@@ -41,7 +46,9 @@ def said(verdict: str, **more: Any) -> Decision:
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), "\ud800", Decimal("1.5"), b"x", 2**70], ids=["nan", "inf", "surrogate", "decimal", "bytes", "large"]
+    "value",
+    [float("nan"), float("inf"), "\ud800", Decimal("1.5"), b"x", 2**70],
+    ids=["nan", "inf", "surrogate", "decimal", "bytes", "large"],
 )
 async def test_inputs_that_are_no_json_are_refused_and_leave_nothing(tmp_path: Path, value: Any) -> None:
     async def echo(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
@@ -85,8 +92,6 @@ async def test_the_same_key_gets_the_order_of_the_run_that_it_found(tmp_path: Pa
 
 
 async def test_constraints_are_no_part_of_what_a_key_stands_for(tmp_path: Path) -> None:
-    from holdfast.contract.protocol import Constraints
-
     async with workforce(InlineWorker(contract(), nothing), folder=tmp_path) as force:
         first = await force.invoke(request(idempotency_key="k"), LOCAL)
         again = await force.invoke(request(idempotency_key="k", constraints=Constraints(timeout_seconds=5)), LOCAL)
@@ -433,7 +438,9 @@ async def test_an_engine_that_closes_in_the_middle_of_a_call_leaves_it_to_the_ne
         header = await force.accept(request(), LOCAL)
         await first.began.wait()
     second = Held()
-    async with workforce(InlineWorker(contract("pay"), paying, second), where, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with workforce(
+        InlineWorker(contract("pay"), paying, second), where, folder=tmp_path, clock=VirtualClock(skipping=False)
+    ) as force:
         response = await asyncio.wait_for(force.response(header.id, LOCAL), 10)
         assert response.error is not None
         assert (response.error.error_code, second.calls) == ("unknown_outcome", [])
@@ -500,3 +507,30 @@ async def test_an_error_in_a_step_keeps_its_code_and_its_meaning_also_when_it_is
     assert response.error is not None
     assert (response.status, response.error.error_code, response.error.message) == (Status.NEEDS_HUMAN, "no_such_order", "there is none")
     assert (response.outputs, response.error.details, len(ran)) == ({"looked": True}, {"n": 1}, 1)
+
+
+async def test_what_a_call_took_beyond_its_reservation_is_reported(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        await ctx.tools.model()
+        return {}
+
+    model = Counted("model", Effect.READ, lambda: "hm", reservation=Reservation(100), usage=Usage(90, 40))
+    async with workforce(InlineWorker(contract("model", limits={"max_tokens": 120}), body, model), folder=tmp_path) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert response.observability.usage.tokens == Tokens(90, 40)
+    assert [(line["event"], line["tokens"]) for line in response.logs] == [("overshoot", 30)]
+
+
+def test_two_files_of_one_worker_are_refused_and_two_workers_of_one_file_are_two(tmp_path: Path) -> None:
+    source = 'from holdfast import worker\n@worker("{0}.md", include=["*.md"])\ndef {0}(inputs, ctx):\n    return {{"name": "{0}"}}\n'
+    both = write(tmp_path / "both", source.format("one") + source.format("two"), one=page("one"), two=page("two"))
+    again = write(tmp_path / "again", source.format("one"), one=page("one"))
+    staff = StaffSettings(policy=Policy(isolation="inline"))
+    with holdfast.open(":memory:", workers=[both, both], staff=staff) as engine:
+        assert [engine.run(name, {}).outputs for name in ("one", "two")] == [{"name": "one"}, {"name": "two"}]
+    with pytest.raises(InvalidParameter, match=r"Two of these files declare one 1\.0"), holdfast.open(workers=[both, again], staff=staff):
+        pass
+
+
+def test_a_charge_that_only_asks_leaves_no_counter_behind() -> None:
+    assert charged([Charge("closed/x", 0, 0)], lambda _: None, 1) == {}

@@ -53,6 +53,9 @@ MegabytesOption = Annotated[
     int, typer.Option("--log-megabytes", metavar="N", help="How much of what functions log is kept, in all; 0 keeps nothing.", min=0)
 ]
 DaysOption = Annotated[int, typer.Option("--log-days", metavar="N", help="How long what functions log is kept.", min=1, max=3650)]
+ParametersOption = Annotated[
+    list[str] | None, typer.Option("--parameter", metavar="NAME=VALUE", help="A template's parameter. May be given several times.")
+]
 SignalsOption = Annotated[
     str | None, typer.Option("--signals", metavar="FILE", help="Whom to tell when executions begin and end: a TOML file of sinks.")
 ]
@@ -98,9 +101,7 @@ def serve(
     signals: SignalsOption = None,
     log_megabytes: MegabytesOption = 256,
     log_days: DaysOption = 14,
-    parameter: Annotated[
-        list[str] | None, typer.Option("--parameter", metavar="NAME=VALUE", help="A template's parameter. May be given several times.")
-    ] = None,
+    parameter: ParametersOption = None,
     isolation: IsolationOption = None,
     store: Annotated[
         str | None,

@@ -60,7 +60,10 @@ class Workers:
         if twice:
             raise DuplicateFunction(f"Several targets have a worker or a function {', '.join(twice)}. Serve one of them.")
         for package in staff.packages:
+            provided = [f"`{tool.name}` is no built-in tool" for tool in package.tools]
             for warning in package.warnings:
+                if any(known in warning for known in provided):
+                    continue  # its file has it
                 say(f"{package.contract.worker_id}: {printable(warning)}")
         if settings.policy.isolation == "inline":
             say("warning: isolation is inline: workers run in this very process, see what it sees, and cannot be killed")

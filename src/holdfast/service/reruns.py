@@ -33,6 +33,8 @@ def exported_run(document: Source) -> Finished:
         response: Response = response_from(snapshot.events[-1].payload or "")
     except msgspec.DecodeError:
         raise InvalidParameter(f"The document is an execution of {header.function!r}, which is no worker.") from None
+    if accepted.before:
+        raise InvalidParameter(f"The run {header.id} went on with the receipts of earlier runs of its key: replay it from its store.")
     return Finished(header=header, accepted=accepted, response=response, operations=snapshot.operations)
 
 

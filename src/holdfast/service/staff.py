@@ -79,6 +79,10 @@ class Staff:
         kept = Artifacts(self._home / "artifacts", policy.artifact_bytes)
         self.workforce = Workforce(policy=policy, artifacts=kept, find=self._loaded, observer=self.signals.observer)
         for package in self._found:
+            known = self.workforce.served.get(package.contract.worker_id, {}).get(package.contract.version)
+            if known is not None and known.package != package.name:
+                told = f"{package.contract.worker_id} {package.contract.version}"
+                raise InvalidParameter(f"Two of these files declare {told}: give one of them another worker_id, or another version.")
             self.workforce.serve(self._worker(package))
         return self.workforce
 
@@ -103,11 +107,15 @@ class Staff:
         for package in changed:
             self.workforce.serve(self._worker(package))
         self._found = found
+        current = {package.name for package in found}
+        for name, worker in list(self._made.items()):
+            if name not in current:
+                await worker.rest()
         return changed
 
     async def warm(self) -> None:
-        """Have a spare of every worker ready."""
-        await asyncio.gather(*(worker.warm() for worker in self._made.values()))
+        """Have a spare of every worker ready, as its file is now."""
+        await asyncio.gather(*(self._made[package.name].warm() for package in self._found))
 
     async def close(self) -> None:
         """End bodies, tool processes and connections."""

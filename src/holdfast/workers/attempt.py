@@ -259,13 +259,17 @@ class Attempt:
         await self._send({"op": "answer", "id": id, "result": answer.result, **written})
 
     async def _noted(self, tool: str, serving: Awaitable[Answer]) -> Answer:
-        """What is refused is in the log, whatever the body makes of it."""
+        """What is refused is in the log, whatever the body makes of it; so is what a call took beyond its reservation."""
         try:
-            return await serving
+            answer = await serving
         except ToolFailed as failed:
             if not failed.recorded:
                 self._line("warning", failed.message, {"event": "tool_refused", "tool": tool[:200], "error_code": failed.code})
             raise
+        if answer.beyond:
+            told = f"{tool} took {answer.beyond} tokens more than could be reserved for it."
+            self._line("warning", told, {"event": "overshoot", "tool": tool, "tokens": answer.beyond})
+        return answer
 
     async def _refuse(self, id: int, failed: ToolFailed) -> None:
         error = {

@@ -59,6 +59,8 @@ class Answer(msgspec.Struct, frozen=True):
 
     result: Any
     at: int
+    beyond: int = 0
+    """Tokens that were used beyond those reserved."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,7 +257,7 @@ class Gateway:
     async def _settle(self, attempted: Try, receipt: Receipt, closing: tuple[Charge, ...] = ()) -> None:
         """Write what a call came to, and give back what it did not use."""
         intent = attempted.intent
-        attempted.live, attempted.receipt = False, receipt  # at once: the write goes on also when nobody waits for it any more
+        self.ledger.settle(attempted, receipt)  # at once: the write goes on also when nobody waits for it any more
         at = receipt_at(EFFECTS_AT, intent.tool, intent.identity, intent.number)
         if not attempted.inherited:
             back = self._counters.settled(intent.reservation, receipt.usage, attempted.began)
@@ -334,7 +336,8 @@ def _answered(attempted: Try) -> Answer:
     receipt = attempted.receipt
     assert receipt is not None
     if receipt.error is None:
-        return Answer(receipt.result, attempted.at)
+        used = receipt.usage.input_tokens + receipt.usage.output_tokens
+        return Answer(receipt.result, attempted.at, max(0, used - attempted.intent.reservation.tokens))
     error = receipt.error
     failed = ToolFailed(error.error_code, error.message, retry_after_seconds=error.retry_after_seconds, details=error.details)
     failed.recorded = True

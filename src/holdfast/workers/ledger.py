@@ -97,6 +97,8 @@ class Ledger:
         self._effects = effects
         self._tries: dict[str, list[Try]] = {}
         self._calls: defaultdict[str, int] = defaultdict(int)
+        self._tokens, self._cost = 0, Decimal(0)
+        """Spent or reserved by this run."""
 
     def read(self, operations: Iterable[Operation], *, inherited: bool = False) -> None:
         """Take in what a run has written; of an earlier run only what it did to the world counts."""
@@ -119,11 +121,26 @@ class Ledger:
         self._tries.setdefault(attempted.intent.identity, []).append(attempted)
         if not attempted.inherited:
             self._calls[attempted.intent.tool] += 1
+            self._count(attempted, 1)
 
     def take_back(self, attempted: Try) -> None:
         """A call was refused before it was written."""
         self._tries[attempted.intent.identity].remove(attempted)
         self._calls[attempted.intent.tool] -= 1
+        self._count(attempted, -1)
+
+    def settle(self, attempted: Try, receipt: Receipt) -> None:
+        """It is known what became of a call."""
+        if not attempted.inherited:
+            self._count(attempted, -1)
+        attempted.live, attempted.receipt = False, receipt
+        if not attempted.inherited:
+            self._count(attempted, 1)
+
+    def _count(self, attempted: Try, sign: int) -> None:
+        usage, reserved = None if attempted.receipt is None else attempted.receipt.usage, attempted.intent.reservation
+        self._tokens += sign * (reserved.tokens if usage is None else usage.input_tokens + usage.output_tokens)
+        self._cost += sign * (reserved.cost_usd if usage is None else usage.cost_usd)
 
     @property
     def tries(self) -> list[Try]:
@@ -163,19 +180,10 @@ class Ledger:
     @property
     def remaining(self) -> Remaining:
         """What is left for the next call; what others have reserved is not."""
-        tokens, cost = 0, Decimal(0)
-        for attempted in self._own():
-            if attempted.receipt is not None:
-                usage = attempted.receipt.usage
-                tokens += usage.input_tokens + usage.output_tokens
-                cost += usage.cost_usd
-            else:
-                tokens += attempted.intent.reservation.tokens
-                cost += attempted.intent.reservation.cost_usd
         limits = self._limits
         return Remaining(
-            None if limits.max_tokens is None else limits.max_tokens - tokens,
-            None if limits.max_cost_usd is None else limits.max_cost_usd - cost,
+            None if limits.max_tokens is None else limits.max_tokens - self._tokens,
+            None if limits.max_cost_usd is None else limits.max_cost_usd - self._cost,
         )
 
     def check_calls(self, tool: str) -> None:

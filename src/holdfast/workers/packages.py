@@ -156,6 +156,11 @@ class PackagedWorker:
         if self._policy.isolation != "inline":
             await self._sandbox(self.contract.limits).start()
 
+    async def rest(self) -> None:
+        """Keep nothing ready: nobody is expected to ask for this one."""
+        for sandbox in list(self._jails.values()):
+            await sandbox.rest()
+
     async def close(self) -> None:
         """End every body and its jail."""
         for sandbox in self._jails.values():

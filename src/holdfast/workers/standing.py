@@ -38,6 +38,7 @@ def standing_of(store: Store, run_id: str, asker: Asker) -> Standing:
 def standings(store: Store, asker: Asker, *, worker: str | None = None, limit: int) -> Iterator[Standing]:
     """Runs, newest first, without their calls. Other executions are passed over."""
     beyond: str | None = None
+    workers: set[str] = set()
     others: set[str] = set()
     while limit > 0 and (page := store.list(Filter(function=worker, beyond=beyond, limit=_PAGE))):
         for header in page:
@@ -46,9 +47,10 @@ def standings(store: Store, asker: Asker, *, worker: str | None = None, limit: i
             try:
                 found, accepted = find_run(store, header.id, asker)
             except ExecutionNotFound:
-                if asker.may_see(header):
+                if asker.may_see(header) and header.function not in workers:
                     others.add(header.function)  # a durable function of that name: none of its executions is a run
                 continue
+            workers.add(header.function)
             limit -= 1
             yield _standing(store, found, accepted)
         beyond = page[-1].id

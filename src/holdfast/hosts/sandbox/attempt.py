@@ -50,6 +50,7 @@ class Attempt:
         self._full = False
         self._ready = False
         self._sending = asyncio.Lock()
+        self._blocked: asyncio.Future[None] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle_seconds = 0.0
         self._last_at = 0.0
@@ -228,10 +229,10 @@ class Attempt:
 
     async def _writable(self) -> None:
         fd = self._channel.fileno()
-        waiting: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_writer(fd, _done, waiting)
+        self._blocked = self._loop.create_future()
+        self._loop.add_writer(fd, _done, self._blocked)
         try:
-            await waiting
+            await self._blocked
         finally:
             if self._channel.fileno() == fd:
                 self._loop.remove_writer(fd)
@@ -300,6 +301,9 @@ class Attempt:
             os.close(self._pidfd)
             self._pidfd = None
         self._reader.close()
+        self._loop.remove_writer(self._channel.fileno())
+        if self._blocked is not None:  # somebody may hold the other end open, and never read
+            _done(self._blocked)
         self._channel.close()
         self._control.close()
         account = self._account or {"code": "worker_crashed", "detail": self.unable or "its keeper was killed"}

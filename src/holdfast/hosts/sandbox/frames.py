@@ -13,6 +13,7 @@ from holdfast.hosts.sandbox.description import Frame
 
 _LENGTH: Final = 4
 _FDS_PER_FRAME: Final = 1
+_LARGE: Final = 64 * 1024
 
 
 class Malformed(Exception):
@@ -41,7 +42,7 @@ class Reader:
             while (text := self._cut()) is not None:
                 frames.append(Frame(_decoded(text), tuple(begun)))
                 begun = []
-                self._count(now)
+                self._count(now, 1 + len(text) // _LARGE)
             self._fds = begun
             if fds and frames and not self._buffer:
                 frames[-1] = Frame(frames[-1].data, (*frames[-1].fds, *fds))
@@ -75,11 +76,11 @@ class Reader:
         del self._buffer[:end]
         return text
 
-    def _count(self, now: float) -> None:
-        """A second's worth may come at once."""
+    def _count(self, now: float, frames: int) -> None:
+        """A second's worth may come at once; a large one counts as several."""
         self._credit = min(self._rate, self._credit + (now - self._counted_at) * self._rate)
         self._counted_at = now
-        self._credit -= 1
+        self._credit -= frames
         if self._credit < 0:
             raise Malformed(f"more than {self._rate} frames in a second")
 

@@ -72,6 +72,17 @@ class Sandbox:
             raise SandboxUnavailable(f"the worker could not be locked in: {attempt.unable}; {_ADVICE}")
         return attempt
 
+    async def rest(self) -> None:
+        """Let the stub and the spare go, unless an attempt is under way; the next attempt starts them again."""
+        async with self._starting:
+            stub, spare = self._stub, self._spare
+            if stub is None or self._closed or any(not each.over and each is not spare for each in self._attempts):
+                return
+            self._stub = self._spare = None
+            if spare is not None:
+                await spare.close()
+            await stub.close()
+
     async def close(self) -> None:
         """End every attempt and the stub, and wait until they are gone."""
         self._closed = True

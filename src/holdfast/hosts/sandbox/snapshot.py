@@ -27,8 +27,8 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
     """The files of the package that a module belongs to, by the names they get: its `.py` files, the page, and what `include` names.
 
     A module in a package brings the whole package; another one brings the modules and packages beside it, and so does one of Holdfast's
-    own library: Holdfast itself is installed where the copy runs. Tests stay behind: a body needs none, another test is no other worker, and
-    whoever runs pytest in his folder must not meet them twice.
+    own library: Holdfast itself is installed where the copy runs. Tests stay behind: a body needs none, another test is no other worker,
+    and whoever runs pytest in his folder must not meet them twice.
     """
     module = module.resolve()
     top = module.parent

@@ -52,7 +52,7 @@ def answer(refused: errors.Refused, *, aws: bool, protocol: bool = False) -> Rep
 
 
 def _response(refused: errors.Refused) -> Reply:
-    from holdfast.server.protocol.replies import Place, door_reply, refusal  # making a key needs nothing of workers
+    from holdfast.server.responses import Place, door_reply, refusal  # making a key needs nothing of workers
 
     if not isinstance(refused, Refused):
         return refusal(refused, Place())

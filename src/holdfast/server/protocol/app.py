@@ -23,12 +23,12 @@ from holdfast.server.protocol.artifacts import UPLOADS, Artifacts
 from holdfast.server.protocol.desk import Desk
 from holdfast.server.protocol.metrics import WorkerMetrics
 from holdfast.server.protocol.places import Places
-from holdfast.server.protocol.replies import Place, door_reply, refusal
 from holdfast.server.protocol.runs import Runs
 from holdfast.server.protocol.visit import Rooms, Visit, Way
 from holdfast.server.protocol.workers import Workers
 from holdfast.server.replies import Reply
 from holdfast.server.requests import Request
+from holdfast.server.responses import Place, door_reply, refusal
 from holdfast.server.routing import Routes
 from holdfast.signals.traceparent import parent_of
 from holdfast.workers.tools.seam import ToolFailed

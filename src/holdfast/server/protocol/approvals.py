@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.server.protocol.desk import Desk
-from holdfast.server.protocol.replies import document_reply
 from holdfast.server.protocol.visit import Visit, Way
 from holdfast.server.replies import Reply
+from holdfast.server.responses import document_reply
 from holdfast.workers.approvals import Approval, Decision
 from holdfast.workers.looking import find_approval
 

@@ -14,9 +14,9 @@ from urllib.parse import quote
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.server.protocol.desk import Desk
-from holdfast.server.protocol.replies import document_reply
 from holdfast.server.protocol.visit import Visit, Way
 from holdfast.server.replies import Header, Reply
+from holdfast.server.responses import document_reply
 
 UPLOADS: Final = 16
 """At once."""

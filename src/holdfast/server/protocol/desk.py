@@ -7,10 +7,13 @@ from collections.abc import Callable
 
 from holdfast.contract.protocol import Response
 from holdfast.model.clock import Clock
+from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution
+from holdfast.server.errors import Refused
 from holdfast.server.limits import Limits
-from holdfast.server.protocol.replies import open_reply, response_reply
+from holdfast.server.protocol.visit import Visit
 from holdfast.server.replies import Reply
+from holdfast.server.responses import open_reply, response_reply
 from holdfast.store.seam import Store
 from holdfast.workers.looking import Asker, response_of, state_of
 from holdfast.workers.running import Accepted
@@ -31,8 +34,15 @@ class Desk:
         self.closing = asyncio.Event()
         """The server is leaving: nobody waits any longer, and runs go on elsewhere."""
 
-    async def watched(self, run_id: str, asker: Asker, seconds: float) -> Response:
-        """What a run comes to within the time, or how it stands then."""
+    async def watched(self, visit: Visit, run_id: str, seconds: float) -> Response | None:
+        """What a run comes to within the time, or how it stands then; None where too many wait already, who then come back."""
+        try:
+            with visit.waiting():
+                return await self._watched(run_id, visit.asker, seconds)
+        except Refused:
+            return None
+
+    async def _watched(self, run_id: str, asker: Asker, seconds: float) -> Response:
         answered = asyncio.create_task(self.workforce.response(run_id, asker, wait=seconds))
         closing = asyncio.create_task(self.closing.wait())
         try:
@@ -58,7 +68,8 @@ class Desk:
 
     def _header(self, run_id: str) -> Execution:
         header = self.store.find(run_id)
-        assert header is not None, "somebody has just seen it"
+        if header is None:
+            raise ExecutionNotFound(f"There is no run {run_id} any more.")
         return header
 
 

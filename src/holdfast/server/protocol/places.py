@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from holdfast.server.errors import too_many
@@ -21,6 +21,11 @@ class Places:
         self._each = max(1, most // _SHARE)
         self._taken = 0
         self._by_tenant: Counter[str] = Counter()
+
+    @property
+    def tenants(self) -> Mapping[str, int]:
+        """How many each has now."""
+        return self._by_tenant
 
     @contextlib.contextmanager
     def taken(self, tenant: str | None) -> Iterator[None]:

@@ -55,9 +55,7 @@ class Runs:
         wait = visit.patience(0, self._desk.limits.wait_seconds)
         if wait == 0:
             return self._desk.reply(header.id, accepted, look=True)
-        with visit.waiting():
-            response = await self._desk.watched(header.id, visit.asker, wait)
-        return self._desk.reply(header.id, accepted, response, look=True)
+        return self._desk.reply(header.id, accepted, await self._desk.watched(visit, header.id, wait), look=True)
 
     async def cancel(self, visit: Visit) -> Reply:
         """End a run. One that is over stays what it is; calls in flight may still record what they did."""

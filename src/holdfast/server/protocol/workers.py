@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -11,9 +11,11 @@ from holdfast.contract.protocol import Request, Response, request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.server.protocol.desk import Desk
-from holdfast.server.protocol.replies import document_reply, response_reply
 from holdfast.server.protocol.visit import Visit, Way
 from holdfast.server.replies import Reply
+from holdfast.server.responses import document_reply, response_reply
+
+_MAX_KEY: Final = 512
 
 
 class Workers:
@@ -58,9 +60,7 @@ class Workers:
         header, accepted = begun
         if wait == 0:
             return self._desk.begun(header, accepted)
-        with visit.waiting():
-            response = await self._desk.watched(header.id, visit.asker, wait)
-        return self._desk.reply(header.id, accepted, response)
+        return self._desk.reply(header.id, accepted, await self._desk.watched(visit, header.id, wait))
 
     def _contracts(self, worker_id: str) -> Sequence[Contract]:
         return [served.worker.contract for served in self._desk.workforce.served.get(worker_id, {}).values()]
@@ -79,7 +79,9 @@ def _addressed(visit: Visit) -> Request:
         return request
     if request.idempotency_key not in (None, key):
         raise InvalidRequest("The header Idempotency-Key and the body's idempotency_key are not the same.")
-    return request_from({**msgspec.to_builtins(request), "idempotency_key": key})
+    if not 1 <= len(key) <= _MAX_KEY:
+        raise InvalidRequest(f"The header Idempotency-Key must have 1 to {_MAX_KEY} characters.")
+    return msgspec.structs.replace(request, idempotency_key=key)
 
 
 def _brief(contract: Contract, contracts: Sequence[Contract]) -> dict[str, Any]:

@@ -110,9 +110,7 @@ def _mentions_us(path: Path) -> bool:
 def _in_python(target: str, processes: bool, *, needed: bool = True) -> Found:
     found = _deployed(target) if processes else _inline(target)
     if needed and not found.deployed and not found.inline:
-        raise FunctionNotLoadable(
-            f"{target} defines no durable function and no worker. Decorate one with @durable_execution or @worker."
-        )
+        raise FunctionNotLoadable(f"{target} defines no durable function and no worker. Decorate one with @durable_execution or @worker.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Answers in the protocol's own shape: a response with the HTTP status of the one table, and what never became a run in the same shape."""
+"""Answers in the shape of the worker protocol, with HTTP statuses of the one table; also to what never became a run."""
 
 from __future__ import annotations
 

@@ -1,0 +1,33 @@
+"""Places: what is served at once is bounded, and no tenant can take what the others need."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from holdfast.server.errors import Refused
+from holdfast.server.protocol.places import Places
+
+
+def test_a_tenant_gets_a_quarter_and_the_others_find_room() -> None:
+    places = Places(8)
+    with contextlib.ExitStack() as taken:
+        for _ in range(2):
+            taken.enter_context(places.taken("greedy"))
+        with pytest.raises(Refused):
+            taken.enter_context(places.taken("greedy"))
+        for tenant in ("a", "a", "b", "b", None, None):
+            taken.enter_context(places.taken(tenant))
+        with pytest.raises(Refused):
+            taken.enter_context(places.taken("c"))
+    with places.taken("greedy"):
+        assert places.tenants == {"greedy": 1}
+    assert places.tenants == {}
+
+
+def test_a_place_that_is_given_back_is_for_others_meanwhile() -> None:
+    places = Places(1)
+    with places.taken("a"), places.given_back("a"), places.taken("b"):
+        assert places.tenants == {"b": 1}
+    assert places.tenants == {}

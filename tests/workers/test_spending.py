@@ -1,0 +1,73 @@
+"""What `holdfast limits` shows is what was counted: by tenant, by day, and only where there is a cap."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.contract.codes import Status
+from holdfast.model.clock import VirtualClock
+from holdfast.workers.looking import Asker
+from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.spending import Spent, spent_today
+from holdfast.workers.tools.seam import Effect, Reservation, Usage
+from tests.workers.harness import Counted, InlineWorker, contract, request, workforce
+
+DAY = 86_400_000
+USAGE = Usage(30, 12, Decimal("0.000000015"))
+
+
+async def asks(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    return {"answer": await ctx.tools.model(prompt="x")}
+
+
+def amounts(found: list[Spent]) -> dict[tuple[str, str], tuple[Decimal, Decimal]]:
+    return {(each.tenant, each.what): (each.spent, each.left) for each in found}
+
+
+async def test_each_tenant_sees_its_own_day(tmp_path: Path) -> None:
+    policy = Policy(caps=Caps(runs=10, tokens=1000, cost_usd=Decimal("0.01")), tenant_caps={"acme": Caps(tokens=100), "open": Caps()})
+    model = Counted("model", Effect.READ, lambda prompt: "y", reservation=Reservation(60, Decimal("0.001")), usage=USAGE)
+    clock = VirtualClock()
+    async with workforce(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy, clock=clock) as force:
+        for tenant in ("default", "default", "acme", "open"):
+            assert (await force.invoke(request(), Asker(tenant=tenant))).status is Status.OK
+        store, now = force._engine.store, clock.now()
+        found = spent_today(store, policy, ["default", "acme", "open", "other"], now)
+        assert amounts(found) == {
+            ("default", "runs"): (2, 8),
+            ("default", "tokens"): (84, 916),
+            ("default", "cost_usd"): (Decimal("0.00000003"), Decimal("0.00999997")),
+            ("acme", "tokens"): (42, 58),
+            ("other", "runs"): (0, 10),
+            ("other", "tokens"): (0, 1000),
+            ("other", "cost_usd"): (0, Decimal("0.01")),
+        }
+        assert {each.until for each in found} == {now - now % DAY + DAY}
+        assert {each.spent for each in spent_today(store, policy, ["default"], now + DAY)} == {Decimal(0)}
+
+
+async def test_what_is_spent_is_never_shown_as_less_than_nothing_left(tmp_path: Path) -> None:
+    policy = Policy(caps=Caps(tokens=70))
+    model = Counted("model", Effect.READ, lambda prompt: "y", reservation=Reservation(60, Decimal(0)), usage=Usage(90, 5, Decimal(0)))
+    async with workforce(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy) as force:
+        await force.invoke(request(), Asker())
+        refused = await force.invoke(request(), Asker())
+        (tokens,) = spent_today(force._engine.store, policy, ["default"], force._engine.clock.now())
+    assert (tokens.spent, tokens.left) == (Decimal(95), Decimal(0))
+    assert refused.error is not None
+    assert refused.error.error_code == "budget_exceeded"
+    assert len(model.calls) == 1
+
+
+@pytest.mark.parametrize("tenant", ["a/b", "a%2Fb", "", "x" * 200])
+async def test_odd_names_of_tenants_stay_apart(tmp_path: Path, tenant: str) -> None:
+    policy = Policy(caps=Caps(runs=5))
+    worker = InlineWorker(contract("model"), asks, Counted("model", Effect.READ, lambda prompt: "y"))
+    async with workforce(worker, folder=tmp_path, policy=policy) as force:
+        await force.invoke(request(), Asker(tenant=tenant))
+        found = spent_today(force._engine.store, policy, [tenant, "a", "b", f"{tenant}/"], force._engine.clock.now())
+    assert [each.spent for each in found] == [1, 0, 0, 0]
