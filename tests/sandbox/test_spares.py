@@ -17,6 +17,9 @@ from holdfast.hosts.sandbox.sandbox import Sandbox
 from tests.sandbox.conftest import BODIES
 from tests.sandbox.scene import alive, heard, jail_of
 
+TICK = 0.001
+LONGER = 0.5
+
 
 @pytest.fixture
 async def sandboxes() -> AsyncIterator[Any]:
@@ -62,12 +65,12 @@ async def test_a_spare_that_died_is_replaced(sandboxes: Any) -> None:
     sandbox = sandboxes("talker:printing")
     first = await sandbox.attempt(10)
     while sandbox._spare is None or sandbox._spare.pid is None:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(TICK)
     spare = sandbox._spare
     os.kill(spare.pid, signal.SIGKILL)
     await spare.settled()
     while not spare.over:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(TICK)
     second = await sandbox.attempt(10)
     await second.send({"op": "run"})
     assert (await heard(second))[1].code is None
@@ -98,7 +101,7 @@ async def test_a_body_is_not_idle_while_the_runner_works_for_it(sandboxes: Any) 
     attempt = await sandboxes("greedy:sleep").attempt(20, idle_timeout=0.2)
     await attempt.send({"op": "run"})
     with attempt.working():
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(LONGER)
         assert not attempt.over
     end = await attempt.receive()
     assert isinstance(end, Ended)
@@ -121,7 +124,7 @@ async def test_what_was_never_received_is_closed(sandboxes: Any) -> None:
     attempt = await sandboxes("talker:hand", arguments=("file",)).attempt(10)
     await attempt.send({"op": "run"})
     while len(attempt._queue) < 3:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(TICK)
     before = len(os.listdir("/proc/self/fd"))
     await attempt.close()
     assert len(os.listdir("/proc/self/fd")) < before

@@ -14,6 +14,8 @@ from holdfast.workers.tools.seam import Effect, cool_down_keys
 from tests.tools.calls import called, failure
 from tests.tools.servers import Asked, Site, head, self_signed, site
 
+TICK = 0.05
+
 
 @pytest.fixture
 async def web() -> AsyncIterator[Site]:
@@ -261,7 +263,7 @@ async def test_a_slow_page_is_a_fetch_timeout(web: Site) -> None:
         while True:
             writer.write(b".")
             await writer.drain()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(TICK)
 
     web.pages |= {"/silent": silent, "/drip": dripping}
     fetch = FetchUrl(FetchSettings(allow_private=("127.0.0.1",), silence_seconds=0.3, timeout_seconds=1.0))

@@ -22,6 +22,8 @@ import asyncio, os, subprocess, sys, time
 from holdfast import ToolCall, tool
 from beside import GREETING
 
+TICK = 0.01
+
 STATE = {"calls": 0}
 
 @tool(effect="write", secrets=["PAY_KEY"])
@@ -145,7 +147,7 @@ async def test_a_secret_is_redacted_from_results_errors_and_logs(host: ToolHost,
     await called(tool, {"what": "print"})
     async with asyncio.timeout(10):
         while not lines:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(TICK)
     assert lines == ["look: key is [redacted:PAY_KEY]"]
 
 
@@ -193,7 +195,7 @@ async def test_a_caller_that_gives_up_ends_the_call(host: ToolHost, file: Path, 
     task = asyncio.create_task(called(made(host, file, "hang"), {"file": str(told)}))
     async with asyncio.timeout(20):
         while not told.exists() or " " not in told.read_text():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(TICK)
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
@@ -210,7 +212,7 @@ async def test_a_runner_that_is_gone_takes_its_tools_with_it(host: ToolHost, fil
     asking = asyncio.create_task(process.ask(frame))
     async with asyncio.timeout(20):
         while not told.exists() or " " not in told.read_text():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(TICK)
     asking.cancel()
     await asyncio.wait([asking])
     process._writer.transport.abort()  # as the kernel does it when the runner dies
@@ -296,7 +298,7 @@ async def gone(pid: int) -> None:
     """Wait until a process is dead (or nobody's child but init's, and a zombie)."""
     async with asyncio.timeout(10):
         while _runs(pid):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(TICK)
 
 
 def _runs(pid: int) -> bool:

@@ -50,6 +50,9 @@ def said(verdict: str, **more: Any) -> Decision:
     [float("nan"), float("inf"), "\ud800", Decimal("1.5"), b"x", 2**70],
     ids=["nan", "inf", "surrogate", "decimal", "bytes", "large"],
 )
+
+A_WHILE = 0.3
+TICK = 0.05
 async def test_inputs_that_are_no_json_are_refused_and_leave_nothing(tmp_path: Path, value: Any) -> None:
     async def echo(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         return inputs
@@ -188,7 +191,7 @@ async def test_the_time_of_a_body_never_goes_back(tmp_path: Path) -> None:
 async def test_the_time_before_a_person_was_asked_is_used_up_when_the_body_goes_on(tmp_path: Path, park: int) -> None:
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         if not left:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(A_WHILE)
         left.append(ctx.remaining())
         await ctx.ask("what?")
         return {}
@@ -304,7 +307,7 @@ async def test_a_step_that_nobody_finishes_does_not_hold_up_the_end(tmp_path: Pa
             await asyncio.Event().wait()
 
         asyncio.ensure_future(ctx.step(never, name="never"))  # noqa: RUF006
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(TICK)
         return {}
 
     began = time.monotonic()
