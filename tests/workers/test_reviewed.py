@@ -32,6 +32,8 @@ from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, reques
 from tests.workers.pages import page, write
 
 ONCE = Retries(max_attempts=1)
+A_WHILE = 0.3
+TICK = 0.05
 
 
 async def nothing(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
@@ -50,9 +52,6 @@ def said(verdict: str, **more: Any) -> Decision:
     [float("nan"), float("inf"), "\ud800", Decimal("1.5"), b"x", 2**70],
     ids=["nan", "inf", "surrogate", "decimal", "bytes", "large"],
 )
-
-A_WHILE = 0.3
-TICK = 0.05
 async def test_inputs_that_are_no_json_are_refused_and_leave_nothing(tmp_path: Path, value: Any) -> None:
     async def echo(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         return inputs
