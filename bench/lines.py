@@ -40,7 +40,8 @@ class Spec(NamedTuple):
 
 def specs(sizes: Sizes) -> dict[str, Spec]:
     """Every line there is, in the order of the table."""
-    return {**_running(sizes), **_branching(sizes), **_restarting(sizes), **_waiting(sizes), **_alone(), **_over_http(sizes), **_at_work(), **_resting()}
+    durable = {**_running(sizes), **_branching(sizes), **_restarting(sizes), **_waiting(sizes), **_alone()}
+    return {**durable, **_over_http(sizes), **_at_work(), **_resting()}
 
 
 def _running(sizes: Sizes) -> dict[str, Spec]:

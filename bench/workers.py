@@ -25,7 +25,7 @@ _REST_SECONDS: Final = 0.05
 
 async def _opened(folder: Path, isolation: Any, act: Any) -> Any:
     staff = StaffSettings(policy=Policy(isolation=isolation))
-    with TemporaryDirectory(dir=folder.resolve(), prefix="bench-") as place:
+    with TemporaryDirectory(dir=folder, prefix="bench-") as place:
         async with holdfast.open(f"{place}/bench.db", workers=[FILES / f"{WORKER}.py"], staff=staff) as engine:
             return await act(engine)
 
@@ -45,7 +45,8 @@ async def attempt(folder: Path, sizes: Sizes) -> float:
         return statistics.median(times[min(2, len(times) - 1) :])
 
     jailed = await _opened(folder, "all", timed)
-    return max(0.0, jailed - await _opened(folder, "inline", timed))
+    bare: float = await _opened(folder, "inline", timed)
+    return max(0.0, float(jailed) - bare)
 
 
 async def runs(folder: Path, sizes: Sizes) -> float:

@@ -16,13 +16,12 @@ from holdfast.workers.tools.secrets import EnvironmentSecrets, Secrets
 from tests.tools.calls import a_call, called, failure
 from tests.tools.servers import site
 
+TICK = 0.01
 KEY = "s3cr3t/value+1234"
 SOURCE = """
 import asyncio, os, subprocess, sys, time
 from holdfast import ToolCall, tool
 from beside import GREETING
-
-TICK = 0.01
 
 STATE = {"calls": 0}
 

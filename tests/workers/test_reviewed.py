@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -536,3 +537,43 @@ def test_two_files_of_one_worker_are_refused_and_two_workers_of_one_file_are_two
 
 def test_a_charge_that_only_asks_leaves_no_counter_behind() -> None:
     assert charged([Charge("closed/x", 0, 0)], lambda _: None, 1) == {}
+
+
+@pytest.mark.parametrize("park", [0, 1000])
+async def test_a_run_that_waits_for_its_next_attempt_can_be_cancelled(tmp_path: Path, park: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        tried.append(1)
+        raise WorkerError("later", retryable=True, retry_after_seconds=3600)
+
+    tried: list[int] = []
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
+        header = await force.accept(request(), LOCAL)
+        await force.response(header.id, LOCAL, wait=0.2)
+        response = await force.cancel(header.id, LOCAL)
+    assert response.error is not None
+    assert (response.error.error_code, response.observability.attempt, len(tried)) == ("cancelled", 1, 1)
+
+
+async def test_tools_that_a_request_forbids_are_forbidden_in_the_sandbox_too(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> Any:
+        return await ctx.tools.json_schema_validate(value=1, schema={})
+
+    worker = InlineWorker(contract("json_schema_validate", retries=ONCE), body)
+    async with workforce(worker, folder=tmp_path) as force:
+        response = await force.invoke(request(constraints=Constraints(tools_allowed=())), LOCAL)
+    assert response.error is not None
+    assert response.error.error_code == "tool_not_allowed"
+
+
+async def test_the_next_attempt_begins_at_its_own_time(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        times.append(ctx.now().timestamp())
+        if len(times) < 3:
+            raise WorkerError("later", retryable=True, retry_after_seconds=100)
+        return {}
+
+    times: list[float] = []
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert response.status is Status.OK
+    assert [later - earlier for earlier, later in pairwise(times)] == [100, 100]

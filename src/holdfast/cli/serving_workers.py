@@ -54,11 +54,11 @@ class Workers:
         if find_spec("prometheus_client") is not None:
             settings = msgspec.structs.replace(settings, signals=msgspec.structs.replace(settings.signals, metrics=True))
         staff = Staff(found.workers, settings, home_beside(store))
-        ids = [package.contract.worker_id for package in staff.packages]
+        ids = {package.contract.worker_id for package in staff.packages}
         names = [*ids, *(one.name for one in found.deployed), *{one.name for one in found.inline}]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise DuplicateFunction(f"Several targets have a worker or a function {', '.join(twice)}. Serve one of them.")
+            raise DuplicateFunction(f"Several targets have a worker and a function {', '.join(twice)}. Serve one of them.")
         for package in staff.packages:
             provided = [f"`{tool.name}` is no built-in tool" for tool in package.tools]
             for warning in package.warnings:

@@ -108,14 +108,13 @@ class Staff:
             self.workforce.serve(self._worker(package))
         self._found = found
         current = {package.name for package in found}
-        for name, worker in list(self._made.items()):
-            if name not in current:
-                await worker.rest()
+        for worker in [worker for worker in self._made.values() if worker.package not in current]:
+            await worker.rest()
         return changed
 
     async def warm(self) -> None:
         """Have a spare of every worker ready, as its file is now."""
-        await asyncio.gather(*(self._made[package.name].warm() for package in self._found))
+        await asyncio.gather(*(self._worker(package).warm() for package in self._found))
 
     async def close(self) -> None:
         """End bodies, tool processes and connections."""

@@ -26,13 +26,12 @@ from holdfast.contract.protocol import (
 from holdfast.contract.terms import Contract, Limits, Retries
 from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
-from holdfast.durable.delays import Duration
 from holdfast.durable.identifier import Identity
 from holdfast.hosts.sandbox.description import Ended
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution
-from holdfast.model.operations import OPEN, Action, Failure, Operation, Type
+from holdfast.model.operations import OPEN, Action, Failure, Operation, SubType, Type
 from holdfast.workers.approvals import Place, request_of
 from holdfast.workers.artifacts import Artifacts, brought_in
 from holdfast.workers.attempt import Attempt, Body, Outcome
@@ -50,6 +49,7 @@ _PARKED_TIME_LEFT = 5.0
 """Seconds an attempt has at least after it waited for a person: it repeats what it did, and makes the call that was decided on."""
 
 
+_CANCELLED = Outcome(error=BodyError(error_code="cancelled", message="Somebody cancelled the run."))
 _LONGEST_DELAY = 86_400.0
 """Seconds that somebody outside, or a body, may have the next attempt wait."""
 
@@ -144,11 +144,20 @@ class Run:
             self._logs = joined(self._logs, outcome.logs)
             response = self._judged(number, outcome)
             again = response.error is not None and response.error.retryable and number < self._contract.retries.max_attempts
-            if not again or self._cancelled():
+            if not again:
                 return response
             assert response.error is not None
-            await self._context.wait(Duration.from_seconds(self._delay(number, response.error.retry_after_seconds)), name=f"retry-{number}")
+            await self._rested(number, response.error.retry_after_seconds)
+            if self._cancelled():
+                return self._judged(number, _CANCELLED)
             number += 1
+
+    async def _rested(self, number: int, told: float | None) -> None:
+        """Wait for the next attempt, unless somebody cancels the run meanwhile."""
+        at = _rest_at(number)
+        if self._journal.find(at) is None and not self._cancelled():
+            await self._journal.write(begun(at, wait_seconds=self._delay(number, told)))
+        await self._journal.closed(at, CANCEL_AT)
 
     # --- one attempt
 
@@ -164,8 +173,7 @@ class Run:
         began_at = self._state.clock.now() if known is None else known.started_at
         while True:
             if self._cancelled():
-                cancelled = Outcome(error=BodyError(error_code="cancelled", message="Somebody cancelled the run."))
-                return await self._closed(number, at, cancelled, began_at)
+                return await self._closed(number, at, _CANCELLED, began_at)
             outcome = await self._worked(number, at)
             if isinstance(outcome, Outcome):
                 return await self._closed(number, at, outcome, began_at)
@@ -198,14 +206,15 @@ class Run:
             self._eye,
         )
         self._eye.begins(number, requests)
+        rest = self._journal.find(_rest_at(number - 1))
         order = {
             "op": "run",
             "inputs": inputs,
-            "contract": self._contract,
+            "contract": msgspec.structs.replace(self._contract, limits=limits),
             "attempt": number,
             "run_id": self._id,
             "seed": f"{self._id}/{number}",
-            "now": int(self._context.now().timestamp() * 1000),
+            "now": (None if rest is None else rest.ended_at) or self._state.header.started_at,
             "remaining": timeout,
             "writes": [name for name, tool in self._worker.tools.items() if tool.effect is Effect.WRITE],
         }
@@ -335,6 +344,11 @@ async def run(event: Any, context: AsyncDurableContext, around: Surroundings) ->
     limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
     response = await Run(msgspec.structs.replace(accepted, limits=limits), worker, context, around).respond()
     return msgspec.to_builtins(response)
+
+
+def _rest_at(number: int) -> Identity:
+    """Where the wait after an attempt is kept."""
+    return place(Type.WAIT, SubType.WAIT.value, f"retry-{number}", number)
 
 
 def _recorded(known: Operation) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from decimal import Decimal
 from typing import Any
 
@@ -55,11 +55,11 @@ async def hostile(inputs: dict[str, Any], ctx: WorkerContext) -> Any:
     if do == "large":
         return {"answer": inputs["n"] + 1, "looked": (await ctx.tools.look())["large"]}
     if do == "idle":
-        await ctx.step(lambda: time.sleep(30), name="long")
+        await ctx.step(lambda: threading.Event().wait(30), name="long")
     if do == "deaf":
         for number in (10, 11):
             ctx._asking._link.send({"op": "step_begin", "id": number, "name": "large"})
             ctx._asking._link.sock.recv(10)
             ctx._asking._link.send({"op": "step_end", "id": number, "result": "x" * 900_000})
-        time.sleep(30)
+        threading.Event().wait(30)
     return {}
