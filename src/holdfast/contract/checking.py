@@ -15,6 +15,7 @@ import jsonschema_rs
 import msgspec
 
 from holdfast.contract.redacting import Schema, has_marks, redacted
+from holdfast.model import codec
 
 MAX_MISMATCHES = 50
 MAX_VALUE_CHARACTERS = 200
@@ -64,7 +65,7 @@ class Checker:
         try:
             if self._validator.is_valid(value):
                 return ()
-            if _too_deep(value):
+            if codec.too_deep(value, MAX_DEPTH):
                 return (Mismatch("", f"the value does not fit, and is nested more than {MAX_DEPTH} levels deep", ""),)
             shown = redacted(value, self._schema) if self._marked else value
             return tuple(islice(self._mismatches(value, shown), MAX_MISMATCHES))
@@ -132,19 +133,3 @@ def _at(value: Any, path: Sequence[str | int]) -> Any:
 
 def _reason(error: jsonschema_rs.ValidationError) -> str:
     return error.message[: 4 * MAX_VALUE_CHARACTERS]
-
-
-def _too_deep(value: Any) -> bool:
-    """Whether a value is nested too deep, found without recursion and only as far as needed."""
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        below: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.extend(x for x in item.values() if isinstance(x, dict | list | tuple))
-            elif isinstance(item, list | tuple):
-                below.extend(x for x in item if isinstance(x, dict | list | tuple))
-        if not below:
-            return False
-        level = below
-    return True

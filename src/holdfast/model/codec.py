@@ -43,6 +43,22 @@ def loads(text: str | bytes) -> Any:
         raise PayloadNotJson(f"The payload is not JSON: {error}") from None
 
 
+def too_deep(value: Any, most: int) -> bool:
+    """Whether a value is nested in more levels than these, found without recursion and only as far as needed."""
+    level: list[Any] = [value]
+    for _ in range(most):
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(x for x in item.values() if isinstance(x, dict | list | tuple))
+            elif isinstance(item, list | tuple):
+                below.extend(x for x in item if isinstance(x, dict | list | tuple))
+        if not below:
+            return False
+        level = below
+    return True
+
+
 def payload_hash(text: str) -> str:
     """The identity of an input: sha256 of its stored text."""
     return hashlib.sha256(text.encode()).hexdigest()

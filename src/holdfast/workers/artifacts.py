@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable
@@ -109,6 +110,13 @@ class Artifacts:
         """An artifact that holds JSON, loaded."""
         with os.fdopen(self.open(tenant, identity), "rb") as file:
             return codec.loads(file.read())
+
+    async def resolved(self, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs with every top-level reference resolved; off the loop, for they may be large."""
+        if all(_reference(value) is None for value in inputs.values()):
+            return inputs
+        found: dict[str, Any] = await asyncio.to_thread(brought_in, inputs, lambda identity: self.value(tenant, identity))
+        return found
 
     def forget(self, tenant: str) -> None:
         """Remove all of a tenant's."""

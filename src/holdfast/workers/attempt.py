@@ -155,7 +155,7 @@ class Attempt:
     async def _dead(self, body: Body, outcome: Outcome | None) -> None:
         """Whatever comes after a failure must find it dead, all of it; after a success nothing comes."""
         dying = self.dying = asyncio.ensure_future(body.kill())
-        if outcome is None or outcome.error is not None:
+        if outcome is None or outcome.error is not None or self._waits_for is not None:
             await dying
         else:
             _dying.add(dying)

@@ -60,7 +60,7 @@ class Answer(msgspec.Struct, frozen=True):
     result: Any
     at: int
     beyond: int = 0
-    """Tokens that were used beyond those reserved."""
+    """Tokens that were used beyond those reserved, where any were."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +164,13 @@ class Gateway:
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
         """One write: everything the call uses up, and that it is about to be made."""
         self.ledger.check_calls(tool.name)
-        reservation = tool.reserve(intent.arguments, self._counters.left(self.ledger.remaining))
+        try:
+            reservation = tool.reserve(intent.arguments, self._counters.left(self.ledger.remaining))
+            keys = cool_down_keys(tool, intent.arguments)
+        except ToolFailed:
+            raise
+        except Exception as error:  # a body may give it anything
+            raise ToolFailed("tool_failed", f"{tool.name} cannot be called like that: {type(error).__name__}") from error
         self.ledger.check_reservation(reservation)
         intent = msgspec.structs.replace(intent, reservation=reservation)
         attempted = Try(intent=intent, live=True, began=self._clock.now())
@@ -176,7 +182,7 @@ class Gateway:
                 begun(receipt_at(*at)),
                 charges=(
                     *self._counters.reserved(reservation, attempted.began),
-                    *self._counters.open(cool_down_keys(tool, intent.arguments)),
+                    *self._counters.open(keys),
                 ),
             )
         except LimitReached as limit:
@@ -336,8 +342,8 @@ def _answered(attempted: Try) -> Answer:
     receipt = attempted.receipt
     assert receipt is not None
     if receipt.error is None:
-        used = receipt.usage.input_tokens + receipt.usage.output_tokens
-        return Answer(receipt.result, attempted.at, max(0, used - attempted.intent.reservation.tokens))
+        used, reserved = receipt.usage.input_tokens + receipt.usage.output_tokens, attempted.intent.reservation.tokens
+        return Answer(receipt.result, attempted.at, max(0, used - reserved) if reserved else 0)
     error = receipt.error
     failed = ToolFailed(error.error_code, error.message, retry_after_seconds=error.retry_after_seconds, details=error.details)
     failed.recorded = True

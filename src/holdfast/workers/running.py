@@ -33,7 +33,7 @@ from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.operations import OPEN, Action, Failure, Operation, SubType, Type
 from holdfast.workers.approvals import Place, request_of
-from holdfast.workers.artifacts import Artifacts, brought_in
+from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.attempt import Attempt, Body, Outcome
 from holdfast.workers.delivering import delivered
 from holdfast.workers.frames import BodyError
@@ -190,7 +190,7 @@ class Run:
         gateway.begin(number, monotonic() + timeout, used_ms)
         cancelled = self._journal.when_closed(CANCEL_AT)
         try:
-            inputs = self._inputs()
+            inputs = await self._around.artifacts.resolved(self._accepted.tenant, self._accepted.request.inputs)
             if problems := checker_of(self._contract.input_schema).problems(inputs):
                 return Outcome(error=BodyError(error_code="schema_mismatch", message=f"The inputs do not fit: {told_of(problems)}."))
             body = await self._worker.body(limits, timeout)
@@ -236,10 +236,6 @@ class Run:
         )
         return Gateway(terms, self._journal, self._ledger, self._worker.tools, self._around.policy, self._state.clock)
 
-    def _inputs(self) -> Any:
-        artifacts, tenant = self._around.artifacts, self._accepted.tenant
-        return brought_in(self._accepted.request.inputs, lambda identity: artifacts.value(tenant, identity))
-
     async def _closed(self, number: int, at: Identity, outcome: Outcome, began_at: int) -> Outcome:
         """Write an attempt's end, after its body's death is certain; the next one begins only after that."""
         around, tenant = self._around, self._accepted.tenant
@@ -279,13 +275,17 @@ class Run:
         status, told = Status.OK, None
         if error is not None:
             meaning = self._meaning(error)
-            status = meaning.status
+            status, message, details = meaning.status, error.message, error.details
+            lost = sorted({attempted.intent.tool for attempted in self._ledger.unresolved()})
+            if lost:  # nobody is asked about a run that was cancelled
+                message = f"{message} Nobody knows whether its last call of {', '.join(lost)} took place."
+                details = {"unknown_outcome": lost} if details is None else details
             told = ResponseError(
                 error_code=error.error_code,
-                message=error.message,
+                message=message,
                 retryable=meaning.retryable,
                 retry_after_seconds=error.retry_after_seconds,
-                details=error.details,
+                details=details,
             )
         usage, partial = self._ledger.usage, error is not None and error.partial is not None
         took = self._state.clock.now() - self._state.header.started_at

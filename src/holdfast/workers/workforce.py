@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.contract.checking import checker_of, told_of
+from holdfast.contract.checking import MAX_DEPTH, checker_of, told_of
 from holdfast.contract.codes import Status, meaning_of
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import Observability, Request, Response, ResponseError
@@ -28,7 +28,7 @@ from holdfast.model.operations import Operation
 from holdfast.signals.observing import NOBODY, Observer
 from holdfast.workers.announcing import Eyes
 from holdfast.workers.approvals import Approval, Decision
-from holdfast.workers.artifacts import ArtifactMissing, Artifacts, brought_in
+from holdfast.workers.artifacts import ArtifactMissing, Artifacts
 from holdfast.workers.counting import day_of, key_part
 from holdfast.workers.events import RunEvent, RunEvents
 from holdfast.workers.looking import (
@@ -124,6 +124,10 @@ class Workforce:
             seconds = max(0.0, (limit.until - self._engine.clock.now()) / 1000)
             return self._refusal(request, "rate_limited", _limited(limit), retry_after_seconds=seconds)
 
+    async def come_to(self, header: Execution, accepted: Accepted, *, wait: float | None = None) -> Response:
+        """What a run comes to that `begin` or a look has found; as `response`, without finding it again."""
+        return await self._waiting.response(self._engine, header, accepted, wait)
+
     async def accept(self, request: Request, asker: Asker, *, sampled: bool | None = None) -> Execution:
         """The run of a request: the one its key knows, else a new one. Refused requests leave nothing behind."""
         return (await self._accepted(_traced(request), asker, sampled))[0]
@@ -154,7 +158,7 @@ class Workforce:
         contract = served.worker.contract
         limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
         inputs = _text_of(request)
-        self._check(request, contract.input_schema, asker.tenant)
+        await self._check(request, contract.input_schema, asker.tenant)
         family = sha256(f"{asker.tenant}\0{contract.worker_id}\0{request.idempotency_key or secrets.token_hex(16)}".encode()).hexdigest()
         seconds = limits.run_timeout_seconds
         terms = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS if seconds is None else max(1, round(min(seconds, MAX_TIMEOUT_SECONDS))))
@@ -197,9 +201,9 @@ class Workforce:
             )
         return versions[request.version]
 
-    def _check(self, request: Request, schema: dict[str, Any], tenant: str) -> None:
+    async def _check(self, request: Request, schema: dict[str, Any], tenant: str) -> None:
         try:
-            inputs = brought_in(request.inputs, lambda identity: self.artifacts.value(tenant, identity))
+            inputs = await self.artifacts.resolved(tenant, request.inputs)
         except ArtifactMissing as missing:
             raise InvalidRequest(str(missing), error_code="artifact_not_found") from None
         except PayloadNotJson:
@@ -303,9 +307,12 @@ def _text_of(request: Request) -> str:
     """The inputs as text, which is what makes two requests of one key the same."""
     try:
         codec.storable(f"{request.idempotency_key}{request.user}")
-        return codec.dumps(request.inputs)
+        text = codec.dumps(request.inputs)
     except (PayloadNotJson, InvalidParameter) as odd:
         raise InvalidRequest(f"The request is no JSON: {odd}") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH and codec.too_deep(request.inputs, MAX_DEPTH):
+        raise InvalidRequest(f"The inputs are nested more than {MAX_DEPTH} levels deep.")
+    return text
 
 
 def _traced(request: Request) -> Request:

@@ -16,6 +16,16 @@ ODD: dict[str, Any] = {
     "surrogate": "\ud800",
     "set": {1},
 }
+
+
+def deep(levels: int) -> Any:
+    """Lists in lists."""
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 FRAMES: dict[str, list[dict[str, Any]]] = {
     "id again": [{"op": "step_begin", "id": 7, "name": "a"}, {"op": "step_begin", "id": 7, "name": "b"}],
     "id below": [{"op": "open", "id": -1, "artifact_id": "x"}],
@@ -24,6 +34,7 @@ FRAMES: dict[str, list[dict[str, Any]]] = {
     "unknown op": [{"op": "receipt", "id": 1, "result": 1}],
     "more fields": [{"op": "ready", "tenant": "bob"}],
     "no file": [{"op": "artifact", "id": 7, "name": "a", "media_type": "b"}],
+    "deep": [{"op": "tool", "id": 7, "tool": "look", "arguments": {"at": deep(300)}}],
     "id as text": [{"op": "tool", "id": "1", "tool": "look", "arguments": {}}],
 }
 
@@ -59,7 +70,7 @@ async def hostile(inputs: dict[str, Any], ctx: WorkerContext) -> Any:
     if do == "deaf":
         for number in (10, 11):
             ctx._asking._link.send({"op": "step_begin", "id": number, "name": "large"})
-            ctx._asking._link.sock.recv(10)
+            ctx._asking._link.receive()
             ctx._asking._link.send({"op": "step_end", "id": number, "result": "x" * 900_000})
         threading.Event().wait(30)
     return {}

@@ -219,13 +219,18 @@ class Attempt:
                 self.stop("worker_crashed", "its first frame was not `ready`")
                 return
             self._ready = True
-            self._settled.set()
+            self._settle()
         self._queue += fresh
         if fresh:
             self._news.set()
         if len(self._queue) >= _QUEUE:
             self._full = True
             self._listen(False)
+
+    def _settle(self) -> None:
+        """It begins only when its keeper has confirmed what holds it, which may come after the body's own word."""
+        if self._ready and self.pid is not None:
+            self._settled.set()
 
     async def _writable(self) -> None:
         fd = self._channel.fileno()
@@ -260,6 +265,7 @@ class Attempt:
             self.pid, self.isolation = message["locked"]["pid"], message["locked"]["isolation"]
             if self._verdict is not None:
                 self._signal()
+            self._settle()
         elif "unable" in message:
             self.unable = message["unable"]
         else:

@@ -10,10 +10,12 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.hosts.sandbox.description import Frame
+from holdfast.model import codec
 
 _LENGTH: Final = 4
 _FDS_PER_FRAME: Final = 1
 _LARGE: Final = 64 * 1024
+_DEPTH: Final = 200
 
 
 class Malformed(Exception):
@@ -98,6 +100,8 @@ def _decoded(text: bytes) -> dict[str, Any]:
         raise Malformed(f"a frame that is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise Malformed("a frame that is not an object")
+    if text.count(b"[") + text.count(b"{") > _DEPTH and codec.too_deep(data, _DEPTH):
+        raise Malformed(f"a frame nested more than {_DEPTH} levels deep")
     return data
 
 

@@ -15,7 +15,7 @@ from holdfast.server.protocol.visit import Visit
 from holdfast.server.replies import Reply
 from holdfast.server.responses import open_reply, response_reply
 from holdfast.store.seam import Store
-from holdfast.workers.looking import Asker, response_of, state_of
+from holdfast.workers.looking import response_of, state_of
 from holdfast.workers.running import Accepted
 from holdfast.workers.workforce import Workforce
 
@@ -34,20 +34,20 @@ class Desk:
         self.closing = asyncio.Event()
         """The server is leaving: nobody waits any longer, and runs go on elsewhere."""
 
-    async def watched(self, visit: Visit, run_id: str, seconds: float) -> Response | None:
+    async def watched(self, visit: Visit, header: Execution, accepted: Accepted, seconds: float) -> Response | None:
         """What a run comes to within the time, or how it stands then; None where too many wait already, who then come back."""
         try:
             with visit.waiting():
-                return await self._watched(run_id, visit.asker, seconds)
+                return await self._watched(header, accepted, seconds)
         except Refused:
             return None
 
-    async def _watched(self, run_id: str, asker: Asker, seconds: float) -> Response:
-        answered = asyncio.create_task(self.workforce.response(run_id, asker, wait=seconds))
+    async def _watched(self, header: Execution, accepted: Accepted, seconds: float) -> Response:
+        answered = asyncio.create_task(self.workforce.come_to(header, accepted, wait=seconds))
         closing = asyncio.create_task(self.closing.wait())
         try:
             await asyncio.wait({answered, closing}, return_when=asyncio.FIRST_COMPLETED)
-            return answered.result() if answered.done() else await self.workforce.response(run_id, asker, wait=0)
+            return answered.result() if answered.done() else await self.workforce.come_to(header, accepted, wait=0)
         finally:
             answered.cancel()
             closing.cancel()

@@ -55,7 +55,7 @@ class Runs:
         wait = visit.patience(0, self._desk.limits.wait_seconds)
         if wait == 0:
             return self._desk.reply(header.id, accepted, look=True)
-        return self._desk.reply(header.id, accepted, await self._desk.watched(visit, header.id, wait), look=True)
+        return self._desk.reply(header.id, accepted, await self._desk.watched(visit, header, accepted, wait), look=True)
 
     async def cancel(self, visit: Visit) -> Reply:
         """End a run. One that is over stays what it is; calls in flight may still record what they did."""

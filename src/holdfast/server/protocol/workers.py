@@ -60,7 +60,7 @@ class Workers:
         header, accepted = begun
         if wait == 0:
             return self._desk.begun(header, accepted)
-        return self._desk.reply(header.id, accepted, await self._desk.watched(visit, header.id, wait))
+        return self._desk.reply(header.id, accepted, await self._desk.watched(visit, header, accepted, wait))
 
     def _contracts(self, worker_id: str) -> Sequence[Contract]:
         return [served.worker.contract for served in self._desk.workforce.served.get(worker_id, {}).values()]
