@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.testing.stores.batches import BatchSuite as BatchSuite
     from holdfast.testing.stores.chaining import ChainingSuite as ChainingSuite
+    from holdfast.testing.stores.charging import ChargingSuite as ChargingSuite
+    from holdfast.testing.stores.charging import SharedChargingSuite as SharedChargingSuite
     from holdfast.testing.stores.copies import CopySuite as CopySuite
     from holdfast.testing.stores.credentials import CredentialsSuite as CredentialsSuite
     from holdfast.testing.stores.credentials import SharedCredentialsSuite as SharedCredentialsSuite
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "BatchSuite": "batches",
     "ChainingSuite": "chaining",
+    "ChargingSuite": "charging",
     "CopySuite": "copies",
     "CredentialsSuite": "credentials",
     "FencingSuite": "fencing",
@@ -54,6 +57,7 @@ _WHERE = {
     "RaceSuite": "races",
     "RetentionSuite": "retention",
     "RunnerSuite": "runners",
+    "SharedChargingSuite": "charging",
     "SharedCredentialsSuite": "credentials",
     "SharedFencingSuite": "fencing",
     "SharedOutboxSuite": "outbox",
