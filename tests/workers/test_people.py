@@ -19,7 +19,7 @@ from holdfast.workers.workforce import Workforce
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
 
 PAY = frozenset({"pay"})
-ANN = Asker(principal="ann", logged_in=True)
+ANN, BOB = Asker(principal="ann", logged_in=True), Asker(principal="bob", logged_in=True)
 
 
 def decision(verdict: str = "approve", by: str = "bob", **more: Any) -> Decision:
@@ -87,14 +87,15 @@ async def test_a_decision_is_final_and_nobody_decides_what_he_asked_for(tmp_path
     async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         _, approval = await asked(force, ANN)
         with pytest.raises(ApprovalRefused, match="ann asked for this"):
-            await force.decide(approval, decision(by="ann"), ANN)
+            await force.decide(approval, decision(by="bob"), ANN)
         with pytest.raises(ApprovalRefused, match="approve or reject"):
-            await force.decide(approval, decision("happened"), ANN)
+            await force.decide(approval, decision("happened"), BOB)
         with pytest.raises(ApprovalNotFound):
-            await force.decide("a_nothing", decision(), ANN)
-        await force.decide(approval, decision(), ANN)
+            await force.decide("a_nothing", decision(), BOB)
+        decided = await force.decide(approval, decision(by="ann"), BOB)
+        assert decided.decided_by == "bob"
         with pytest.raises(CallbackClosed):
-            await force.decide(approval, decision("reject"), ANN)
+            await force.decide(approval, decision("reject"), BOB)
     assert len(pay.calls) <= 1
 
 

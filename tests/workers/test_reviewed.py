@@ -27,6 +27,7 @@ from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.journal import place
 from holdfast.workers.looking import Asker
+from holdfast.workers.packages import Packages, WorkerMissing
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted
 from holdfast.workers.tools.seam import Call, Called, Effect, Reservation, ToolFailed, Usage
@@ -614,3 +615,20 @@ async def test_a_cancelled_run_says_so_when_nobody_knows_what_became_of_a_call(t
         response = await force.cancel(header.id, LOCAL)
     assert response.error is not None
     assert (response.error.error_code, response.error.details) == ("cancelled", {"unknown_outcome": ["pay"]})
+
+
+def test_a_package_is_found_by_its_own_name_and_no_name_leaves_its_folder(tmp_path: Path) -> None:
+    source = 'from holdfast import worker\n@worker("one.md")\ndef one(inputs, ctx):\n    return {}\n'
+    file = write(tmp_path / "files", source, one=page("one"))
+    packages = Packages(tmp_path / "kept")
+    (package,) = packages.add(file)
+    assert packages.load(package.name, "one") == package
+    hashed = package.folder.name
+    for name, worker_id in (
+        (package.name, "two"),
+        (f"{hashed}/{file}", "one"),
+        (f"{hashed}/../x.py", "one"),
+        ("../files/worker.py", "one"),
+    ):
+        with pytest.raises(WorkerMissing):
+            packages.load(name, worker_id)

@@ -37,6 +37,15 @@ class Endings:
 
     async def wait(self, execution: str, *, live: bool) -> Ending:
         """Wait until an execution is closed; one that is not live here may be closed already."""
+        waiter = self.watch(execution, live=live)
+        try:
+            return await waiter
+        except BaseException:
+            self.give_up(waiter)
+            raise
+
+    def watch(self, execution: str, *, live: bool) -> asyncio.Future[Ending]:
+        """The same for somebody who waits for other things too, and says so when he gives up."""
         waiter: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(execution, []).append(waiter)
         try:
@@ -45,12 +54,13 @@ class Endings:
                 if header is None:
                     raise ExecutionNotFound(f"There is no execution {execution}.")
                 self.tell(header)
-            return await waiter
+            return waiter
         except BaseException:
-            self._give_up(waiter)
+            self.give_up(waiter)
             raise
 
-    def _give_up(self, waiter: asyncio.Future[Ending]) -> None:
+    def give_up(self, waiter: asyncio.Future[Ending]) -> None:
+        """Somebody does not wait any more."""
         for waited, waiters in list(self._waiters.items()):  # all of them: it may have moved on with the execution
             if waiter in waiters:
                 waiters.remove(waiter)

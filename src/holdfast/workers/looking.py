@@ -156,6 +156,8 @@ def find_approval(store: Store, approval_id: str, asker: Asker) -> Approval:
 def deciding(store: Store, approval_id: str, decision: Decision, asker: Asker) -> Answering:
     """The write that brings a decision; whether it comes too late is settled by the write itself."""
     approval, callback, request = _approval(store, approval_id, asker)
+    if asker.logged_in:  # the name comes from the login, whatever was said
+        decision = msgspec.structs.replace(decision, decided_by=asker.principal)
     text = msgspec.json.encode(checked(request_of(request), decision, logged_in=asker.logged_in)).decode()
     return Answering(approval.run_id, callback.id, text, decision=True)
 

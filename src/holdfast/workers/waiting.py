@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from holdfast.contract.protocol import Response, response_from
 from holdfast.engine.endings import Ending
@@ -27,30 +26,43 @@ class Waiting:
         """What a run came to, or how it stands when it waits for a person or when patience is over."""
         loop = asyncio.get_running_loop()
         until = None if patience is None else loop.time() + patience
-        ending = asyncio.ensure_future(engine.ending(header.id))
+        # What ended elsewhere before we watched is found by the first look at the store.
+        ending = engine.endings.watch(header.id, live=header.status is ExecutionStatus.RUNNING)
         try:
             while True:
                 left = _POLL_SECONDS if until is None else min(_POLL_SECONDS, max(0.0, until - loop.time()))
                 await self._moved(header.id, ending, left)
                 if ending.done():
-                    over, payload = ending.result()
-                    if over.status is ExecutionStatus.SUCCEEDED and payload is not None:
+                    last, payload = ending.result()
+                    if last.status is ExecutionStatus.SUCCEEDED and payload is not None:
                         return response_from(payload)
-                    return response_of(engine.store, over, accepted)
+                    return response_of(engine.store, last, accepted)
                 header = engine.store.find(header.id) or header
                 resting = header.state is State.SUSPENDED and open_approvals(engine.store, header)
-                if resting or header.state is State.QUARANTINED or (until is not None and loop.time() >= until):
+                over = header.status is not ExecutionStatus.RUNNING or header.state is State.QUARANTINED
+                if resting or over or (until is not None and loop.time() >= until):
                     return response_of(engine.store, header, accepted)
         finally:
-            ending.cancel()
+            if not ending.done():
+                engine.endings.give_up(ending)
 
     async def _moved(self, run_id: str, ending: asyncio.Future[Ending], seconds: float) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if ending.done():
+            return
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.setdefault(run_id, set()).add(waiter)
+
+        def ended(_: object) -> None:
+            _tell(waiter)
+
+        ending.add_done_callback(ended)
+        timer = loop.call_later(seconds, _tell, waiter)
         try:
-            ends: set[asyncio.Future[Any]] = {ending, waiter}
-            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await waiter
         finally:
+            timer.cancel()
+            ending.remove_done_callback(ended)
             self._waiters[run_id].discard(waiter)
             if not self._waiters[run_id]:
                 del self._waiters[run_id]
