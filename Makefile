@@ -37,7 +37,7 @@ format: .venv/.dev ## rewrite the code the way `make check` wants it
 # Bytecode is kept, whatever the shell says: else hundreds of short processes spend most of their time compiling the same files.
 test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.dev ## everything in tests/
-	$(BIN)/pytest -n $(JOBS) -m "not alone"
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not alone"
 	$(BIN)/pytest -m alone || [ $$? -eq 5 ]
 
 demo: .venv/.runtime ## the order workflow on a SQLite file: a flaky step, an approval, a kill -9 and the resume

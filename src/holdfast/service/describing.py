@@ -13,8 +13,6 @@ from holdfast.model.errors import (
     ExecutionStopped,
     ExecutionTimedOut,
     InvalidParameter,
-    PayloadNotJson,
-    StoreBroken,
     Unsuccessful,
 )
 from holdfast.model.execution import Execution, ExecutionStatus, State
@@ -67,14 +65,6 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the execution that goes on for it."""
 
 
-def _stored(text: str) -> Any:
-    """A payload that was JSON when it was written; if it is none any more, the file is damaged."""
-    try:
-        return codec.loads(text)
-    except PayloadNotJson as error:
-        raise StoreBroken(f"A payload in the store is not what was written: {error}") from None
-
-
 def arn_of(header: Execution) -> str:
     """The ARN of an execution."""
     return str(Arn(header.function, header.version, header.name, header.id))
@@ -83,7 +73,7 @@ def arn_of(header: Execution) -> str:
 def result_of(header: Execution, payload: str | None) -> Any:
     """The value a closed execution came to, or its ending raised."""
     if header.status is ExecutionStatus.SUCCEEDED:
-        return None if payload is None else _stored(payload)
+        return None if payload is None else codec.loads(payload)
     failure = codec.failure_from(payload or "{}")
     raise _ENDINGS[header.status](failure.message, failure.type, failure.data)
 
@@ -127,9 +117,9 @@ def describe(store: Store, header: Execution, hosted: bool | None = None) -> Des
         state=header.state.value,
         started_at=header.started_at,
         ended_at=header.ended_at,
-        input=None if given is None else _stored(given),
-        result=_stored(payload) if succeeded and payload else None,
-        error=_stored(payload) if closed and not succeeded and payload else None,
+        input=None if given is None else codec.loads(given),
+        result=codec.loads(payload) if succeeded and payload else None,
+        error=codec.loads(payload) if closed and not succeeded and payload else None,
         waits_for=pending,
         why=_why(header, pending, hosted),
         parent=header.parent,
