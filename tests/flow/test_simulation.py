@@ -25,9 +25,9 @@ from holdfast.model.verbs import Settle
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.simulation import Simulated, SimulationFailed, simulate
 
-SEEDS = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "1000"))
+SEEDS = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "400"))
 FROM = int(os.environ.get("HOLDFAST_SIMULATION_FROM", "0"))
-GROUPS = min(20, SEEDS)
+GROUPS = min(16, SEEDS)
 ENOUGH = 40
 """Seeds within which a planted mistake must be found."""
 
