@@ -262,7 +262,7 @@ def less_of(ours: Sizes, theirs: Sizes) -> str:
     """What peers did less of, for the reader of the table."""
     return (
         f"Peers did less of what takes them minutes: W2 with {theirs.w2_executions:,} executions, W5 with {theirs.w5_executions:,}"
-        f" (its timers, W3's map and W4's {ours.w4_many_steps:,} steps not at all), HTTP with {theirs.http_executions}, fewer rounds."
+        f" (its timers, W3's map and W4's {ours.w4_many_steps:,} steps not at all), fewer rounds."
         " PEERS=all gives them the whole."
     )
 

@@ -70,7 +70,6 @@ class Sizes:
             w5_executions=min(1_000, self.w5_executions),
             w5_due=False,
             w6_rounds=min(100, self.w6_rounds),
-            http_executions=min(16, self.http_executions),
             pairs=min(3, self.pairs),
             few=min(2, self.few),
         )
