@@ -19,13 +19,13 @@ from typing import Any, Final, NamedTuple
 import boto3
 from botocore.config import Config
 
+from bench.http_driving import FUNCTIONS as IN_SEQUENCE
 from bench.http_driving import WORKERS, steps_per_second
 from bench.terms import PAYLOAD, Sizes
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FUNCTIONS: Final = ROOT / "bench" / "http_functions"
 LENDERS: Final = ("lends_one", "lends_two")
-"""Two of the same, because one may have eight processes and all of them sixteen."""
 WARM_CALLS: Final = 30
 PATIENCE_SECONDS: Final = 600
 LOOKED_AT: Final = 5
@@ -41,7 +41,7 @@ def template() -> str:
         more = {"DurableConfig": {"ExecutionTimeout": 600}} if durable else {}
         return {"Type": "AWS::Serverless::Function", "Properties": {**properties, **more}}
 
-    functions = {"in_sequence": function("in_sequence"), "plain": function("plain", durable=False)}
+    functions = {name: function("in_sequence") for name in IN_SEQUENCE} | {"plain": function("plain", durable=False)}
     lenders = {name: function("lends") for name in LENDERS}
     resources = {"".join(filter(str.isalpha, name)): made for name, made in {**functions, **lenders}.items()}
     for name, made in zip({**functions, **lenders}, resources.values(), strict=True):
@@ -77,8 +77,8 @@ def _port(process: subprocess.Popen[str]) -> int:
 def steps(folder: Path, sizes: Sizes) -> list[float]:
     """Steps per second of handlers of the official SDK, in several rounds."""
     with server(folder) as (port, _):
-        steps_per_second(port, "in_sequence", min(2 * WORKERS, sizes.http_executions), 2)
-        return [steps_per_second(port, "in_sequence", sizes.http_executions, sizes.http_steps) for _ in range(sizes.few)]
+        steps_per_second(port, min(2 * WORKERS, sizes.http_executions), 2)
+        return [steps_per_second(port, sizes.http_executions, sizes.http_steps) for _ in range(sizes.few)]
 
 
 class Checkpoints(NamedTuple):

@@ -44,7 +44,7 @@ class Sizes:
     w5_due: bool = True
     """Whether the time is of interest that so many timers take."""
     w6_rounds: int = 200
-    http_executions: int = 40
+    http_executions: int = 48
     http_steps: int = 50
     http_connections: int = 16
     http_checkpoints: int = 16_000

@@ -35,8 +35,8 @@ _LINE_BYTES: Final = 16 * 1024 * 1024
 def http(folder: Path, sizes: Sizes) -> dict[str, list[float]]:
     """Steps per second, by the driver that drives ours."""
     with emulator(folder) as port:
-        steps_per_second(port, "in_sequence", min(2 * WORKERS, sizes.http_executions), 2)
-        return {"HTTP steps": [steps_per_second(port, "in_sequence", sizes.http_executions, sizes.http_steps) for _ in range(sizes.few)]}
+        steps_per_second(port, min(2 * WORKERS, sizes.http_executions), 2)
+        return {"HTTP steps": [steps_per_second(port, sizes.http_executions, sizes.http_steps) for _ in range(sizes.few)]}
 
 
 @contextmanager
