@@ -5,6 +5,8 @@ Every accepted write is checked here against the rules that hold for all of them
 
 from collections.abc import Iterable
 
+import msgspec
+
 from holdfast.model.execution import Change, Execution, State, Terms
 from holdfast.model.history import TERMINAL, Event, EventType
 from holdfast.model.ids import Position, Seal
@@ -82,7 +84,10 @@ class Lone:
     def _check(self, change: Change) -> None:
         old, new = self.header, change.header
         assert new.revision == old.revision + 1, "every write moves the revision"
-        assert all(op.revision == new.revision for op in change.operations.values())
+        for op in change.operations.values():
+            was = self.operations.get(op.id)
+            beat = was is not None and msgspec.structs.replace(was, due_at=op.due_at) == op
+            assert op.revision == new.revision or beat, "only a timer may be set anew without telling of it"
         assert not {event.number for event in change.events} & set(self.rows), "history is append-only"
         shown = sorted(event.number for event in (*self.rows.values(), *change.events) if event.number <= new.events)
         assert shown == list(range(1, new.events + 1)), "EventIds have no gaps"

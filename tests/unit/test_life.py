@@ -697,6 +697,14 @@ def test_a_heartbeat_restarts_its_own_timer_and_never_the_general_one() -> None:
     assert execution.operations["call"].error == Failure("Callback timed out", "Callback.Timeout")
 
 
+def test_a_heartbeat_while_the_handler_works_is_no_news_that_invokes_it_again() -> None:
+    execution = live(msgspec.structs.replace(CALLBACK, timeout_seconds=60, heartbeat_seconds=10))
+    seen = execution.header.revision
+    execution.do(Heartbeat(ID, "call"), at(2))
+    settle(execution, Outcome(OutcomeStatus.PENDING), now=at(3), seen=seen)
+    assert execution.header.state is State.SUSPENDED
+
+
 def test_a_heartbeat_of_a_callback_without_heartbeat_timeout_sets_no_timer() -> None:
     execution = suspended(CALLBACK)
     execution.do(Heartbeat(ID, "call"), at(9))

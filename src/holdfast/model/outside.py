@@ -44,10 +44,10 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     operation_id: str
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """No event is written: a heartbeat is not part of the story."""
+        """No event is written: a heartbeat is not part of the story, and no news for a handler, so the operation keeps its revision."""
         draft, operation = _open_callback(view, self.operation_id, now)
         due_at = transitions.callback_due(now, operation.timeout_at, operation.heartbeat_ms)
-        draft.put(msgspec.structs.replace(operation, due_at=due_at, revision=draft.revision), operation)
+        draft.put(msgspec.structs.replace(operation, due_at=due_at), operation)
         change = draft.done()
         return change, change.header
 

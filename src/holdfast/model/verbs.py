@@ -270,7 +270,8 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def _suspend(self, draft: Draft, view: View, now: int) -> Change:
         header = draft.header
-        unseen = header.revision > self.seen
+        # Every write moves the header's revision, a heartbeat too; news for the handler is only what an operation shows.
+        unseen = header.revision > self.seen and any(True for _ in view.newer(self.seen))
         if not header.pending and not unseen and not self._served(view):
             return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(life.NOTHING_PENDING))
         if header.deadline <= now:

@@ -102,7 +102,7 @@ class Overlay:
     def newer(self, revision: int) -> Iterable[Operation]:
         """Operations changed after a revision, the earlier write's own last."""
         mine = self._change.operations
-        return [*(op for op in self.below.newer(revision) if op.id not in mine), *mine.values()]
+        return [*(op for op in self.below.newer(revision) if op.id not in mine), *(op for op in mine.values() if op.revision > revision)]
 
     def due(self, now: int) -> Iterable[Operation]:
         """Due operations; those the earlier write touched are judged as it left them."""
