@@ -130,6 +130,8 @@ def test_changed_code_is_a_new_version_and_what_began_before_ends_with_the_old(s
 
 
 def test_a_change_under_reload_is_a_new_version_while_it_is_served(serve: Programs, tmp_path: Path) -> None:
+    template = tmp_path / "orders/template.yaml"
+    template.write_text(template.read_text() + "  Table: {Type: AWS::DynamoDB::Table}\n")
     server = serve("orders", "--reload")
     old = start(server)
     server.callback(old)
@@ -143,7 +145,7 @@ def test_a_change_under_reload_is_a_new_version_while_it_is_served(serve: Progra
     for arn, ran in ((old, "first"), (new, "third")):
         server.approve(arn)
         assert f'"code": "{ran}"' in server.ended(arn)["Result"]
-    template = tmp_path / "orders/template.yaml"
+    assert sum("Resources.Table" in line for line in server.warned) == 1  # told once, and not with every change
     template.write_text("Resources: [")
     until(lambda: any("not reloaded: error[template_invalid]" in line for line in server.warned), "the broken template")
     assert server.invoke("Tax", {"price": 4})["Payload"] == {"tax": 1.0}

@@ -223,13 +223,15 @@ def _listener(order: _Order) -> socket.socket:
         raise InvalidParameter(f"{order.host}:{order.port} cannot be listened on: {error.strerror}.") from None
 
 
-def _find(order: _Order) -> Found:
+def _find(order: _Order, warned: Sequence[str] = ()) -> Found:
+    """What the targets have; a warning that was told before is not told again."""
     from holdfast.service.targets.finding import find_all
 
     with contextlib.redirect_stdout(sys.stderr):
         found = find_all(order.targets, order.parameters, processes=order.reload)
     for warning in found.warnings:
-        say(f"warning: {printable(warning)}")
+        if warning not in warned:
+            say(f"warning: {printable(warning)}")
     if order.reload:  # every change is a version of its own
         found = msgspec.structs.replace(found, deployed=tuple(msgspec.structs.replace(one, publish=True) for one in found.deployed))
     return found
@@ -257,11 +259,11 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
     from holdfast.service.targets.watching import changes
 
     async def reload() -> None:
-        watched = [*found.watched]
+        watched, warned = [*found.watched], found.warnings
         async for _ in changes(watched, service.leave_out):
             try:
-                current = await asyncio.to_thread(_find, order)
-                watched[:] = current.watched
+                current = await asyncio.to_thread(_find, order, warned)
+                watched[:], warned = current.watched, current.warnings
                 for described in current.deployed:
                     before = service.catalogue.entry(described.name)
                     after = await service.deploy(described)

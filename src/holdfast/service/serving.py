@@ -41,6 +41,7 @@ from holdfast.service.logs.segments import Retention
 from holdfast.service.opening import registered
 from holdfast.service.settings import Settings
 from holdfast.service.targets.descriptions import CodeSource, Described, FolderCode, TextCode, ZipCode
+from holdfast.service.targets.watching import printed_to
 from holdfast.service.tuning import tune
 from holdfast.store.opening import open_store
 from holdfast.store.seam import Filter, Hosted
@@ -82,7 +83,7 @@ class Serving:
         )
         self.logs = Logs(keeper, settings.clock, self.catalog.knows)
         self._processes = processes
-        self.leave_out = (*_files_of(settings.store), keeper.folder.root.resolve())
+        self.leave_out = (*_files_of(settings.store), keeper.folder.root.resolve(), *printed_to())
         """Files that are beside somebody's code, and none of it."""
         self._slots: dict[str, Slots] = {}
         self._hosted: dict[str, dict[str, Version]] = {}
@@ -196,8 +197,10 @@ class Serving:
             client_context=call.client_context,
             tenant=call.tenant,
             trace=call.trace,
+            arn=call.arn,
         )
-        return PlainAnswer(payload=called.payload, error=None if called.error is None else "Unhandled", log=called.tail)
+        error = None if called.error is None else "Unhandled"
+        return PlainAnswer(payload=called.payload, error=error, log=called.tail, request=called.request)
 
     # --- the end
 

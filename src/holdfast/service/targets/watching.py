@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+import contextlib
+import os
+import stat
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +15,8 @@ from holdfast.model.errors import CodeInvalid
 from holdfast.service.catalogue.packing import files_of
 
 _LOOK_SECONDS: Final = 0.5
+_RECORDS: Final = frozenset({".log", ".out", ".err", ".jsonl"})
+"""What programs write about themselves while they run, this one too. It lies beside code, and is no reason to publish it anew."""
 
 Look = frozenset[tuple[str, int, int]]
 
@@ -25,12 +30,24 @@ def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> Look:
         except CodeInvalid:
             continue
         for file in files:
+            if file.suffix in _RECORDS:
+                continue
             try:
                 told = file.stat()
             except OSError:
                 continue
             found.add((str(file), told.st_mtime_ns, told.st_size))
     return frozenset(found)
+
+
+def printed_to(descriptors: Iterable[int] = (1, 2)) -> list[Path]:
+    """The files that we print to. Each line in them would be a change of the code beside them, which is told in one more line."""
+    found = []
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                found.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+    return found
 
 
 async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, seconds: float = _LOOK_SECONDS) -> AsyncIterator[None]:

@@ -1,0 +1,24 @@
+"""What --reload looks at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from holdfast.service.targets.watching import look, printed_to
+
+
+def test_what_programs_write_beside_code_is_no_change_of_it(tmp_path: Path) -> None:
+    (tmp_path / "greeting.py").write_text("1")
+    seen = look([tmp_path])
+    for name in ("serve.log", "nohup.out", "serve.err", "events.jsonl"):
+        (tmp_path / name).write_text("a line")
+    assert look([tmp_path]) == seen
+    (tmp_path / "names.json").write_text("{}")
+    assert look([tmp_path]) != seen
+
+
+def test_the_files_that_we_print_to_are_known_and_a_pipe_is_none(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with (tmp_path / "said").open("w") as file, os.fdopen(reading), os.fdopen(writing, "w"):
+        assert printed_to((file.fileno(), writing)) == [tmp_path / "said"]
