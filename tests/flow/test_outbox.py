@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
@@ -15,7 +16,7 @@ import holdfast
 from holdfast import AsyncDurableContext, Duration, StatusSignal, durable_execution
 from holdfast.engine import outbox
 from holdfast.model.clock import VirtualClock
-from holdfast.model.errors import InvalidParameter, StoreBusy
+from holdfast.model.errors import DeliveryFailed, InvalidParameter, StoreBusy
 from holdfast.model.signals import Subscriber
 from holdfast.service.opening import OpenEngine
 from holdfast.service.settings import Settings
@@ -164,6 +165,29 @@ async def test_a_signal_that_is_not_taken_is_tried_again_and_none_is_passed_over
         await ran(engine, "a", "b", "c")
         await heard(billing, *both("a", "b", "c"))
     assert billing.tried == [*both("a"), *[("b", "RUNNING")] * 4, *both("b", "c")[1:]]
+
+
+async def test_a_sink_that_fails_is_told_in_a_line_and_a_strangers_mistake_with_its_place(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    left: list[Exception] = [KeyError("mine"), DeliveryFailed("hooks.example answered 503.")]
+
+    async def hook(signal: StatusSignal) -> None:
+        if left:
+            raise left.pop()
+
+    def told() -> list[logging.LogRecord]:
+        return [record for record in caplog.records if "did not take" in record.getMessage()]
+
+    async with place.engine(hook=hook) as engine:
+        await ran(engine, "a")
+        await eventually(lambda: len(told()) == 2)
+
+    assert [record.getMessage().split("; ")[1] for record in told()] == [
+        "it is tried again: hooks.example answered 503.",
+        "it is tried again: KeyError('mine')",
+    ]
+    assert [record.exc_info is None for record in told()] == [True, False]
 
 
 async def test_a_retry_comes_after_a_pause_that_grows(place: Place) -> None:

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from holdfast.model.errors import DiskFull
 from holdfast.server.app import App
 from holdfast.server.limits import Limits
-from holdfast.server.replies import Reply
+from holdfast.server.replies import Reply, json_reply
 from holdfast.server.requests import Request
 from holdfast.server.routing import Handler, Route, Routes
 from holdfast.server.serving import BoundedProtocol
@@ -85,8 +85,7 @@ def test_an_unknown_path_is_a_404_of_the_right_shape(server: Served, path: str) 
         ("DELETE", "/2025-12-01/durable-executions/x/checkpoint", "POST"),
         ("PUT", "/2025-12-01/durable-executions/x", "GET"),
         ("POST", "/2025-12-01/durable-executions/x/state", "GET"),
-        ("POST", "/health", "GET"),
-        ("HEAD", "/health", "GET"),
+        ("POST", "/health", "GET, HEAD"),
         ("BREW", "/health", ""),
     ],
 )
@@ -97,6 +96,11 @@ def test_a_wrong_method_is_a_405_that_names_the_right_one(server: Served, method
         return
     assert (answer.status_code, answer.headers["x-amzn-errortype"]) == (405, "MethodNotAllowedException")
     assert answer.headers["allow"] == allowed
+
+
+def test_a_load_balancer_may_ask_for_health_with_head(server: Served) -> None:
+    answer = httpx.head(f"{server.url}/health")
+    assert (answer.status_code, answer.content) == (200, b"")
 
 
 def test_no_answer_names_the_software_behind_it(server: Served) -> None:
@@ -301,9 +305,10 @@ async def ask(app: App, before: Callable[[asyncio.Task[None]], None] = lambda _:
     """One request to an app, without a network; `before` its answer something may happen."""
     scope = {"type": "http", "method": "GET", "path": "/x", "raw_path": b"/x", "query_string": b"", "headers": []}
     sent: list[Any] = []
+    coming: list[Any] = [{"type": "http.request", "body": b""}]
 
     async def receive() -> Any:
-        return {"type": "http.request", "body": b""}
+        return coming.pop() if coming else await asyncio.Event().wait()
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -316,8 +321,8 @@ async def ask(app: App, before: Callable[[asyncio.Task[None]], None] = lambda _:
     return start["status"], dict(start["headers"]), json.loads(body["body"])
 
 
-def app_with(handler: Handler) -> App:
-    return App(cast("Any", SimpleNamespace(request_id=lambda: "an-id")), Routes([Route("GET", "/x", handler)]), Limits())
+def app_with(handler: Handler, *, waits: bool = False) -> App:
+    return App(cast("Any", SimpleNamespace(request_id=lambda: "an-id")), Routes([Route("GET", "/x", handler, waits=waits)]), Limits())
 
 
 async def test_a_mistake_of_ours_is_a_500_that_tells_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -344,6 +349,23 @@ async def test_a_request_that_is_cut_off_by_a_shutdown_is_told_to_come_back() ->
     status, headers, told = await ask(app, shut_down)
     assert (status, headers[b"retry-after"], headers[b"connection"]) == (503, b"1", b"close")
     assert told["message"] == "The server is shutting down."
+
+
+async def test_an_invocation_that_is_nearly_done_gets_its_answer_from_a_server_that_leaves() -> None:
+    done = asyncio.Event()
+
+    async def nearly(_: Request) -> Reply:
+        await done.wait()
+        return json_reply("done")
+
+    app = app_with(nearly, waits=True)
+
+    def shut_down(_: asyncio.Task[None]) -> None:
+        app.close()
+        asyncio.get_running_loop().call_later(0.01, done.set)
+
+    status, _, told = await ask(app, shut_down)
+    assert (status, told) == (200, "done")
 
 
 # --- no HTTP

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import hashlib
 import io
+import json
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tests.surface.serve_program import PATIENCE_SECONDS, Program, Programs, pro
 
 DOUBLE = "def handler(event, context): return event * 2\n"
 TRIPLE = "def handler(event, context): return event * 3\n"
+NAMED = "def handler(event, context): return [context.invoked_function_arn, context.aws_request_id]\n"
 DURABLE = """
 from holdfast.durable import durable_execution
 
@@ -71,6 +73,14 @@ def test_a_function_is_created_updated_published_named_and_deleted(serve: Progra
     assert aws.publish_version(FunctionName="number")["Version"] == "1"  # nothing has changed
     alias = aws.create_alias(FunctionName="number", Name="live", FunctionVersion="1")
     assert alias["AliasArn"].endswith(":function:number:live")
+
+    create(server, "named", NAMED)
+    aws.create_alias(FunctionName="named", Name="now", FunctionVersion=aws.publish_version(FunctionName="named")["Version"])
+    named = [server.invoke(f"named{which}", None)["Payload"] for which in ("", ":$LATEST", ":1", ":now")]
+    assert [arn.partition(":function:")[2] for arn, _ in named] == ["named", "named:$LATEST", "named:1", "named:now"]
+    answer = aws.invoke(FunctionName="named")
+    assert json.loads(answer["Payload"].read())[1] == answer["ResponseMetadata"]["RequestId"]
+    aws.delete_function(FunctionName="named")
 
     updated = aws.update_function_code(FunctionName="number", ZipFile=packed(TRIPLE), Publish=True)
     assert updated["Version"] == "2"

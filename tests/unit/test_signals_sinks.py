@@ -186,7 +186,9 @@ async def test_what_was_taken_is_taken_however_the_answer_goes_on(broken: bool) 
             await Webhook("http://hooks.example/503", SECRET, client=client, timeout_seconds=0.05)(BEGUN)
 
 
-async def test_after_the_last_try_a_signal_becomes_a_dead_letter_and_the_next_has_its_own_tries(tmp_path: Path) -> None:
+async def test_after_the_last_try_a_signal_becomes_a_dead_letter_and_the_next_has_its_own_tries(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     letters = tmp_path / "dead.jsonl"
     hook = webhook(lambda _: httpx.Response(503), dead_letters=letters, tries=3)
     for signal in (BEGUN, ENDED):
@@ -205,6 +207,8 @@ async def test_after_the_last_try_a_signal_becomes_a_dead_letter_and_the_next_ha
         }
         for signal in (BEGUN, ENDED)
     ]
+    told = [record.getMessage() for record in caplog.records if record.name == "holdfast.signals"]
+    assert told[0] == f"signal {BEGUN.number} is given up after 3 tries, and kept in {letters}: https://hooks.example answered 503."
 
 
 async def test_without_a_file_for_dead_letters_nothing_is_given_up() -> None:

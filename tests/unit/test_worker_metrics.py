@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.model.errors import ExtraMissing
 from holdfast.signals.metrics import BUCKETS_MS, Metrics, quantile
-from holdfast.signals.observing import EndSeen, RunSeen
+from holdfast.signals.observing import EndSeen, Refusal, RunSeen
 
 
 def run(worker_id: str = "w", tenant: str = "ann") -> RunSeen:
@@ -64,6 +64,18 @@ def test_beyond_a_number_of_series_everything_is_other() -> None:
         metrics.ended(run(tenant=f"t{number}"), end())
     samples = [s for f in text_string_to_metric_families(metrics.text()) for s in f.samples if s.name == "success_count"]
     assert {sample.labels["tenant"]: sample.value for sample in samples} == {"t0": 1, "t1": 1, "t2": 1, "other": 7}
+
+
+def test_a_version_that_somebody_made_up_is_no_series() -> None:
+    metrics = Metrics()
+    for number in range(3):
+        refused = Refusal(
+            worker_id="w", known=True, version=f"9.{number}", tenant="ann", status="invalid_request", error_code="version_not_found",
+            message="no", at=0, began_at=0, trace={}, sampled=None,
+        )  # fmt: skip
+        metrics.refused(refused)
+    (sample,) = [s for f in text_string_to_metric_families(metrics.text()) for s in f.samples if s.name == "failure_count"]
+    assert (sample.labels["worker_id"], sample.labels["version"], sample.value) == ("w", "", 3)
 
 
 def test_they_can_stand_in_somebody_elses_registry() -> None:

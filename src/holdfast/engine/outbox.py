@@ -215,7 +215,11 @@ class _Delivery:
                 self._done = signal.number
                 return True
             failures += 1
-            log.warning("%s did not take signal %s; it is tried again: %r", self.name, signal.number, error, exc_info=error)
+            known = isinstance(error, HoldfastError)  # one of ours says all there is to say; a stranger's place must be found
+            told = error if known else repr(error)
+            log.warning(
+                "%s did not take signal %s; it is tried again: %s", self.name, signal.number, told, exc_info=None if known else error
+            )
             await self._keep()  # what was taken before is not repeated, however long this one takes
             self._again.clear()
             self.retry_at = self._clock.now() + backoff_ms(failures, self._chance.random())

@@ -123,7 +123,11 @@ class App:
             if left.done():
                 raise Gone
             if closing.done():
-                raise unavailable("The server is shutting down; the execution goes on. Ask for it by its name.", close=True)
+                # A plain function that is nearly done shall not be cut off, and called again by a client that tries again.
+                await asyncio.wait({answered}, timeout=self.limits.leave_seconds)
+                if answered.done():
+                    return answered.result()
+                raise unavailable("The server is shutting down. What is durable goes on; ask for it by its name.", close=True)
             raise Refused(408, "ServiceException", "The execution takes longer than an invocation may wait; it goes on.")
         finally:
             for task in tasks:

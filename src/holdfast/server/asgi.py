@@ -17,6 +17,6 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 async def send_reply(send: Send, reply: Reply, request_id: str) -> None:
     """A whole answer at once."""
     length = (b"content-length", str(len(reply.body)).encode())
-    identity = (b"x-amzn-requestid", request_id.encode())
+    identity = (b"x-amzn-requestid", (reply.request or request_id).encode())
     await send({"type": "http.response.start", "status": reply.status, "headers": [*reply.headers, identity, length]})
     await send({"type": "http.response.body", "body": reply.body})

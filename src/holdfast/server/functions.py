@@ -71,4 +71,4 @@ def _invoked(answer: Invoked) -> Reply:
         headers.append((b"x-amz-function-error", answer.error.encode()))
     if answer.log is not None:
         headers.append((b"x-amz-log-result", answer.log.encode()))
-    return Reply(answer.status, answer.payload, tuple(headers))
+    return Reply(answer.status, answer.payload, tuple(headers), request=answer.request)

@@ -33,6 +33,7 @@ class Hooks:
         return [
             Route("POST", "/start-durable-execution", self.start),
             Route("GET", "/health", self.health),
+            Route("HEAD", "/health", self.health),
             Route("GET", "/ready", self.ready),
         ]
 

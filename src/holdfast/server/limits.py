@@ -28,5 +28,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The connection is cut when an answer waits longer for somebody to read it."""
     wait_seconds: float = 930.0
     """408 when a synchronous invocation takes longer; its execution may end after 900."""
+    leave_seconds: float = 1.5
+    """503 for a synchronous invocation that takes longer when the server leaves. Less than a server waits for its connections."""
     keep_alive_seconds: int = 75
     """An idle connection is closed after it."""

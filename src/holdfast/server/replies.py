@@ -20,6 +20,8 @@ class Reply(NamedTuple):
     headers: tuple[Header, ...] = ()
     chunks: AsyncGenerator[bytes, None] | None = None
     """A body that comes bit by bit, in place of the other; only some apps send it."""
+    request: str | None = None
+    """What the request is called in logs, if it has a name already."""
 
 
 def json_reply(body: Any, status: int = 200, headers: tuple[Header, ...] = ()) -> Reply:

@@ -22,6 +22,7 @@ from holdfast.workers.artifacts import ArtifactMissing
 from holdfast.workers.packages import WorkerMissing
 
 JSON: Final[Header] = (b"content-type", b"application/json")
+_OPEN: Final = 202
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 _HTTP: Final[Mapping[type[HoldfastError], int]] = {
     ApprovalNotFound: 404,
@@ -55,9 +56,11 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def http_status(response: Response) -> int:
-    """By the one table."""
+    """By the one table; 202 only while there is something to wait for: a run that is over, and still needs a person, is a conflict."""
     known = None if response.error is None else CODES.get(response.error.error_code)
-    return known.http if known is not None and known.status is response.status else ending_of(response.status).http
+    if known is None or known.status is not response.status or (known.http == _OPEN and not response.approvals):
+        return ending_of(response.status).http
+    return known.http
 
 
 def response_reply(response: Response, status: int | None = None) -> Reply:
@@ -69,7 +72,7 @@ def open_reply(response: Response, state: str) -> Reply:
     """How a run stands that is not over: where it is, and what a person must decide if it waits for one."""
     short = {"run_id": response.run_id, "worker_id": response.worker_id, "version": response.version}
     document = {"state": state, **(response_document(response) if response.approvals else short)}
-    return Reply(202, _encode(document), (JSON, _location(response), _traced(response)))
+    return Reply(_OPEN, _encode(document), (JSON, _location(response), _traced(response)))
 
 
 def document_reply(document: Any, status: int = 200, headers: tuple[Header, ...] = ()) -> Reply:

@@ -82,7 +82,8 @@ class Metrics(Nobody):
 
     def refused(self, refusal: Refusal) -> None:
         """A request that made no run is a failure, and took no time. Ids of workers that are not here are nobody's."""
-        worker = (refusal.worker_id, refusal.version) if refusal.known else ("", "")
+        version = "" if refusal.error_code == "version_not_found" else refusal.version  # else a client could fill the series
+        worker = (refusal.worker_id, version) if refusal.known else ("", "")
         labels = (*worker, *((refusal.tenant,) if self._tenants else ()))
         with self._lock:
             self._add(self._failures, (*labels, refusal.status, refusal.error_code), 1)

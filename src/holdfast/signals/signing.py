@@ -21,6 +21,7 @@ from holdfast.model.errors import AccessRefused, InvalidParameter
 PREFIX: Final = "whsec_"
 TOLERANCE_SECONDS: Final = 300
 _LEAST_BYTES: Final = 24
+_MAKE_ONE: Final = "Make one with holdfast.signals.signing.new_secret(os.urandom)."
 
 
 def new_secret(chance: Callable[[int], bytes]) -> str:
@@ -35,7 +36,7 @@ def key_of(secret: str) -> bytes:
     except binascii.Error:
         raise InvalidParameter(f"A webhook's secret must be {PREFIX} and base64, or any text.") from None
     if len(key) < _LEAST_BYTES:
-        raise InvalidParameter(f"A webhook's secret must have at least {_LEAST_BYTES} bytes. Make one with signals.signing.new_secret.")
+        raise InvalidParameter(f"A webhook's secret must have at least {_LEAST_BYTES} bytes. {_MAKE_ONE}")
     return key
 
 

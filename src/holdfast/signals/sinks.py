@@ -4,6 +4,7 @@ tries again, later and in order. With a file for dead letters it gives up after 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,6 +15,8 @@ from holdfast.model.signals import StatusSignal
 from holdfast.signals.event import Event, event_of
 from holdfast.signals.lines import LineFile
 from holdfast.signals.patterns import Pattern
+
+log = logging.getLogger("holdfast.signals")
 
 Wanted = Pattern | Mapping[str, Any] | str | None
 """An event pattern, as it is, as JSON text or as what that means; None wants everything."""
@@ -65,6 +68,7 @@ class Sink:
             raise error
         letter = {"sink": self._name, "number": signal.number, "tries": self._failures, "error": str(error)}
         self._letters.append(letter | {"at": self._clock.now(), "event": event})
+        log.warning("signal %s is given up after %s tries, and kept in %s: %s", signal.number, self._failures, self._letters.path, error)
 
 
 class JsonLines:

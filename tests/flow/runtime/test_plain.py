@@ -129,6 +129,7 @@ async def test_a_function_that_cannot_begin_says_why(python_client: str, handler
 async def test_a_process_that_exits_is_an_exit_error_and_is_replaced(python_client: str) -> None:
     async with hosting(plain("exits"), plain("echo")) as (host, _):
         called = await call(host, "exits", 3)
+        assert b"Max Memory Used: 0 MB" not in called.tail
         assert called.error is not None
         assert called.error.type == "Runtime.ExitError"
         assert called.error.message == f"RequestId: {called.request} Error: Runtime exited with error: exit status 3"
@@ -156,6 +157,7 @@ async def test_a_function_that_takes_too_long_to_begin_is_told_and_its_log_kept(
         called = await call(host, "echo")
         assert called.error is not None
         assert called.error.type == "Sandbox.Timedout"
+        assert b"Max Memory Used: 0 MB" not in called.tail
         assert called.error.message == f"RequestId: {called.request} Error: Task timed out after 1.50 seconds"
         assert b"beginning\n" in called.tail
         assert [line.text.split()[0] for line in lines] == ["INIT_START", "beginning", "INIT_REPORT"]
@@ -351,7 +353,7 @@ async def test_new_code_is_for_new_invocations_and_old_ones_end_on_the_old(tmp_p
         (folder / "app.py").write_text(f"{code}    return {folder.name!r}\n")
     gate = tmp_path / "gate"
     first = Runtime(function="f", folder=str(old), handler="app.handler", durable=False, timeout_seconds=30)
-    async with hosting(first) as (host, _):
+    async with hosting(first) as (host, lines):
         assert (await call(host, "f", "")).payload == b'"old"'
         under_way = asyncio.create_task(call(host, "f", str(gate)))
         await asyncio.sleep(0)
@@ -362,6 +364,7 @@ async def test_new_code_is_for_new_invocations_and_old_ones_end_on_the_old(tmp_p
         host.drop("f", LATEST)
         with pytest.raises(FunctionNotFound):
             await call(host, "f", "")
+    assert [line.text for line in lines if "Traceback" in line.text] == []  # nobody complains of being ended
 
 
 async def test_who_stops_waiting_ends_the_process(tmp_path: Path) -> None:

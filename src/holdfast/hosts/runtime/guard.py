@@ -1,8 +1,9 @@
 """The guard: starts a runtime process and sees to it that nothing of it is left behind.
 
-Run as `python -I -S guard.py PARENT COMMAND…`, with a socket as standard input. It says `pid N` and later `exit N` there (negative: by a
-signal). When the socket is closed, when our process dies, or when the runtime exits, everything that the runtime started is killed, also
-what made itself a daemon: orphans come to the guard (a subreaper on Linux), so they can be found. Elsewhere the process group is killed.
+Run as `python -I -S guard.py PARENT COMMAND…`, with a socket as standard input. There it says `pid N`, later `memory KB` (the most that
+it had, on Linux) and `exit N` (negative: by a signal). When the socket is closed, when our process dies, or when the runtime exits,
+everything that the runtime started is killed, also what made itself a daemon: orphans come to the guard (a subreaper on Linux), so they
+can be found. Elsewhere the process group is killed.
 """
 
 import contextlib
@@ -33,6 +34,8 @@ def main() -> None:
     _say(f"pid {child}")
     code = _watched(child, woken)
     if code is not None:
+        if _LINUX:
+            _say(f"memory {_most_kb()}")
         _say(f"exit {code}")
     _kill_all(child)
 
@@ -133,6 +136,12 @@ def _descendants() -> list[int]:
         found += below
         todo += below
     return found
+
+
+def _most_kb() -> int:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
 
 def _say(line: str) -> None:

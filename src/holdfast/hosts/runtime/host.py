@@ -169,15 +169,19 @@ class RuntimeHost:
         client_context: str | None = None,
         tenant: str | None = None,
         trace: str | None = None,
+        arn: str | None = None,
     ) -> Called:
-        """Invoke a function that is not durable, and wait for what it says. Its own errors are in the answer; who stops waiting ends it."""
+        """Invoke a function that is not durable, and wait for what it says. Its own errors are in the answer; who stops waiting ends it.
+
+        `arn` is what its caller called it, with an alias or without anything; the function sees it.
+        """
         runtime = self._found(function, version)
         if self._pool.waiting >= self.limits.waiting:
             raise TooManyRequests(f"{self.limits.waiting} invocations wait for a process already. Try again later.")
         identity = request or self._ids(self.clock.now())
         made = Request(
             id=identity,
-            arn=runtime.arn,
+            arn=arn or runtime.arn,
             trace=checked_header(trace, "The trace") or trace_of(identity),
             tenant=checked_header(tenant, "The tenant"),
             client_context=json_header(client_context, "The client context"),

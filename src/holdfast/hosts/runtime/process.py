@@ -159,17 +159,16 @@ class RuntimeProcess:
             self._spawned.close_now()
 
     def _leave(self, stage: Stage) -> None:
+        """It goes. Its question stays open until it is gone: an answer would only make it complain, in its log, that it is ended."""
         self.stage = stage
         self._stop_timer()
-        if self._asked is not None and not self._asked.done():
+        if stage is Stage.GONE and self._asked is not None and not self._asked.done():
             self._asked.cancel()
 
     def gone(self) -> None:
         """Nothing of it is left."""
         never_asked = self._init_ms is None
-        if self.stage is not Stage.DYING:
-            self._leave(Stage.DYING)
-        self.stage = Stage.GONE
+        self._leave(Stage.GONE)
         if self._listener is not None:
             self._listener.close()
         self._output.flush()
@@ -213,6 +212,10 @@ class RuntimeProcess:
 
     def ask(self, client: tuple[str, int] | None) -> asyncio.Future[tuple[Job, bytes]] | None:
         """It asks for a job: the next one, when there is one. None when it has one already, or is to end."""
+        if self.stage is Stage.DYING:  # it is killed at any moment; whatever it heard it would only complain about
+            if self._asked is None or self._asked.done():
+                self._asked = self._loop.create_future()
+            return self._asked
         if self.stage not in (Stage.STARTING, Stage.RETURNING):
             return None
         if self._init_ms is None:

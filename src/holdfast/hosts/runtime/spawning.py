@@ -44,6 +44,7 @@ class Spawned:
         self._said = b""
         self._killer: asyncio.TimerHandle | None = None
         self._gone = False
+        self._most_kb = 0
         self.pid: int | None = None
         self._control, theirs = socket.socketpair()
         self._output, printing = os.pipe()
@@ -87,6 +88,8 @@ class Spawned:
             word, _, number = line.partition(b" ")
             if word == b"pid":
                 self.pid = int(number)
+            elif word == b"memory":
+                self._most_kb = int(number)
             elif word == b"exit":
                 self._watcher.exited(int(number))
         if not data:
@@ -96,6 +99,7 @@ class Spawned:
     def kill(self) -> None:
         """End it with all it started; `gone` tells when."""
         if self._killer is None and not self._gone:
+            self._most_kb = self._high_kb()  # afterwards nobody can tell
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_WR)
             self._killer = self._loop.call_later(self._kill_seconds, self._guard.kill)
@@ -148,9 +152,12 @@ class Spawned:
 
     def memory_mb(self) -> int:
         """The most it ever had in memory; 0 where nobody can tell."""
+        return -(-self._high_kb() // 1024)
+
+    def _high_kb(self) -> int:
         try:
             status = Path(f"/proc/{self.pid}/status").read_text()
         except OSError:
-            return 0
+            return self._most_kb
         _, _, high = status.partition("VmHWM:")
-        return -(-int(high.split()[0]) // 1024) if high else 0
+        return int(high.split()[0]) if high else self._most_kb

@@ -39,7 +39,7 @@ def check_host(hosts: Sequence[str], allowed: Collection[str] | None) -> None:
         raise Refused(Refusal.DENIED, "A request must have one Host header.")
     name = found["name"].lower()
     if not is_loopback(name) and name not in allowed:
-        raise Refused(Refusal.DENIED, f"This server is not {name}. If it is, start it with that name among the allowed hosts.")
+        raise Refused(Refusal.DENIED, f"This server is not {name}. If it is, start it with that name as an allowed host (--allow-host).")
 
 
 def check_origin(origins: Sequence[str], hosts: Sequence[str], fetch_site: Sequence[str], fetch_mode: Sequence[str], *,

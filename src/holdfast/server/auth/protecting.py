@@ -162,7 +162,7 @@ class Gate:
             if needs is Needs.DEPLOY and not self._allow_deploy:
                 raise Refused(
                     Refusal.DENIED,
-                    f"{wanted.operation.name} brings code that then runs here. Start the server with --allow-deploy, or with credentials.",
+                    f"{wanted.operation.name} changes which code runs here. Start the server with --allow-deploy, or with credentials.",
                 )
             return identified(scope, ANYBODY), receive
         identity, receive = await self._identify(self._keys, request, wanted, scope, receive)

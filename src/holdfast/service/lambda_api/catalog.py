@@ -64,6 +64,8 @@ class PlainCall(msgspec.Struct, frozen=True, kw_only=True):
     """JSON."""
     tenant: str | None = None
     trace: str | None = None
+    arn: str | None = None
+    """The function's ARN as its caller named it: with the version or alias, or without."""
 
 
 class PlainAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +75,8 @@ class PlainAnswer(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """`Unhandled` or `Handled`, when it failed; the payload is then an error object."""
     log: bytes = b""
+    request: str | None = None
+    """The request id that the function knows, and its log."""
 
 
 Plain = Callable[[PlainCall], Awaitable[PlainAnswer]]

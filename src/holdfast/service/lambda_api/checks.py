@@ -26,10 +26,16 @@ _CAPABILITY = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def fits(member: str, value: str, pattern: re.Pattern[str], most: int) -> str:
-    """The value itself, if it has 1 to `most` characters and the pattern allows them."""
+def sized(member: str, value: str, most: int) -> str:
+    """The value itself, if it has 1 to `most` characters."""
     if not 1 <= len(value) <= most:
         raise InvalidParameter(f"{member}: must have 1 to {most} characters, and has {len(value)}.")
+    return value
+
+
+def fits(member: str, value: str, pattern: re.Pattern[str], most: int) -> str:
+    """The value itself, if it has 1 to `most` characters and the pattern allows them."""
+    sized(member, value, most)
     if pattern.fullmatch(value) is None:
         raise InvalidParameter(f"{member}: {value!r:.200} does not match {pattern.pattern}.")
     return value
@@ -54,16 +60,16 @@ def function_arn(name: str, qualifier: str | None = None) -> str:
 
 def function_asked(name: str, qualifier: str | None) -> FunctionAsked:
     """Read a name, partial ARN or ARN, with a qualifier in it or beside it."""
-    fits("FunctionName", name, _FUNCTION, 256)
-    found = _FUNCTION.fullmatch(name)
-    assert found is not None
+    found = _FUNCTION.fullmatch(sized("FunctionName", name, 256))
+    if found is None:
+        raise InvalidParameter(f"FunctionName: {name!r:.200} is no function's name and no ARN, with or without a version or alias.")
     if qualifier is not None:
         fits("Qualifier", qualifier, _QUALIFIER, 128)
     inside = found["qualifier"]
     if inside is not None and qualifier is not None and inside != qualifier:
         raise InvalidParameter("The derived qualifier from the function name does not match the specified qualifier.")
     if (found["account"] or found["owner"] or ACCOUNT) != ACCOUNT or (found["region"] or REGION) != REGION:
-        raise FunctionNotFound(f"Function not found: {name}")
+        raise FunctionNotFound(f"Function not found: {name} (here the region is {REGION}, and the account {ACCOUNT})")
     return FunctionAsked(found["name"], inside or qualifier)
 
 

@@ -61,6 +61,8 @@ class Invoked(msgspec.Struct, frozen=True, kw_only=True):
     """`Unhandled` when the execution did not succeed."""
     log: str | None = None
     payload: bytes = b""
+    request: str | None = None
+    """What a function that is not durable knows as its request id."""
 
 
 class Invoking:
@@ -90,6 +92,7 @@ class Invoking:
                 client_context=client_context,
                 tenant=tenant,
                 trace=trace,
+                arn=function.arn,
             )
             return await self._call(call, dry=kind == "DryRun", tail=asked.log_type == "Tail")
         if function.qualifier is None:
@@ -129,7 +132,7 @@ class Invoking:
         if not call.waits:
             return Invoked(status=202, version=version)
         log = base64.b64encode(answer.log[-TAIL_BYTES:]).decode() if tail else None
-        return Invoked(status=200, version=version, error=answer.error, log=log, payload=answer.payload)
+        return Invoked(status=200, version=version, error=answer.error, log=log, payload=answer.payload, request=answer.request)
 
     def _logged(self, header: Execution) -> bytes:
         return (self._tail(header) if self._tail is not None else b"") or self._platform_lines(header)
