@@ -21,6 +21,7 @@ from holdfast.workers.attempt import Body
 from holdfast.workers.inline import InlineBody
 from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Policy
+from holdfast.workers.storing.folder import Folder
 from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, Tool, Usage
 from holdfast.workers.workforce import Workforce
 
@@ -93,7 +94,7 @@ async def workforce(
     async def nobody(worker_id: str, package: str) -> Any:
         raise AssertionError("every package of these tests is served")
 
-    force = Workforce(policy=policy, artifacts=Artifacts(folder, policy.artifact_bytes), find=nobody)
+    force = Workforce(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=nobody)
     force.serve(worker)
     settings = Settings(clock=clock or VirtualClock(), ids=Ids(Random(0)), park=park, tune=False)
     async with holdfast.open(where, functions=force.functions(), settings=settings) as engine:

@@ -24,6 +24,7 @@ from holdfast.signals.worker_logs import LineWriter, WorkerLog
 from holdfast.testing.crashing import Crash, Crashing
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.policy import Policy
+from holdfast.workers.storing.folder import Folder
 from holdfast.workers.workforce import Workforce
 from tests.workers.harness import InlineWorker
 
@@ -84,7 +85,7 @@ async def crashing(worker: InlineWorker, folder: Path, crash: Crash) -> AsyncIte
     async def nobody(worker_id: str, package: str) -> Any:
         raise AssertionError("every package of these tests is served")
 
-    force = Workforce(policy=Policy(), artifacts=Artifacts(folder, 1_000_000), find=nobody)
+    force = Workforce(policy=Policy(), artifacts=Artifacts(Folder(folder), 1_000_000), find=nobody)
     force.serve(worker)
     settings = Settings(clock=VirtualClock(), ids=Ids(Random(0)), park=0, tune=False)
     opening = Opening(":memory:", force.functions(), NO_SUBSCRIBERS, settings)

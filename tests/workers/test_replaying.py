@@ -19,6 +19,7 @@ from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.policy import Policy
 from holdfast.workers.replaying import Finished, Replayed, changes, finished_in, replay
+from holdfast.workers.storing.folder import Folder
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
 
@@ -53,7 +54,7 @@ class Scene:
 
     async def again(self, finished: Finished, body: Body) -> Replayed:
         before = len(self.look.calls), len(self.pay.calls)
-        told = await replay(finished, self.worker(body), "p", Artifacts(self.folder, self.policy.artifact_bytes), self.policy)
+        told = await replay(finished, self.worker(body), "p", Artifacts(Folder(self.folder), self.policy.artifact_bytes), self.policy)
         assert (len(self.look.calls), len(self.pay.calls)) == before, "a replay calls no tool"
         return told
 

@@ -30,6 +30,7 @@ from holdfast.workers.looking import Asker
 from holdfast.workers.packages import Packages, WorkerMissing
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted
+from holdfast.workers.storing.folder import Folder
 from holdfast.workers.tools.seam import Call, Called, Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
 from tests.workers.pages import page, write
@@ -339,7 +340,7 @@ async def test_a_question_with_a_schema_that_is_none_is_refused_at_once(tmp_path
 
 
 def test_the_same_artifact_may_be_kept_by_many_at_once(tmp_path: Path) -> None:
-    artifacts = Artifacts(tmp_path, 1 << 20)
+    artifacts = Artifacts(Folder(tmp_path), 1 << 20)
     problems: list[BaseException] = []
 
     def keep() -> None:

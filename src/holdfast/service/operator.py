@@ -25,7 +25,7 @@ from holdfast.workers.tools.language_model import ModelSettings
 from holdfast.workers.tools.prices import prices_of
 
 FILE: Final = "holdfast.toml"
-_TABLES: Final = ("policy", "fetch", "model", "parameters", "secrets", "cassette", "signals")
+_TABLES: Final = ("policy", "fetch", "model", "parameters", "secrets", "artifacts", "cassette", "signals")
 
 
 def read_operator(isolation: str | None = None, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> StaffSettings:
@@ -40,12 +40,14 @@ def read_operator(isolation: str | None = None, file: Path | None = None, enviro
     if isolation is not None:
         policy = msgspec.structs.replace(policy, isolation=_isolation(isolation))
     parameters: str | None = _converted(told.get("parameters"), str | None, path, "parameters")
+    artifacts: str | None = _converted(told.get("artifacts"), str | None, path, "artifacts")
     return StaffSettings(
         policy=policy,
         fetch=_fetch(told.get("fetch", {}), path),
         model=_model(told.get("model", {}), path, environment),
         parameters=None if parameters is None else _beside(path, parameters),
         secrets=tuple(_beside(path, text) for text in _converted(told.get("secrets", []), list[str], path, "secrets")),
+        artifacts=_beside(path, artifacts) if artifacts else None,
         cassette=_cassette(environment.get("HOLDFAST_CASSETTE"), told.get("cassette"), path),
         signals=_signals(told.get("signals", {}), path, environment),
     )
@@ -110,7 +112,7 @@ def _signals(told: Any, path: Path, environment: Mapping[str, str]) -> SignalSet
 
 
 def _beside(path: Path, text: str) -> str:
-    return text if text.startswith("ssm:") else str(path.parent / text)
+    return text if text.startswith("ssm:") or "://" in text else str(path.parent / text)
 
 
 def _converted(value: Any, kind: Any, path: Path, setting: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -13,7 +12,6 @@ from holdfast.model.errors import ExportInvalid, InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.service.importing import Source, read
 from holdfast.service.staff import Staff, StaffSettings, home_beside
-from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.replaying import Finished, Replayed, replay
 from holdfast.workers.running import Accepted
 from holdfast.workers.workforce import Served
@@ -40,14 +38,12 @@ def exported_run(document: Source) -> Finished:
 
 async def replay_run(finished: Finished, where: str, settings: StaffSettings, files: Sequence[str | os.PathLike[str]] = ()) -> Replayed:
     """Run it again: with the code it was pinned to, or with today's of these files."""
-    home = home_beside(where)
-    staff = Staff(files, settings, home)
+    staff = Staff(files, settings, home_beside(where))
     await staff.open()
     try:
         package = _served(staff, finished).package if files else finished.accepted.package
         worker = await staff.workforce.worker(finished.header.function, package)
-        artifacts = staff.workforce.artifacts if home is not None else Artifacts(Path(), settings.policy.artifact_bytes)
-        return await replay(finished, worker, package, artifacts, settings.policy)
+        return await replay(finished, worker, package, staff.workforce.artifacts, settings.policy)
     finally:
         await staff.close()
 

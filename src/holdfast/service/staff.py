@@ -21,6 +21,8 @@ from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.packages import Package, PackagedWorker, Packages
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Worker
+from holdfast.workers.storing.folder import Folder
+from holdfast.workers.storing.opening import open_storage
 from holdfast.workers.tools.author import AuthorTool
 from holdfast.workers.tools.cassettes import Cassette, CassetteSettings
 from holdfast.workers.tools.declaring import Declared
@@ -42,6 +44,8 @@ class StaffSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A TOML or JSON file for the tool `parameter_store`, or `ssm:/prefix/`."""
     secrets: tuple[str, ...] = ()
     """Files, folders or `ssm:/prefix/` that secrets of tools are looked for in, after the environment."""
+    artifacts: str | None = None
+    """Where artifacts lie: an address such as `s3://bucket/prefix`, or a folder; None: beside the store."""
     cassette: CassetteSettings = CassetteSettings()
     signals: SignalSettings = SignalSettings()
 
@@ -70,13 +74,15 @@ class Staff:
     async def open(self) -> Workforce:
         """Everything that runs need, before the engine runs any."""
         settings = self._settings
+        where = settings.artifacts  # tried first: when it is wrong, nothing has been opened yet
+        storage = Folder(self._home / "artifacts") if where is None else await asyncio.to_thread(open_storage, where)
         self._host = ToolHost()
         self._secrets = Secrets([EnvironmentSecrets(os.environ), *(secrets_from(text) for text in settings.secrets)])
         self._cassette = Cassette(settings.cassette, Redactor({"model_key": settings.model.api_key or ""}))
         self._built_in = self._built()
         policy = settings.policy
         self.signals = Signals(settings.signals, SystemClock())
-        kept = Artifacts(self._home / "artifacts", policy.artifact_bytes)
+        kept = Artifacts(storage, policy.artifact_bytes)
         self.workforce = Workforce(policy=policy, artifacts=kept, find=self._loaded, observer=self.signals.observer)
         for package in self._found:
             known = self.workforce.served.get(package.contract.worker_id, {}).get(package.contract.version)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +13,7 @@ import msgspec
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.model import codec
 from holdfast.model.errors import Rejected
+from holdfast.workers.storing.seam import ArtifactsUnreachable, Storage
 from holdfast.workers.tools.seam import ToolFailed
 
 _CHUNK = 1 << 16
@@ -28,28 +27,22 @@ class ArtifactMissing(Rejected):
 
 
 class Artifacts:
-    """A folder of artifacts. Each is two files, its bytes and what is known of them, which appear whole or not at all."""
+    """The artifacts of every tenant, in a storage."""
 
-    def __init__(self, folder: Path, most: int) -> None:
-        self._folder = folder
+    def __init__(self, storage: Storage, most: int) -> None:
+        self._storage = storage
         self._most = most
 
     def keep(self, tenant: str, name: str, media_type: str, read: Callable[[int], bytes]) -> ArtifactRef:
-        """Store what `read` gives; the same bytes of the same name are one artifact."""
-        home = self._home(tenant)
-        home.mkdir(parents=True, exist_ok=True)
-        digest, size = sha256(), 0
-        draft = home / f".{os.urandom(8).hex()}"
-        try:
-            with draft.open("xb") as file:
-                while chunk := read(_CHUNK):
-                    size += len(chunk)
-                    self.check_size(name, size)
-                    digest.update(chunk)
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-            identity = sha256(f"{digest.hexdigest()}\0{name}\0{media_type}".encode(errors="replace")).hexdigest()[:_ID_LENGTH]
+        """Store what `read` gives; the same bytes of the same name are one artifact. When this returns, it is safe."""
+        home, digest, size = _home(tenant), sha256(), 0
+        with self._storage.draft(home) as draft:
+            while chunk := read(_CHUNK):
+                size += len(chunk)
+                self.check_size(name, size)
+                digest.update(chunk)
+                draft.write(chunk)
+            identity = _identity(digest.hexdigest(), name, media_type)
             reference = ArtifactRef(
                 artifact_id=identity,
                 name=name,
@@ -58,9 +51,10 @@ class Artifacts:
                 sha256=digest.hexdigest(),
                 uri=f"holdfast:{identity}",
             )
-            self._publish(home, draft, reference)
-        finally:
-            draft.unlink(missing_ok=True)
+            try:
+                self._storage.publish(home, identity, draft, msgspec.json.encode(reference))
+            except ArtifactsUnreachable as away:
+                raise ToolFailed(away.code, str(away)) from None
         return reference
 
     def check_size(self, name: str, size: int) -> None:
@@ -68,35 +62,26 @@ class Artifacts:
         if size > self._most:
             raise ToolFailed("artifact_too_large", f"The artifact {name!r:.100} is above {self._most} bytes.")
 
-    def _publish(self, home: Path, draft: Path, reference: ArtifactRef) -> None:
-        draft.rename(home / reference.artifact_id)
-        note = draft.with_suffix(".note")  # others may be keeping the same one
-        with note.open("xb") as file:
-            file.write(msgspec.json.encode(reference))
-            file.flush()
-            os.fsync(file.fileno())
-        note.rename(home / f"{reference.artifact_id}.json")
-        folder = os.open(home, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
     def find(self, tenant: str, identity: str) -> ArtifactRef:
         """What is known of an artifact."""
-        if len(identity) == _ID_LENGTH and identity.isalnum():
-            note = self._home(tenant) / f"{identity}.json"
-            if note.is_file():
-                return msgspec.json.decode(note.read_bytes(), type=ArtifactRef)
-        raise ArtifactMissing(f"There is no artifact {identity!r:.100} here.")
+        asked = len(identity) == _ID_LENGTH and identity.isalnum()
+        note = self._storage.note(_home(tenant), identity) if asked else None
+        if note is None:
+            raise ArtifactMissing(f"There is no artifact {identity!r:.100} here.")
+        try:
+            found = msgspec.json.decode(note, type=ArtifactRef)
+        except (msgspec.DecodeError, UnicodeError):
+            found = None
+        if found is None or _identity(found.sha256, found.name, found.media_type) != identity:
+            raise ArtifactMissing(f"The note of artifact {identity} is not what was stored.")
+        return found
 
     def open(self, tenant: str, identity: str) -> int:
         """Its bytes as an open file, after they were compared with their hash: nothing that was changed is handed out."""
         reference = self.find(tenant, identity)
-        try:
-            descriptor = os.open(self._home(tenant) / identity, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            raise ArtifactMissing(f"The bytes of artifact {identity} are gone.") from None
+        descriptor = self._storage.open(_home(tenant), identity, reference.size_bytes)
+        if descriptor is None:
+            raise ArtifactMissing(f"The bytes of artifact {identity} are gone.")
         digest = sha256()
         while chunk := os.read(descriptor, _CHUNK):
             digest.update(chunk)
@@ -120,21 +105,28 @@ class Artifacts:
 
     def forget(self, tenant: str) -> None:
         """Remove all of a tenant's."""
-        shutil.rmtree(self._home(tenant), ignore_errors=True)
-
-    def _home(self, tenant: str) -> Path:
-        """A folder that no tenant's name can leave."""
-        return self._folder / sha256(tenant.encode(errors="replace")).hexdigest()[:_ID_LENGTH]
+        self._storage.forget(_home(tenant))
 
 
-def moved_out(outputs: dict[str, Any], keep: Callable[[str, bytes], ArtifactRef], above: int) -> tuple[dict[str, Any], list[ArtifactRef]]:
-    """The outputs with what is too large moved out, largest first, until the rest is small enough."""
+def _home(tenant: str) -> str:
+    """A name that no tenant's name can leave."""
+    return sha256(tenant.encode(errors="replace")).hexdigest()[:_ID_LENGTH]
+
+
+def _identity(digest: str, name: str, media_type: str) -> str:
+    return sha256(f"{digest}\0{name}\0{media_type}".encode(errors="replace")).hexdigest()[:_ID_LENGTH]
+
+
+async def moved_out(
+    outputs: dict[str, Any], keep: Callable[[str, bytes], ArtifactRef], above: int
+) -> tuple[dict[str, Any], list[ArtifactRef]]:
+    """The outputs with what is too large moved out, largest first, until the rest is small enough; off the loop, if there is any."""
     texts = {name: codec.dumps(value).encode() for name, value in outputs.items()}
     total, kept, moved = sum(map(len, texts.values())), dict(outputs), []
     for name, text in sorted(texts.items(), key=lambda item: -len(item[1])):
         if total <= above:
             break
-        reference = keep(name, text)
+        reference = await asyncio.to_thread(keep, name, text)
         moved.append(reference)
         kept[name] = {"$artifact": msgspec.to_builtins(reference)}
         total -= len(text)

@@ -6,7 +6,7 @@ import io
 
 import msgspec
 
-from holdfast.contract.checking import checker_of, told_of
+from holdfast.contract.checking import told_of
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.contract.terms import Contract
 from holdfast.workers.artifacts import Artifacts, moved_out
@@ -15,11 +15,11 @@ from holdfast.workers.frames import BodyError
 from holdfast.workers.tools.seam import ToolFailed
 
 
-def delivered(outcome: Outcome, contract: Contract, artifacts: Artifacts, tenant: str, above: int) -> Outcome:
+async def delivered(outcome: Outcome, contract: Contract, artifacts: Artifacts, tenant: str, above: int) -> Outcome:
     """An outcome whose outputs are what the contract promises, with what is large moved out; else why they are not."""
     if outcome.error is not None:
         return outcome
-    problems = checker_of(contract.output_schema).problems(outcome.outputs)
+    problems = contract.gives.problems(outcome.outputs)
     if problems or not isinstance(outcome.outputs, dict):
         told = told_of(problems) or "the outputs are no object"
         error = BodyError(
@@ -27,11 +27,14 @@ def delivered(outcome: Outcome, contract: Contract, artifacts: Artifacts, tenant
         )
         return msgspec.structs.replace(outcome, outputs=None, error=error)
 
+    if len(msgspec.json.encode(outcome.outputs)) <= above:
+        return outcome
+
     def keep(name: str, text: bytes) -> ArtifactRef:
         return artifacts.keep(tenant, name, "application/json", io.BytesIO(text).read)
 
     try:
-        kept, moved = moved_out(outcome.outputs, keep, above)
+        kept, moved = await moved_out(outcome.outputs, keep, above)
     except ToolFailed as large:
         return msgspec.structs.replace(outcome, outputs=None, error=BodyError(error_code=large.code, message=large.message))
     return msgspec.structs.replace(outcome, outputs=kept, artifacts=(*outcome.artifacts, *moved))

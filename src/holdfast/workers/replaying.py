@@ -6,9 +6,8 @@ and that is what is shown. Each attempt is compared with what it came to then.
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,6 +34,7 @@ from holdfast.workers.looking import Asker, find_run, response_of
 from holdfast.workers.observing import CLOSED
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted, Worker
+from holdfast.workers.storing.folder import Folder
 from holdfast.workers.tools.seam import Effect, Tool
 
 _FROM_OUTSIDE = frozenset({"timeout", "idle_timeout", "cancelled", "overloaded", "sandbox_unavailable"})
@@ -154,7 +154,10 @@ class _Records(Journal):
     def write_later(self, update: Update) -> None:
         self._refuse(update)
 
-    write_first = write_last = write_later
+    write_first = write_later
+
+    def when_cancelled(self, tell: Callable[[], None] | None) -> None:
+        """Nobody cancels what is only shown again."""
 
     def _refuse(self, update: Update) -> NoReturn:
         what = f"{update.sub_type or update.type.value} {update.name!r}"
@@ -198,7 +201,7 @@ class _Overlay(Artifacts):
     """The run's artifacts, and beside them what the replay makes."""
 
     def __init__(self, real: Artifacts, folder: Path, most: int) -> None:
-        super().__init__(folder, most)
+        super().__init__(Folder(folder), most)
         self._real = real
 
     def open(self, tenant: str, identity: str) -> int:
@@ -320,11 +323,10 @@ class _Again:
             "remaining": timeout,
             "writes": [name for name, tool in self._worker.tools.items() if tool.effect is Effect.WRITE],
         }
-        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        outcome = await attempt.run(body, order, never, 0.0)
+        outcome = await attempt.run(body, order, 0.0)
         if isinstance(outcome, Place):
             return outcome
-        return delivered(outcome, self._worker.contract, self._artifacts, tenant, self._policy.inline_artifact_bytes)
+        return await delivered(outcome, self._worker.contract, self._artifacts, tenant, self._policy.inline_artifact_bytes)
 
     def _began(self) -> int:
         """What `ctx.now()` said first: the run's start, or the end of the wait before a later attempt."""

@@ -1,0 +1,78 @@
+"""A folder of this machine, or one that several machines have mounted. Each artifact is two files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from holdfast.workers.storing.seam import ArtifactsUnusable
+
+
+class Folder:
+    """Artifacts in files."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def check(self) -> None:
+        """It can be made, and written to."""
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._path):
+                pass
+        except OSError as error:
+            raise ArtifactsUnusable(f"Artifacts cannot be kept in {self._path}: {error.strerror}.") from None
+
+    @contextmanager
+    def draft(self, home: str) -> Iterator[IO[bytes]]:
+        """A hidden file beside what it will be."""
+        folder = self._path / home
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f".{os.urandom(8).hex()}"
+        try:
+            with path.open("xb") as file:
+                yield file
+        finally:
+            path.unlink(missing_ok=True)
+
+    def publish(self, home: str, identity: str, draft: IO[bytes], note: bytes) -> None:
+        """On disk, then by its name: the bytes first."""
+        folder, path = self._path / home, Path(draft.name)
+        _to_disk(draft)
+        path.rename(folder / identity)
+        noted = path.with_suffix(".note")  # others may be keeping the same one
+        with noted.open("xb") as file:
+            file.write(note)
+            _to_disk(file)
+        noted.rename(folder / f"{identity}.json")
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def note(self, home: str, identity: str) -> bytes | None:
+        """The file beside the bytes."""
+        path = self._path / home / f"{identity}.json"
+        return path.read_bytes() if path.is_file() else None
+
+    def open(self, home: str, identity: str, size: int) -> int | None:
+        """The file itself."""
+        try:
+            return os.open(self._path / home / identity, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+
+    def forget(self, home: str) -> None:
+        """The whole folder of that home."""
+        shutil.rmtree(self._path / home, ignore_errors=True)
+
+
+def _to_disk(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
