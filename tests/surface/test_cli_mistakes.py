@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from holdfast.cli.main import app
+from holdfast.cli.main import program
 from tests.surface.cli_program import Program
 
 
@@ -202,7 +202,7 @@ def test_the_version_is_told(holdfast: Program) -> None:
 
 def test_every_command_has_help_and_a_heading_in_the_reference(root: Path) -> None:
     reference = (root / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    commands = _commands(typer.main.get_command(app), "holdfast")
+    commands = _commands(typer.main.get_command(program()), "holdfast")
     assert len(commands) == 28
     for path, command in commands.items():
         assert command.help, path

@@ -15,7 +15,6 @@ from holdfast.model import codec
 from holdfast.model.errors import InvalidParameter, PayloadNotJson
 from holdfast.model.payloads import PayloadCodec
 from holdfast.service.client import Client
-from holdfast.service.loading import load_codec
 from holdfast.service.settings import default_codec, default_store
 
 StoreOption = Annotated[
@@ -52,6 +51,8 @@ class Place(msgspec.Struct, frozen=True):
         """What encodes its payloads. Its module may print as it likes: stdout is the command's alone."""
         if self.codec_address is None:
             return None
+        from holdfast.service.loading import load_codec  # it loads the SDK, which looking at a store does not need
+
         with contextlib.redirect_stdout(sys.stderr):
             return load_codec(self.codec_address)
 

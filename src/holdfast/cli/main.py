@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
 import traceback
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
-from holdfast.cli import approvals, callbacks, check, executions, keys, limits, new, replay, run, runs, serve
-from holdfast.cli.terminal import say
+from holdfast.cli.terminal import printable, say
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, Rejected, Unsuccessful
 
 UNSUCCESSFUL, MISTAKE, TROUBLE, BUG, INTERRUPTED = 1, 2, 3, 70, 130
 _PATIENCE_SECONDS = 1.0
 
-app = typer.Typer(
-    name="holdfast",
-    help="Run durable functions and bounded workers that survive crashes, and look after them.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,  # help that looks the same in a terminal, a pipe and a log
-    pretty_exceptions_enable=False,
-)
-app.command("run")(run.run)
-app.command("check")(check.check)
-app.command("replay")(replay.replay)
-app.command("serve")(serve.serve)
-app.command("limits")(limits.limits)
-app.add_typer(new.app, name="new")
-app.add_typer(runs.app, name="runs")
-app.add_typer(executions.app, name="executions")
-app.add_typer(callbacks.app, name="callbacks")
-app.add_typer(approvals.app, name="approvals")
-app.add_typer(keys.app, name="keys")
+COMMANDS: Final = ("run", "check", "replay", "serve", "limits", "new", "runs", "executions", "callbacks", "approvals", "keys")
+"""As the help lists them. Each is a module beside this one, with a function of that name or, for a group of commands, an `app`."""
+
+
+def program(*commands: str) -> typer.Typer:
+    """The program with these commands, or with all. A short command spends most of its time on loading, so others are left out."""
+    app = typer.Typer(
+        name="holdfast",
+        help="Run durable functions and bounded workers that survive crashes, and look after them.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,  # help that looks the same in a terminal, a pipe and a log
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    for name in commands or COMMANDS:
+        module = importlib.import_module(f"holdfast.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    return app
 
 
 def _show_version(wanted: bool) -> None:
@@ -47,7 +50,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     show_version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
@@ -63,11 +65,11 @@ def main() -> NoReturn:
 
 def _exit_code() -> int:
     try:
-        app(prog_name="holdfast")
+        program(*(name for name in sys.argv[1:2] if name in COMMANDS))(prog_name="holdfast")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except HoldfastError as error:
-        say(f"error[{error.code}]: {error}")
+        say(f"error[{error.code}]: " + "\n".join(map(printable, str(error).split("\n"))))
         return exit_code_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED

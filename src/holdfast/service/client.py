@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.codec import text_of
 from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter, StoreNotFound
@@ -25,6 +24,7 @@ from holdfast.store.opening import open_store, shown
 from holdfast.store.seam import Filter, Store
 
 if TYPE_CHECKING:
+    from holdfast.durable.execution import DurableFunction
     from holdfast.workers.approvals import Approval
     from holdfast.workers.policy import Policy
     from holdfast.workers.replaying import Finished
