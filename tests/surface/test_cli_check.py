@@ -51,6 +51,22 @@ def test_a_page_with_errors_names_each_with_file_and_line_and_exits_with_2(holdf
     assert told[-1] == "bad.md: 2 errors, 1 warning"
 
 
+def test_a_workers_file_is_checked_with_its_page_which_knows_its_tools(holdfast: Program) -> None:
+    page = markdown(WEB_SCRAPE).replace("parse_html", "save")
+    source = 'from holdfast import tool, worker\n@tool\ndef save(call, url: str): ...\n@worker("own.md")\ndef own(inputs, ctx): ...\n'
+    (holdfast.folder / "own.md").write_text(page)
+    (holdfast.folder / "own.py").write_text(source)
+    ended = holdfast("check", "own.py")
+    assert (ended.returncode, "unknown_tool" in ended.stdout) == (0, False)
+    assert "own.md: web-scrape-worker 1.0 is fine, 1 warning" in ended.stdout
+    (holdfast.folder / "own.py").write_text(source.replace("@tool", "@tool(effect=EFFECT)") + "1 / 0\n")
+    ended = holdfast("check", "own.py")
+    told = ended.stdout.splitlines()
+    assert (ended.returncode, told[0].startswith("own.py:2: error[worker_file] ")) == (2, True)
+    (holdfast.folder / "own.py").write_text("1 / 0\n")
+    assert holdfast("check", "own.py").stdout.startswith("own.py:1: error[worker_file] The file declares no worker: ")
+
+
 def test_several_pages_are_all_checked_and_one_error_is_enough_for_exit_2(holdfast: Program) -> None:
     ended = holdfast("check", "lambda.md", "bad.md", "scrape.md")
     assert ended.returncode == 2

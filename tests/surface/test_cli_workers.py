@@ -182,6 +182,8 @@ def test_every_status_has_its_exit_code(plain: Program, inputs: Any, exit_code: 
         (["--input", "{"], "error[payload_not_json]: --input: "),
         (["--input", "@none.json"], "error[invalid_parameter]: --input: none.json could not be read"),
         (["--constraints", "3"], "error[invalid_parameter]: --constraints is a JSON object"),
+        (["--key", ""], "invalid_request: schema_mismatch: The request does not fit: /idempotency_key"),
+        (["--detach"], "error[invalid_parameter]: --detach is for durable functions."),
         (["--constraints", '{"max_token": 3}'], "invalid_request"),
         (["--constraints", '{"max_tokens": 1000}'], "invalid_request: constraint_widened: "),
         (["--isolation", "none"], "error[invalid_parameter]: --isolation is 'none'; it is all, process or inline."),

@@ -44,6 +44,11 @@ async def test_a_prompt_is_answered_and_the_servers_count_is_the_bill(model: Mod
     assert (tool.effect, model.counted) == (Effect.READ, 14)
 
 
+async def test_without_a_key_nobody_is_asked_and_the_setting_is_named() -> None:
+    refused = await failure(LanguageModel(ModelSettings(model="m")), {"prompt": "Well?"})
+    assert (refused.code, refused.known, "HOLDFAST_MODEL_KEY" in refused.message) == ("access_denied", True, True)
+
+
 async def test_input_that_the_server_had_kept_costs_less(model: Model, tool: LanguageModel) -> None:
     model.usage = {"prompt_tokens": 1000, "completion_tokens": 0, "total_tokens": 1000, "prompt_tokens_details": {"cached_tokens": 400}}
     assert (await called(tool, {"prompt": "x"})).usage.cost_usd == Decimal("0.0008")

@@ -121,6 +121,29 @@ async def test_each_tool_has_processes_of_its_own_and_an_idle_one_makes_room(hos
     assert (len(host.pids) <= 2, count in host.pids) == (True, False)
 
 
+async def test_slow_calls_of_one_tenant_leave_room_for_the_others(file: Path, tmp_path: Path) -> None:
+    host = ToolHost(HostLimits(processes=2, tenant_processes=1))
+    try:
+        slow = asyncio.ensure_future(failure(made(host, file, "hang"), {"file": str(tmp_path / "pids")}, tenant="ann"))
+        while not (tmp_path / "pids").exists():
+            await asyncio.sleep(TICK)
+        full = await failure(made(host, file, "count"), {}, tenant="ann", seconds=TICK)
+        assert (full.code, full.known) == ("overloaded", True)
+        assert (await called(made(host, file, "count"), {}, tenant="ben")).result["calls"] == 1
+        assert (await slow).code == "tool_timeout"
+    finally:
+        await host.close()
+
+
+async def test_only_so_many_processes_are_kept_warm(file: Path) -> None:
+    host = ToolHost(HostLimits(warm_processes=1))
+    try:
+        await asyncio.gather(*(called(made(host, file, "count"), {}) for _ in range(3)))
+        assert len(host.pids) == 1
+    finally:
+        await host.close()
+
+
 # --- secrets
 
 

@@ -223,6 +223,20 @@ def test_a_good_run_is_ok_and_says_what_held_it(world: World) -> None:
     assert response.observability.isolation == "all"
 
 
+@pytest.mark.parametrize(
+    "inputs, more",
+    [
+        (None, {}), ([], {}), ({1: 2}, {}), ({"do": object()}, {}), ({"do": "x"}, {"constraints": 5}), ({"do": "x"}, {"version": 1.0}),
+        ({"do": "x"}, {"idempotency_key": ""}), ({"do": "x"}, {"user": 5}), ({"do": "x"}, {"run_timeout_seconds": -1}),
+        ({"do": "x"}, {"trace": {"trace_id": 5}}),
+    ],
+)  # fmt: skip
+def test_in_python_too_a_request_that_does_not_fit_is_answered_and_nothing_is_raised(world: World, inputs: Any, more: Any) -> None:
+    response: Response = world.engine.run("reaching", inputs, **more)
+    assert response.error is not None
+    assert (response.status, response.error.error_code, response.run_id) == ("invalid_request", "schema_mismatch", "")
+
+
 def test_outputs_above_the_limit_of_an_artifact_are_refused_as_such(world: World) -> None:
     response = world.run("large", bytes=100_000)
     assert response.error is not None

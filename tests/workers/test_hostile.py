@@ -37,9 +37,9 @@ def test_a_frame_that_breaks_the_rules_ends_the_attempt(engine: BlockingEngine, 
 
 
 @pytest.mark.parametrize("which", ODD)
-def test_outputs_that_are_no_json_are_the_bodys_own_mistake_and_it_says_which(engine: BlockingEngine, which: str) -> None:
+def test_outputs_that_are_no_json_do_not_fit_and_the_response_says_why(engine: BlockingEngine, which: str) -> None:
     response = run(engine, "odd", which=which)
-    assert response.error.error_code == "worker_crashed"
+    assert (response.status, response.error.error_code) == ("invalid_output", "output_schema_mismatch")
     assert "JSON" in response.error.message or "Unicode" in response.error.message
 
 

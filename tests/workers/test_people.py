@@ -127,8 +127,9 @@ async def test_a_question_is_put_to_a_person_and_the_run_goes_on_with_the_answer
 
     async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, approval = await asked(force)
-        with pytest.raises(ApprovalRefused):
-            await force.decide(approval, decision("answer", result="green"), LOCAL)
+        for wrong in ("green", None):
+            with pytest.raises(ApprovalRefused):
+                await force.decide(approval, decision("answer", result=wrong), LOCAL)
         await force.decide(approval, decision("answer", result="red"), LOCAL)
         response = await force.response(run, LOCAL)
     assert response.outputs is not None

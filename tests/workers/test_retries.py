@@ -175,8 +175,24 @@ async def paying_and_asking(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
     return {}
 
 
+class Mute(Silent):
+    """Its reconcile function never answers."""
+
+    async def reconcile(self, call: Call, arguments: Any) -> Any:
+        await asyncio.Event().wait()
+
+
+async def test_when_an_attempt_is_over_the_tool_is_asked_before_a_person_is(tmp_path: Path) -> None:
+    pay = Silent("pay", Effect.WRITE)  # its second word on the lost call is that it did not happen
+    worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.1}), paying_and_asking, pay)
+    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False), policy=Policy(grace_seconds=0.1)) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert response.error is not None
+    assert (response.error.error_code, response.error.details, response.approvals) == ("timeout", None, ())
+
+
 async def test_the_end_of_the_last_attempt_does_not_hide_a_call_whose_outcome_nobody_knows(tmp_path: Path) -> None:
-    pay = Silent("pay", Effect.WRITE)
+    pay = Mute("pay", Effect.WRITE)
     worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.1}), paying_and_asking, pay)
     clock, policy = VirtualClock(skipping=False), Policy(grace_seconds=0.1)
     async with workforce(worker, folder=tmp_path, clock=clock, policy=policy) as force:
@@ -209,6 +225,14 @@ class Lingering(InlineBody):
     """A body that takes its time to die."""
 
     told: list[str]
+
+    @property
+    def over(self) -> bool:
+        return False
+
+    @over.setter
+    def over(self, _: bool) -> None:
+        """It is dead when it was killed."""
 
     async def kill(self, code: Code = "cancelled", detail: str = "") -> Ended:
         ended = await super().kill(code, detail)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.contract.codes import Status
+from holdfast.contract.terms import Retries
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.tools.seam import Effect, ToolFailed
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
@@ -57,6 +58,31 @@ async def test_a_passing_failure_is_tried_again_and_a_receipt_is_used_again(tmp_
     assert (response.status, response.observability.attempt) == (Status.OK, 3)
     assert (len(pay.calls), len(look.calls)) == (1, 3)
     assert response.observability.usage.tool_calls == 4
+
+
+async def test_what_a_body_does_to_its_inputs_the_next_attempt_does_not_see(tmp_path: Path, park: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        seen.append(list(inputs["items"]))
+        inputs["items"].clear()
+        if len(seen) == 1:
+            raise WorkerError("flaky", retryable=True)
+        return {}
+
+    seen: list[list[int]] = []
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path, park=park) as force:
+        await force.invoke(request(items=[1, 2]), LOCAL)
+    assert seen == [[1, 2], [1, 2]]
+
+
+async def test_a_body_that_cancels_itself_is_over_when_its_time_is(tmp_path: Path, park: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        raise asyncio.CancelledError
+
+    worker = InlineWorker(contract(limits={"timeout_seconds": 0.05}, retries=Retries()), body)
+    async with workforce(worker, folder=tmp_path, park=park) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert response.error is not None
+    assert response.error.error_code == "timeout"
 
 
 async def test_a_permanent_failure_is_not_tried_again_and_keeps_what_is_good(tmp_path: Path, park: int) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from holdfast.contract.codes import Status
 from holdfast.model.clock import VirtualClock
+from holdfast.workers.counting import Counters
 from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.spending import Spent, spent_today
-from holdfast.workers.tools.seam import Effect, Reservation, Usage
+from holdfast.workers.tools.seam import Effect, Remaining, Reservation, Usage
 from tests.workers.harness import Counted, InlineWorker, contract, request, workforce
 
 DAY = 86_400_000
@@ -26,6 +27,15 @@ async def asks(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 def amounts(found: list[Spent]) -> dict[tuple[str, str], tuple[Decimal, Decimal]]:
     return {(each.tenant, each.what): (each.spent, each.left) for each in found}
+
+
+def test_a_call_reserves_no_more_than_its_tenant_has_for_a_day() -> None:
+    """Else a small cap would refuse every call of a fresh day."""
+    counters = Counters(Policy(caps=Caps(tokens=400, cost_usd=Decimal("0.5"))), "ann", VirtualClock())
+    assert counters.left(Remaining(1500, Decimal(2))) == Remaining(400, Decimal("0.5"))
+    assert counters.left(Remaining(100, Decimal("0.1"))) == Remaining(100, Decimal("0.1"))
+    assert counters.left(Remaining()) == Remaining(400, Decimal("0.5"))
+    assert Counters(Policy(), "ann", VirtualClock()).left(Remaining(7)) == Remaining(7)
 
 
 async def test_each_tenant_sees_its_own_day(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import msgspec
 import typer
 
 from holdfast.cli.arguments import CodecOption, LinesOption, Place, StoreOption, read_json
-from holdfast.cli.terminal import print_document, print_line, print_table, say, seconds
+from holdfast.cli.terminal import print_document, print_line, print_table, say, seconds, shortened
+from holdfast.cli.workers import call_of
 
 if TYPE_CHECKING:
     from holdfast.workers.approvals import Approval
@@ -31,9 +32,9 @@ def list_(json_output: LinesOption = False, store: StoreOption = None, codec: Co
         say("nothing waits for a decision")
     else:
         print_table(
-            ("approval", "kind", "worker", "asks for", "since", "until"),
+            ("APPROVAL", "KIND", "WORKER", "ASKS FOR", "SINCE", "UNTIL"),
             [(a.approval_id, a.kind, a.worker_id, _asks(a), seconds(a.requested_at), seconds(a.expires_at or 0)) for a in found],
-            folds="asks for",
+            folds="ASKS FOR",
         )
 
 
@@ -98,6 +99,4 @@ def _decide(approval_id: str, place: Place, verdict: str, comment: str | None, *
 
 
 def _asks(approval: Approval) -> str:
-    if approval.question is not None:
-        return approval.question
-    return f"{approval.tool}({', '.join(f'{name}={value!r:.40}' for name, value in approval.arguments.items())})"
+    return shortened(approval.question, 200) if approval.question is not None else call_of(approval.tool, approval.arguments)

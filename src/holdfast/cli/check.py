@@ -19,7 +19,9 @@ _UNFIT = 2
 
 
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pages to read: worker.md, in any of its renderings.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="What to read: worker.md pages in any rendering, or workers' files (.py).")
+    ],
     tool: Annotated[
         list[str] | None, typer.Option("--tool", metavar="NAME", help="A tool of your own that pages may name. May be given several times.")
     ] = None,
@@ -27,9 +29,12 @@ def check(
 ) -> None:
     """Read worker.md pages and tell every problem, with its line.
 
-    A page without errors is summed up: what the worker takes and gives, and what it may do. The exit code is 2 if any page has an error.
+    A page without errors is summed up: what the worker takes and gives, and what it may do. Of a worker's file its @worker and @tool are
+    read, not run, and its pages with them. The exit code is 2 if anything has an error.
     """
-    readings = [(file, _read(file, tool or [])) for file in files]
+    readings = [
+        one for file in files for one in (_worker_file(file, tool or []) if file.suffix == ".py" else [(file, _read(file, tool or []))])
+    ]
     if json_output:
         print_document({"ok": not any(reading.errors for _, reading in readings), "files": [_document(*one) for one in readings]})
     else:
@@ -44,8 +49,29 @@ def _read(file: Path, tools: list[str]) -> Reading:
         with file.open("rb") as opened:
             return read(opened.read(MAX_PAGE_BYTES + 1), tools=tools)
     except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        return Reading(None, (Problem(Level.ERROR, "file_not_readable", "", 0, f"The file could not be read: {why}."),))
+        return _unreadable(error)
+
+
+def _unreadable(error: OSError | ValueError) -> Reading:
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return Reading(None, (Problem(Level.ERROR, "file_not_readable", "", 0, f"The file could not be read: {why}."),))
+
+
+def _worker_file(file: Path, tools: list[str]) -> list[tuple[Path, Reading]]:
+    """The pages of a worker's file, which know its tools; the file itself too, where something is wrong with it."""
+    from holdfast.workers.tools.declaring import declarations_of
+
+    try:
+        declared = declarations_of(file.read_bytes())
+    except (OSError, ValueError) as error:
+        return [(file, _unreadable(error))]
+    wrong = [(problem.line, problem.message) for problem in declared.problems]
+    if not declared.workers and not wrong:
+        wrong = [(1, 'The file declares no worker: mark its function with @worker("page.md").')]
+    told = Reading(None, tuple(Problem(Level.ERROR, "worker_file", "", *one) for one in wrong))
+    own = [*tools, *(each.name for each in declared.tools)]
+    pages = [(file.parent / body.page, _read(file.parent / body.page, own)) for body in declared.workers]
+    return [(file, told), *pages] if wrong else pages
 
 
 def _document(file: Path, reading: Reading) -> dict[str, Any]:

@@ -74,8 +74,9 @@ def run(
     """
     place = Place.of(store, codec_address)
     if declares_workers(target):
-        order = WorkerOrder.of(target, input_, key or name, constraints, isolation=isolation, user=user, place=place)
-        raise typer.Exit(run_worker(order, json_output=json_output))
+        named = name if key is None else key  # an empty one is refused: somebody meant to give a key
+        order = WorkerOrder.of(target, input_, named, constraints, isolation=isolation, user=user, place=place)
+        raise typer.Exit(run_worker(order, json_output=json_output, detach=detach))
     payload = None if input_ is None else codec.dumps(read_json("--input", input_))
     asked = Order(target, payload, name, place)
     with contextlib.redirect_stdout(sys.stderr):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -17,6 +18,8 @@ from rich.text import Text
 from holdfast.model.errors import InvalidParameter
 
 _WIDE = 100_000
+_STEERS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""DEL, the second set of controls, marks that turn the direction of writing, line separators, and what is no character."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _STYLES = {"SUCCEEDED": "green", "FAILED": "red", "TIMED_OUT": "red", "STOPPED": "yellow", "RUNNING": "cyan"}
 
@@ -28,7 +31,7 @@ def say(text: str) -> None:
 
 def print_document(value: object) -> None:
     """One JSON document."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(_calm(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def write_private(path: Path, value: object) -> None:
@@ -43,7 +46,12 @@ def write_private(path: Path, value: object) -> None:
 
 def print_line(value: object) -> None:
     """One line of JSON lines."""
-    print(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+    print(_calm(json.dumps(value, separators=(",", ":"), ensure_ascii=False)))
+
+
+def _calm(text: str) -> str:
+    """JSON that says the same and cannot steer a terminal: json itself escapes the controls below the space, and no others."""
+    return _STEERS.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, folds: str) -> None:

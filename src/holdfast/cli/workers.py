@@ -56,10 +56,12 @@ def declares_workers(target: str) -> bool:
     return bool(declared.workers) or any("@worker" in problem.message for problem in declared.problems)
 
 
-def run_worker(order: WorkerOrder, *, json_output: bool) -> int:
+def run_worker(order: WorkerOrder, *, json_output: bool, detach: bool = False) -> int:
     """Run it, print what it came to, and answer with the exit code."""
     from holdfast.contract.protocol import response_document
 
+    if detach:
+        raise InvalidParameter("--detach is for durable functions. A worker that is left alone goes on with the same command and --key.")
     if not isinstance(order.inputs, dict):
         raise InvalidParameter("--input of a worker is a JSON object: its inputs by name.")
     if not isinstance(order.constraints, dict | None):
@@ -120,11 +122,12 @@ def summary(response: Response, limits: Limits | None = None) -> str:
     seen, error = response.observability, response.error
     if response.approvals:
         told = "\n".join(
-            f"needs_human: approval {approval['approval_id']} {approval['question'] or _call(approval)}" for approval in response.approvals
+            f"needs_human: approval {one['approval_id']} {printable(one['question'] or call_of(one['tool'], one['arguments']))}"
+            for one in response.approvals
         )
         first = response.approvals[0]
         return f"{told}\nrun {response.run_id}; decide with: holdfast approvals {_DECIDE[first['kind']].format(first['approval_id'])}"
-    parts = [f"{response.status.value}"] if error is None else [f"{response.status.value}: {error.error_code}: {error.message}"]
+    parts = [response.status.value if error is None else printable(f"{response.status.value}: {error.error_code}: {error.message}")]
     if error is not None and error.retry_after_seconds is not None:
         parts.append(f"try again in {error.retry_after_seconds:.0f} s")
     if seen.attempt:
@@ -134,15 +137,15 @@ def summary(response: Response, limits: Limits | None = None) -> str:
         cap = "" if limits is None or limits.max_tokens is None else f"/{limits.max_tokens:,}"
         parts.append(f"{tokens:,}{cap} tokens")
     if seen.usage.tool_calls:
-        parts.append(f"{seen.usage.tool_calls} tool calls")
+        parts.append(f"{seen.usage.tool_calls} tool call{'s' * (seen.usage.tool_calls != 1)}")
     if seen.isolation is not None:
         parts.append(f"isolation: {seen.isolation}")
     return ", ".join(parts)
 
 
-def _call(approval: dict[str, Any]) -> str:
-    given = ", ".join(f"{name}={value!r:.60}" for name, value in approval["arguments"].items())
-    return f"{approval['tool']}({given})"
+def call_of(tool: str, arguments: Mapping[str, Any]) -> str:
+    """A call as people read it; long arguments are cut, and show that they are."""
+    return f"{tool}({', '.join(f'{name}={shortened(repr(value), 60)}' for name, value in arguments.items())})"
 
 
 def exit_code(response: Response) -> int:

@@ -22,6 +22,9 @@ _BOUNDS = (
 )
 
 
+_NOTHING_ASKED = Constraints()
+
+
 class Widened(msgspec.Struct, frozen=True):
     """A constraint that asks for more than the contract allows."""
 
@@ -35,6 +38,8 @@ def tighten(limits: Limits, constraints: Constraints, *, run_timeout_seconds: fl
 
     `run_timeout_seconds` stands in the request itself, not among its constraints; it may only tighten as well.
     """
+    if run_timeout_seconds is None and constraints == _NOTHING_ASKED:
+        return limits
     widened = list(_widened(limits, constraints))
     if run_timeout_seconds is not None and limits.run_timeout_seconds is not None and run_timeout_seconds > limits.run_timeout_seconds:
         widened.append(Widened("run_timeout_seconds", run_timeout_seconds, limits.run_timeout_seconds))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import msgspec
 
-from holdfast.contract.checking import Mismatch, brief, checker_of
+from holdfast.contract.checking import Checker, Mismatch, brief, checker_of
 from holdfast.contract.codes import Status as Status
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model import codec
@@ -162,7 +163,7 @@ def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | 
     value = _loaded(document)
     if worker_id is not None and isinstance(value, dict):
         value = {"worker_id": worker_id, **value}
-    problems = list(checker_of(REQUEST_SCHEMA).problems(value))
+    problems = list(_checker().problems(value))
     if not problems and worker_id is not None and value["worker_id"] != worker_id:
         problems = [Mismatch("/worker_id", f"the request was sent to {brief(worker_id)}", brief(value["worker_id"]))]
     if problems:
@@ -185,6 +186,11 @@ def response_document(response: Response) -> dict[str, Any]:
 def response_from(text: str | bytes) -> Response:
     """The response that `response_text` wrote."""
     return msgspec.json.decode(text, type=Response)
+
+
+@cache
+def _checker() -> Checker:
+    return checker_of(REQUEST_SCHEMA)
 
 
 def _loaded(document: str | bytes | Mapping[str, Any]) -> Any:

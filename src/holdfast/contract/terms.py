@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from decimal import Decimal
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
 
+from holdfast.contract.checking import Checker, checker_of
 from holdfast.contract.codes import Named
 
 DEFAULT_TIMEOUT_SECONDS = 60
@@ -66,7 +68,7 @@ class RateLimit(msgspec.Struct, frozen=True):
     was_example: bool = False
 
 
-class Contract(msgspec.Struct, frozen=True, kw_only=True):
+class Contract(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One worker.md page, read: what the worker takes, gives, may do and promises."""
 
     worker_id: str
@@ -95,6 +97,16 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     def tools(self) -> tuple[ToolGrant, ...]:
         """The tools it may use."""
         return self.limits.tools
+
+    @cached_property
+    def takes(self) -> Checker:
+        """The input schema, compiled."""
+        return checker_of(self.input_schema)
+
+    @cached_property
+    def gives(self) -> Checker:
+        """The output schema, compiled."""
+        return checker_of(self.output_schema)
 
 
 class Level(StrEnum):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from holdfast.durable.calling import is_async
+from holdfast.durable.outcomes import event_of, text_of
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
 from holdfast.durable.plugin_discovery import load_configured_plugins
 from holdfast.model.execution import Terms
@@ -16,7 +17,10 @@ _TERMS = Terms()
 
 
 class DurableFunction:
-    """A handler with what an engine must know to run it."""
+    """A handler with what an engine must know to run it.
+
+    `read` and `write` are for the runtime's own: how its handler's input comes from its text, and its result becomes one.
+    """
 
     def __init__(
         self,
@@ -27,6 +31,8 @@ class DurableFunction:
         terms: Terms,
         boto3_client: Any = None,
         plugins: Sequence[DurableInstrumentationPluginFactory] = (),
+        read: Callable[[str | None], Any] = event_of,
+        write: Callable[[Any], str] = text_of,
     ) -> None:
         functools.update_wrapper(self, handler)
         self.handler = handler
@@ -35,6 +41,8 @@ class DurableFunction:
         self.terms = terms
         self.boto3_client = boto3_client
         self.plugins = plugins
+        self.read = read
+        self.write = write
         self.is_async = is_async(handler)
 
     def __call__(self, event: Any, context: Any) -> Any:

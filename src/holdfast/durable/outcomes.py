@@ -27,13 +27,18 @@ def event_of(payload: str | None) -> Any:
     return json.loads(payload) if payload and payload.strip() else {}
 
 
-def succeeded(state: ExecutionState, scope: Scope, result: Any) -> Outcome:
+def text_of(result: Any) -> str:
+    """What a handler returned, as it is stored."""
+    return json.dumps(result, allow_nan=False)
+
+
+def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str] = text_of) -> Outcome:
     """A handler returned."""
     if state.misuse is not None:
         return failed(state, ExecutionError(state.misuse))
     try:
         scope.check_not_swallowed()
-        return Outcome(OutcomeStatus.SUCCEEDED, json.dumps(result, allow_nan=False))
+        return Outcome(OutcomeStatus.SUCCEEDED, write(result))
     except (TypeError, ValueError, RecursionError, ExecutionError) as error:
         return failed(state, error)
 

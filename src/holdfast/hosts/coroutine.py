@@ -13,7 +13,7 @@ from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.hooks.parking import ParkingHooks
-from holdfast.durable.outcomes import PENDING, crashed, event_of, failed, given, outcome_of, succeeded
+from holdfast.durable.outcomes import PENDING, crashed, failed, given, outcome_of, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers
 from holdfast.hosts.threads import Threads
@@ -84,7 +84,7 @@ class Coroutine:
     async def _run(self, function: DurableFunction, payload: str | None) -> Outcome:
         state = self._state
         try:
-            event, payload = event_of(payload), None  # its text is not kept while the handler waits
+            event, payload = function.read(payload), None  # its text is not kept while the handler waits
             result = await function.handler(event, AsyncDurableContext(self._scope))
             if state.unwritten:
                 await state.flush()
@@ -94,7 +94,7 @@ class Coroutine:
             return await self._failed(error)
         except BaseException as error:
             return await self._failed(error)
-        return succeeded(state, self._scope, result)
+        return succeeded(state, self._scope, result, function.write)
 
     async def _failed(self, error: BaseException) -> Outcome:
         """What an error comes to, after what began is told."""

@@ -15,7 +15,7 @@ from holdfast.durable.context import DurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.hooks.moments import Hooks
-from holdfast.durable.outcomes import PENDING, crashed, event_of, failed, given, succeeded
+from holdfast.durable.outcomes import PENDING, crashed, failed, given, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import LoopStragglers, ThreadStragglers
 from holdfast.hosts.coroutine import Coroutine, Report
@@ -113,12 +113,12 @@ class InlineHost:
         try:
             if state.hooks is not None:
                 state.hooks.begin(invocation, payload)
-            result = function.handler(event_of(payload), DurableContext(scope))
+            result = function.handler(function.read(payload), DurableContext(scope))
             state.flush()
         except BaseException as error:
             outcome = failed(state, error)
         else:
-            outcome = succeeded(state, scope, result)
+            outcome = succeeded(state, scope, result, function.write)
         if outcome.status is not OutcomeStatus.SUCCEEDED:  # what began is told, however it ended
             try:
                 state.flush()

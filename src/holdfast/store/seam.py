@@ -154,8 +154,8 @@ class Store(Protocol):
         """Those of these counters that there are; one whose time is over may still be among them."""
         ...
 
-    def undecided(self, beyond: str, limit: int) -> Sequence[str]:
-        """The ids of executions that wait for a person's decision, oldest first, after one of them."""
+    def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
+        """The ids of executions (of a tenant) that wait for a person's decision, oldest first, after one of them."""
         ...
 
     def list(self, wanted: Filter) -> Sequence[Execution]: ...

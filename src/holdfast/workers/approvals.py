@@ -209,13 +209,14 @@ def checked(request: Requested, decision: Decision, *, logged_in: bool) -> Decis
     edited = decision.edited_arguments
     if edited is not None and (request.kind != "approve" or decision.verdict != "approve"):
         raise ApprovalRefused("Only an approval can come with edited arguments.")
-    _check_fits(request.schema, edited if edited is not None else decision.result if decision.verdict == "answer" else None)
+    if edited is not None or decision.verdict == "answer":
+        _check_fits(request.schema, edited if edited is not None else decision.result)
     hashed = None if edited is None else arguments_hash(edited)
     return msgspec.structs.replace(decision, edited_sha256=hashed, own_request=own)
 
 
 def _check_fits(schema: dict[str, Any] | None, value: Any) -> None:
-    if schema is None or value is None:
+    if schema is None:
         return
     problems = checker_of(schema).problems(value)
     if problems:

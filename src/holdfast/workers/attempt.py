@@ -38,6 +38,7 @@ from holdfast.workers.frames import (
 from holdfast.workers.gateway import Answer, Gateway, Parked
 from holdfast.workers.journal import STEP, Journal, begun, ended, place
 from holdfast.workers.observing import MOST_LOG_BYTES, size_of
+from holdfast.workers.storing.seam import ArtifactsUnreachable
 from holdfast.workers.tools.seam import ToolFailed
 
 _dying: set[asyncio.Future[Ended]] = set()
@@ -55,6 +56,11 @@ class Body(Protocol):
 
     @property
     def isolation(self) -> dict[str, Any]: ...
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it is left."""
+        ...
+
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None: ...
     async def receive(self) -> Frame | Ended: ...
     async def kill(self, code: Code = "cancelled", detail: str = "") -> Ended:
@@ -119,11 +125,11 @@ class Attempt:
         self.dying: asyncio.Future[Ended] | None = None
         """Over when nothing of the body is left."""
 
-    async def run(self, body: Body, order: dict[str, Any], cancelled: asyncio.Future[None], grace: float) -> Outcome | Place:
+    async def run(self, body: Body, order: dict[str, Any], grace: float) -> Outcome | Place:
         """Serve a body until its end; a Place is what it waits for."""
         began, outcome = monotonic(), None
         self._body = body
-        cancelled.add_done_callback(self._cancelled)
+        self._journal.when_cancelled(self._cancelled)
         try:
             await body.send(order)
             outcome = await self._frames()
@@ -133,12 +139,12 @@ class Attempt:
                 await self._drain(grace)
             if self._broken is not None:
                 raise self._broken
-            if self._waits_for is None and self._ending is None and outcome.error is not None:
+            if self._waits_for is None and outcome.error is not None and (self._ending is None or self._gateway.cancelled):
                 self._waits_for = await self._gateway.lost()
             if self._waits_for is not None:  # also when the body has ended: what became of a call in flight only a person can say
                 return self._waits_for
         finally:
-            cancelled.remove_done_callback(self._cancelled)
+            self._journal.when_cancelled(None)
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
@@ -154,6 +160,8 @@ class Attempt:
 
     async def _dead(self, body: Body, outcome: Outcome | None) -> None:
         """Whatever comes after a failure must find it dead, all of it; after a success nothing comes."""
+        if body.over:
+            return
         dying = self.dying = asyncio.ensure_future(body.kill())
         if outcome is None or outcome.error is not None or self._waits_for is not None:
             await dying
@@ -161,7 +169,8 @@ class Attempt:
             _dying.add(dying)
             dying.add_done_callback(_dying.discard)
 
-    def _cancelled(self, _: object) -> None:
+    def _cancelled(self) -> None:
+        self._gateway.cancelled = True
         self._end("Somebody cancelled the run.")
 
     def _end(self, why: str) -> None:
@@ -318,8 +327,8 @@ class Attempt:
     async def _open(self, frame: OpenAsked) -> None:
         try:
             fd = await asyncio.to_thread(self._artifacts.open, self._tenant, frame.artifact_id)
-        except ArtifactMissing as missing:
-            await self._refuse(frame.id, ToolFailed("artifact_not_found", str(missing)))
+        except (ArtifactMissing, ArtifactsUnreachable) as missing:
+            await self._refuse(frame.id, ToolFailed(missing.code, str(missing)))
             return
         try:
             await self._send({"op": "answer", "id": frame.id, "fd": True}, fd)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -15,6 +16,7 @@ from holdfast.model.errors import LimitReached
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import Remaining, Reservation, ToolFailed, Usage
 
+_Number = TypeVar("_Number", int, Decimal)
 NANO: Final = 10**9
 """Money is counted in billionths of a dollar."""
 
@@ -41,10 +43,8 @@ class Counters:
         self._clock = clock
 
     def left(self, remaining: Remaining) -> Remaining:
-        """What a run may still spend: under the tenant's cap on cost nothing is without a price, whatever the run's own caps are."""
-        if remaining.cost_usd is not None or self._caps.cost_usd is None:
-            return remaining
-        return msgspec.structs.replace(remaining, cost_usd=self._caps.cost_usd)
+        """What a run may still spend: never more than its tenant in a whole day, and under a cap on cost nothing is without a price."""
+        return Remaining(_least(remaining.tokens, self._caps.tokens), _least(remaining.cost_usd, self._caps.cost_usd))
 
     def reserved(self, reservation: Reservation, at: int) -> tuple[Charge, ...]:
         """What a call takes of the day in which it begins, within the caps."""
@@ -87,4 +87,11 @@ class Counters:
         if limit.key.startswith("closed/"):
             seconds = max(0.0, (limit.until - self._clock.now()) / 1000)
             return ToolFailed("rate_limited", f"{what} asked not to be called before then.", retry_after_seconds=seconds)
-        return ToolFailed("budget_exceeded", f"The day's {what} of tenant {self._tenant} are spent.")
+        most = f"${limit.limit / NANO:g}" if what == "cost" else f"{limit.limit:,} {what}"
+        return ToolFailed("budget_exceeded", f"The call may take more than is left today of the {most} of tenant {self._tenant}.")
+
+
+def _least(one: _Number | None, other: _Number | None) -> _Number | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

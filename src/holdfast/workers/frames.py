@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
@@ -113,9 +113,14 @@ class Failed(_Frame, frozen=True, tag="failed"):
 FromBody: TypeAlias = Ready | ToolAsked | StepBegun | StepEnded | Asked | ArtifactGiven | OpenAsked | Progress | Logged | Done | Failed
 
 
+_KINDS: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in get_args(FromBody)}
+
+
 def frame_of(data: Any) -> FromBody:
     """The frame that a body sent; FrameInvalid for anything else."""
+    said = data.get("op") if isinstance(data, dict) else None
+    kind = _KINDS.get(said, FromBody) if isinstance(said, str) else FromBody  # what a union may hold is looked up anew each time
     try:
-        return msgspec.convert(data, FromBody)  # type: ignore[no-any-return]
+        return msgspec.convert(data, kind)  # type: ignore[no-any-return]
     except msgspec.ValidationError as error:
         raise FrameInvalid(f"The body sent what is no frame: {error}") from None

@@ -89,6 +89,8 @@ class Gateway:
         self._clock = clock
         self._counters = Counters(policy, terms.tenant, clock)
         self.attempt, self.deadline, self.used_ms = 0, 0.0, 0
+        self.cancelled = False
+        """Nobody is asked any more: the run ends, and says what is not known."""
         self._ordinals: defaultdict[str, int] = defaultdict(int)
         self._turns: dict[str, asyncio.Lock] = {}
 
@@ -235,8 +237,9 @@ class Gateway:
         try:
             # Time to find out is left also when the call was killed because the attempt's time was up.
             until = max(self.deadline, monotonic() + self._policy.grace_seconds / 2)
-            verdict = await verdict_on(tool, msgspec.structs.replace(self._call_of(intent), deadline=until), intent.arguments)
-        except ToolFailed:
+            async with asyncio.timeout(max(0.0, until - monotonic())):
+                verdict = await verdict_on(tool, msgspec.structs.replace(self._call_of(intent), deadline=until), intent.arguments)
+        except (ToolFailed, TimeoutError):
             verdict = Unknown()
         if isinstance(verdict, Unknown):
             decision, _ = await self._decided("unknown_outcome", tool.name, f"{intent.identity}.{intent.number}", intent.arguments, None)
@@ -249,14 +252,17 @@ class Gateway:
         return _answered(attempted)
 
     async def lost(self) -> Place | None:
-        """A call of an attempt that is over, of which nobody knows what became: what a person must be asked about it."""
+        """Calls of an attempt that is over, of which nobody knows what became: their tools are asked, then a person, who is named here."""
         for attempted in self.ledger.unresolved():
-            intent = attempted.intent
+            tool = self._tools.get(attempted.intent.tool)
+            if tool is None:
+                continue
             try:
-                await self._decided("unknown_outcome", intent.tool, f"{intent.identity}.{intent.number}", intent.arguments, None)
+                if await self._lost(tool, attempted) is None:
+                    await self._settle(attempted, Receipt(void=True))
             except Parked as parked:
                 return parked.at
-            except ToolFailed:  # nobody answered in time
+            except ToolFailed:  # nobody answered in time, or said stop, or the run is cancelled
                 continue
         return None
 
@@ -296,6 +302,8 @@ class Gateway:
         at = approval_at(EFFECTS_AT, kind, tool, identity, 1)
         found, written = self._journal.find(at.callback), self._journal.find(at.request)
         hashed = arguments_hash(arguments)
+        if self.cancelled and (found is None or found.status in OPEN):
+            raise ToolFailed("cancelled", f"The run was cancelled before anybody was asked about {tool}.")
         if found is None or written is None:
             request = Requested(
                 kind=kind,

@@ -7,6 +7,7 @@ import inspect
 import os
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
@@ -25,76 +26,85 @@ class InlineBody:
 
     def __init__(self, function: Callable[..., Any], timeout: float) -> None:
         self.isolation = {"isolation": "none"}
+        self.over = False
+        """It said its last word: nothing of it is left."""
         self._function = function
         self._loop = asyncio.get_running_loop()
-        self._out: asyncio.Queue[Said | Ended] = asyncio.Queue()
-        self._in: queue.SimpleQueue[Received] = queue.SimpleQueue()
-        self._asking: AsyncAsking | None = None
+        self._said: deque[Said | Ended] = deque()
+        self._listener: asyncio.Future[None] | None = None
+        self._answer: Callable[[Frame, int | None], None] | None = None
+        """Where answers go; None before it has its order."""
+        self._task: asyncio.Task[None] | None = None
         self._ended: Ended | None = None
-        self._work: asyncio.Future[Frame] | None = None
         self._timer = self._loop.call_later(timeout, self._end, "timeout", f"The attempt took longer than {timeout:g} s.")
 
     async def send(self, frame: Frame, fd: int | None = None) -> None:
         """The order, then the answers."""
-        descriptor = None if fd is None else os.dup(fd)
-        frame = {**_copied({name: value for name, value in frame.items() if name != "contract"}), "contract": frame.get("contract")}
-        if self._work is None:
-            self._begin(frame)
-        elif self._asking is not None:
-            self._asking.answered(frame, descriptor)
+        if self._answer is None:
+            self._begin({**frame, "inputs": _copied(frame["inputs"])})
         else:
-            self._in.put((frame, descriptor))
+            self._answer(_copied(frame), None if fd is None else os.dup(fd))
 
-    def _begin(self, run: Frame) -> None:
+    def _begin(self, order: Frame) -> None:
         if inspect.iscoroutinefunction(self._function):
-            self._asking = AsyncAsking(_Near(self._say))
-            self._work = asyncio.ensure_future(awaited(self._asking, self._function, run))
+            asking = AsyncAsking(_Near(self._say))
+            self._answer = asking.answered
+            self._task = self._loop.create_task(self._awaited(asking, order))
         else:
-            link = _Far(lambda frame, fd: self._loop.call_soon_threadsafe(self._say, frame, fd), self._in)
-            self._work = self._in_thread(lambda: answered(link, self._function, run))
-        self._work.add_done_callback(self._over)
+            link = _Far(lambda frame, fd: self._loop.call_soon_threadsafe(self._say, frame, fd))
+            self._answer = link.answered
+            # A thread of its own: bodies wait for each other's answers, and one that never ends must not hold up the process.
+            threading.Thread(target=self._answered, args=(link, order), daemon=True, name="holdfast-body").start()
 
-    def _in_thread(self, work: Callable[[], Frame]) -> asyncio.Future[Frame]:
-        """A thread of its own: bodies wait for each other's answers, and one that never ends must not hold up the process."""
-        done: asyncio.Future[Frame] = self._loop.create_future()
+    async def _awaited(self, asking: AsyncAsking, order: Frame) -> None:
+        self._over(await awaited(asking, self._function, order))
 
-        def run() -> None:
-            frame = work()
-            with suppress(RuntimeError):  # the loop is over
-                self._loop.call_soon_threadsafe(_tell, done, frame)
+    def _answered(self, link: _Far, order: Frame) -> None:
+        frame = answered(link, self._function, order)
+        with suppress(RuntimeError):  # the loop is over
+            self._loop.call_soon_threadsafe(self._over, frame)
 
-        threading.Thread(target=run, daemon=True, name="holdfast-body").start()
-        return done
+    def _over(self, frame: Frame) -> None:
+        self.over = True
+        self._answer = _unheard
+        self._timer.cancel()
+        self._say(frame)
 
     def _say(self, frame: Frame, fd: int | None = None) -> None:
-        self._out.put_nowait(Said(frame, () if fd is None else (fd,)))
+        if self._ended is None:
+            self._tell(Said(frame, () if fd is None else (fd,)))
+        elif fd is not None:
+            os.close(fd)
 
-    def _over(self, work: asyncio.Future[Frame]) -> None:
-        self._timer.cancel()
-        if not work.cancelled():
-            self._out.put_nowait(Said(work.result()))
+    def _tell(self, said: Said | Ended) -> None:
+        self._said.append(said)
+        if self._listener is not None and not self._listener.done():
+            self._listener.set_result(None)
 
     def _end(self, code: Code, detail: str) -> None:
-        self._ended = self._ended or Ended(code, detail, Usage())
-        self._out.put_nowait(self._ended)
-        if self._work is not None and self._asking is not None:
-            self._work.cancel()
+        """Give it up. A coroutine is cancelled; a thread cannot be, and what it says is not heard any more."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        elif self._answer is not None:
+            self._answer({"id": 0, "error": {"error_code": code, "message": "the attempt is over"}}, None)
+        if self._ended is None:
+            self._ended = Ended(code, detail, Usage())
+            self._tell(self._ended)
 
     async def receive(self) -> Said | Ended:
         """What it says next, or how it ended, again and again."""
-        if self._ended is not None and self._out.empty():
-            return self._ended
-        return await self._out.get()
+        while not self._said:
+            if self._ended is not None:
+                return self._ended
+            self._listener = self._loop.create_future()
+            await self._listener
+        return self._said.popleft()
 
     async def kill(self, code: Code = "cancelled", detail: str = "") -> Ended:
-        """Give it up. A coroutine is cancelled; a thread cannot be, and what it says is not heard any more."""
-        self._timer.cancel()
-        if self._work is not None and not self._work.done():
-            self._in.put(({"id": 0, "error": {"error_code": code, "message": "the attempt is over"}}, None))
-            self._work.cancel()
-        if self._ended is None:
-            self._ended = Ended(code, detail, Usage())
-            self._out.put_nowait(self._ended)
+        """Give it up; the first reason counts."""
+        self._end(code, detail)
+        assert self._ended is not None
         return self._ended
 
     def working(self) -> AbstractContextManager[None]:
@@ -102,15 +112,15 @@ class InlineBody:
         return nullcontext()
 
 
-def _tell(waiting: asyncio.Future[Frame], frame: Frame) -> None:
-    if not waiting.done():
-        waiting.set_result(frame)
+def _unheard(frame: Frame, fd: int | None) -> None:
+    """An answer for somebody who is gone."""
+    if fd is not None:
+        os.close(fd)
 
 
-def _copied(frame: Frame) -> Frame:
+def _copied(value: Any) -> Any:
     """As it comes out on the other side of a socket: what is no JSON is refused, and nothing is shared."""
-    copy: Frame = msgspec.json.decode(codec.dumps(frame, sort=False))
-    return copy
+    return msgspec.json.decode(codec.dumps(value, sort=False))
 
 
 class _Near:
@@ -129,9 +139,13 @@ class _Near:
 class _Far:
     """The link of a thread."""
 
-    def __init__(self, say: Callable[[Frame, int | None], object], answers: queue.SimpleQueue[Received]) -> None:
+    def __init__(self, say: Callable[[Frame, int | None], object]) -> None:
         self._say = say
-        self._answers = answers
+        self._answers: queue.SimpleQueue[Received] = queue.SimpleQueue()
+
+    def answered(self, frame: Frame, fd: int | None) -> None:
+        """An answer for the thread; from the loop."""
+        self._answers.put((frame, fd))
 
     def send(self, frame: Frame, fd: int | None = None) -> None:
         self._say(_copied(frame), None if fd is None else os.dup(fd))

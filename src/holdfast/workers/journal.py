@@ -7,7 +7,7 @@ a body may be run again, killed in the middle, or replaced by a person's answer,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
 from holdfast.durable.awaiting import AsyncState
@@ -28,6 +28,10 @@ def place(kind: Type, sub_type: str, name: str, *parts: object, parent: Identity
     return Identity(blake2b(text.encode(errors="replace")).hexdigest()[:64], kind, sub_type, parent.operation_id if parent else None, shown)
 
 
+CANCEL_AT = place(Type.CALLBACK, CANCEL, "cancel")
+"""What somebody answers who cancels the run."""
+
+
 class Journal:
     """Finds and writes the operations of one run."""
 
@@ -35,6 +39,8 @@ class Journal:
         self._state = state
         self._first: list[Update] = []
         """What goes before the next write. A run that is over before anything had to be written leaves only its response."""
+        self._cancelled: Callable[[], None] | None = None
+        self._change: asyncio.Future[None] | None = None
 
     @property
     def operations(self) -> Iterable[Operation]:
@@ -65,13 +71,15 @@ class Journal:
         """Write before whatever comes next, if anything does."""
         self._first.append(update)
 
-    def write_last(self, update: Update) -> None:
-        """Write with the run's own end, unless nothing of it is written."""
-        if self._state.operations or self._state.unwritten:
-            self.write_later(update)
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the run is written, or about to be."""
+        return bool(self._state.operations or self._state.unwritten)
 
     def _taken(self) -> list[Update]:
         first, self._first = self._first, []
+        if first:
+            self._listen()
         return first
 
     async def closed(self, *places: Identity) -> None:
@@ -82,21 +90,26 @@ class Journal:
                 return
             await self._state.rest(Suspend(places[0].operation_id, tuple(found[1:])))
 
-    def when_closed(self, at: Identity) -> asyncio.Future[None]:
-        """Resolves when the service closes an operation, for somebody who goes on meanwhile."""
-        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody cancelled the run."""
+        found = self._state.operations.get(CANCEL_AT.operation_id)
+        return found is not None and found.status not in OPEN
 
-        def look(_: object) -> None:
-            found = self._state.operations.get(at.operation_id)
-            if closed.done():
-                return
-            if found is not None and found.status not in OPEN:
-                closed.set_result(None)
-            else:
-                self._state.when_changed(at.operation_id).add_done_callback(look)
+    def when_cancelled(self, tell: Callable[[], None] | None) -> None:
+        """Whom to tell when somebody cancels the run, while he goes on. Of a run that has written nothing the service ends all at once."""
+        self._cancelled = tell
+        if self.begun:
+            self._listen()
 
-        look(None)
-        return closed
+    def _listen(self, _: object = None) -> None:
+        if self._cancelled is None:
+            return
+        if self.cancelled:
+            self._cancelled()
+        elif self._change is None or self._change.done():
+            self._change = self._state.when_changed(CANCEL_AT.operation_id)
+            self._change.add_done_callback(self._listen)
 
 
 def begun(at: Identity, **values: object) -> Update:

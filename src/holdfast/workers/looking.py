@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
 
 from holdfast.contract.codes import meaning_of
 from holdfast.contract.protocol import Observability, Response, ResponseError, RunUsage, Tokens, response_from
-from holdfast.model.errors import ExecutionNotFound
+from holdfast.model.errors import CallbackClosed, ExecutionNotFound
 from holdfast.model.execution import Execution, ExecutionStatus, State, View
 from holdfast.model.ids import Seal
 from holdfast.model.life import Claimant
@@ -28,10 +29,10 @@ from holdfast.workers.approvals import (
     waiting,
 )
 from holdfast.workers.gateway import EFFECTS_AT
-from holdfast.workers.journal import ATTEMPT
+from holdfast.workers.journal import ATTEMPT, CANCEL_AT
 from holdfast.workers.ledger import Ledger
 from holdfast.workers.observing import log_fields
-from holdfast.workers.running import CANCEL_AT, Accepted
+from holdfast.workers.running import Accepted
 
 _PAGE = 100
 _accepted = msgspec.json.Decoder(Accepted)
@@ -88,7 +89,9 @@ def _seen(store: Store, header: Execution, accepted: Accepted, status: str, code
     operations = store.operations(header.id)
     ledger = Ledger(accepted.limits, EFFECTS_AT)
     ledger.read(operations)
-    attempt, took = sum(op.sub_type == ATTEMPT for op in operations), (header.ended_at or header.touched_at) - header.started_at
+    # The first attempt is written with what it does first: a run that somebody has begun is in it.
+    attempt = max(sum(op.sub_type == ATTEMPT for op in operations), int(header.epoch > 0))
+    took = (header.ended_at or header.touched_at) - header.started_at
     known: dict[str, Any] = {"worker_id": header.function, "version": accepted.version, "run_id": header.id, "tenant": accepted.tenant}
     known |= {"attempt": attempt, "duration_ms": took, "status": status, "error_code": code, "tool_calls": ledger.calls}
     known |= {"trace_id": accepted.trace_id, "span_id": accepted.span_id}
@@ -139,7 +142,7 @@ def undecided(store: Store, asker: Asker) -> list[Approval]:
     """All that waits for a decision, oldest first."""
     found: list[Approval] = []
     beyond = ""
-    while page := store.undecided(beyond, _PAGE):
+    while page := store.undecided(beyond, _PAGE, None if asker.everywhere or not asker.logged_in else asker.tenant):
         for run_id in page:
             header = store.find(run_id)
             if header is not None and asker.may_see(header):
@@ -156,6 +159,9 @@ def find_approval(store: Store, approval_id: str, asker: Asker) -> Approval:
 def deciding(store: Store, approval_id: str, decision: Decision, asker: Asker) -> Answering:
     """The write that brings a decision; whether it comes too late is settled by the write itself."""
     approval, callback, request = _approval(store, approval_id, asker)
+    if approval.state != "open":
+        by = "" if approval.decided_by is None else f" by {approval.decided_by}"
+        raise CallbackClosed(f"{approval_id} was decided before: {approval.state}{by}.")
     if asker.logged_in:  # the name comes from the login, whatever was said
         decision = msgspec.structs.replace(decision, decided_by=asker.principal)
     text = msgspec.json.encode(checked(request_of(request), decision, logged_in=asker.logged_in)).decode()
@@ -163,10 +169,11 @@ def deciding(store: Store, approval_id: str, decision: Decision, asker: Asker) -
 
 
 def _approval(store: Store, approval_id: str, asker: Asker) -> tuple[Approval, Operation, Operation]:
-    header, _ = find_run(store, run_of(approval_id), asker)
-    for found in approvals_of(header, store.operations(header.id)):
-        if found[0].approval_id == approval_id:
-            return found
+    with contextlib.suppress(ExecutionNotFound):
+        header, _ = find_run(store, run_of(approval_id), asker)
+        for found in approvals_of(header, store.operations(header.id)):
+            if found[0].approval_id == approval_id:
+                return found
     raise ApprovalNotFound(f"There is no approval {approval_id!r:.100}.")
 
 

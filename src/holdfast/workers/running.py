@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.contract.checking import checker_of, told_of
+from holdfast.contract.checking import told_of
 from holdfast.contract.codes import Meaning, Status, meaning_of
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import (
@@ -38,18 +39,20 @@ from holdfast.workers.attempt import Attempt, Body, Outcome
 from holdfast.workers.delivering import delivered
 from holdfast.workers.frames import BodyError
 from holdfast.workers.gateway import EFFECTS_AT, Gateway, Terms
-from holdfast.workers.journal import ATTEMPT, CANCEL, REQUEST, Journal, begun, ended, place
+from holdfast.workers.journal import ATTEMPT, CANCEL_AT, REQUEST, Journal, begun, ended, place
 from holdfast.workers.ledger import Ledger
 from holdfast.workers.observing import OpenEye, joined, log_fields
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import Effect, Tool
 
-CANCEL_AT = place(Type.CALLBACK, CANCEL, "cancel")
+_OPENING = {at: begun(at) for at in (CANCEL_AT, EFFECTS_AT)}
+"""The subtree of all effects is never closed, so that a replay sees everything in it."""
 _PARKED_TIME_LEFT = 5.0
 """Seconds an attempt has at least after it waited for a person: it repeats what it did, and makes the call that was decided on."""
 
 
 _CANCELLED = Outcome(error=BodyError(error_code="cancelled", message="Somebody cancelled the run."))
+_KEPT_PLACES = 64
 _LONGEST_DELAY = 86_400.0
 """Seconds that somebody outside, or a body, may have the next attempt wait."""
 
@@ -135,9 +138,9 @@ class Run:
         for run_id in self._accepted.before:  # before its own: the last try of a call is the latest
             self._ledger.read(self._around.operations(run_id, self._accepted.tenant), inherited=True)
         self._ledger.read(self._journal.operations)
-        for at in (CANCEL_AT, EFFECTS_AT):  # the subtree of all effects is never closed, so that a replay sees everything in it
+        for at, update in _OPENING.items():
             if self._journal.find(at) is None:
-                self._journal.write_first(begun(at))
+                self._journal.write_first(update)
         number = 1
         while True:
             outcome = await self._attempt(number)
@@ -148,14 +151,14 @@ class Run:
                 return response
             assert response.error is not None
             await self._rested(number, response.error.retry_after_seconds)
-            if self._cancelled():
+            if self._journal.cancelled:
                 return self._judged(number, _CANCELLED)
             number += 1
 
     async def _rested(self, number: int, told: float | None) -> None:
         """Wait for the next attempt, unless somebody cancels the run meanwhile."""
         at = _rest_at(number)
-        if self._journal.find(at) is None and not self._cancelled():
+        if self._journal.find(at) is None and not self._journal.cancelled:
             await self._journal.write(begun(at, wait_seconds=self._delay(number, told)))
         await self._journal.closed(at, CANCEL_AT)
 
@@ -163,7 +166,7 @@ class Run:
 
     async def _attempt(self, number: int) -> Outcome:
         """An attempt's outcome: the recorded one, or that of a body run now, to the end or to a person and on again."""
-        at = place(Type.CONTEXT, ATTEMPT, f"attempt-{number}", number)
+        at = _attempt_at(number)
         known = self._journal.find(at)
         if known is not None and known.status not in OPEN:
             return _recorded(known)
@@ -172,7 +175,7 @@ class Run:
             self._eye.attempt_began(number)
         began_at = self._state.clock.now() if known is None else known.started_at
         while True:
-            if self._cancelled():
+            if self._journal.cancelled:
                 return await self._closed(number, at, _CANCELLED, began_at)
             outcome = await self._worked(number, at)
             if isinstance(outcome, Outcome):
@@ -188,10 +191,9 @@ class Run:
         timeout = max(limits.timeout_seconds - used_ms / 1000, min(limits.timeout_seconds, _PARKED_TIME_LEFT))
         gateway = self._gateway()
         gateway.begin(number, monotonic() + timeout, used_ms)
-        cancelled = self._journal.when_closed(CANCEL_AT)
         try:
             inputs = await self._around.artifacts.resolved(self._accepted.tenant, self._accepted.request.inputs)
-            if problems := checker_of(self._contract.input_schema).problems(inputs):
+            if problems := self._contract.takes.problems(inputs):
                 return Outcome(error=BodyError(error_code="schema_mismatch", message=f"The inputs do not fit: {told_of(problems)}."))
             body = await self._worker.body(limits, timeout)
         except HoldfastError as unavailable:
@@ -210,7 +212,7 @@ class Run:
         order = {
             "op": "run",
             "inputs": inputs,
-            "contract": msgspec.structs.replace(self._contract, limits=limits),
+            "contract": self._contract if limits is self._contract.limits else msgspec.structs.replace(self._contract, limits=limits),
             "attempt": number,
             "run_id": self._id,
             "seed": f"{self._id}/{number}",
@@ -218,7 +220,7 @@ class Run:
             "remaining": timeout,
             "writes": [name for name, tool in self._worker.tools.items() if tool.effect is Effect.WRITE],
         }
-        outcome = await attempt.run(body, order, cancelled, policy.grace_seconds)
+        outcome = await attempt.run(body, order, policy.grace_seconds)
         self._dying = attempt.dying
         return outcome
 
@@ -239,23 +241,19 @@ class Run:
     async def _closed(self, number: int, at: Identity, outcome: Outcome, began_at: int) -> Outcome:
         """Write an attempt's end, after its body's death is certain; the next one begins only after that."""
         around, tenant = self._around, self._accepted.tenant
-        checked = delivered(outcome, self._contract, around.artifacts, tenant, around.policy.inline_artifact_bytes)
+        checked = await delivered(outcome, self._contract, around.artifacts, tenant, around.policy.inline_artifact_bytes)
         if checked.error is not None and self._dying is not None:  # it had thought it was done
             await self._dying
-        text = msgspec.json.encode(checked).decode()
         error = checked.error
-        if error is None:
-            self._journal.write_last(ended(at, text))
-        else:
+        if error is not None:
+            text = msgspec.json.encode(checked).decode()
             await self._journal.write(at.update(Action.FAIL, error=Failure(error.message, error.error_code, text)))
+        elif self._journal.begun:  # with the run's own end; of a run that has written nothing the response is all that is left
+            self._journal.write_later(ended(at, msgspec.json.encode(checked).decode()))
         status = Status.OK if error is None else self._meaning(error).status
         told = None if error is None else (error.error_code, error.message)
         self._eye.attempt_ended(number, began_at, checked.duration_ms, status.value, told, checked.isolation)
         return checked
-
-    def _cancelled(self) -> bool:
-        found = self._state.operations.get(CANCEL_AT.operation_id)
-        return found is not None and found.status not in OPEN
 
     # --- what it comes to
 
@@ -277,14 +275,14 @@ class Run:
             meaning = self._meaning(error)
             status, message, details = meaning.status, error.message, error.details
             lost = sorted({attempted.intent.tool for attempted in self._ledger.unresolved()})
-            if lost:  # nobody is asked about a run that was cancelled
+            if lost and error.error_code != "unknown_outcome":  # nobody is asked about a run that was cancelled
                 message = f"{message} Nobody knows whether its last call of {', '.join(lost)} took place."
                 details = {"unknown_outcome": lost} if details is None else details
             told = ResponseError(
                 error_code=error.error_code,
                 message=message,
                 retryable=meaning.retryable,
-                retry_after_seconds=error.retry_after_seconds,
+                retry_after_seconds=None if error.retry_after_seconds is None else min(error.retry_after_seconds, _LONGEST_DELAY),
                 details=details,
             )
         usage, partial = self._ledger.usage, error is not None and error.partial is not None
@@ -333,19 +331,39 @@ def backoff(retries: Retries, number: int, chance: float) -> float:
     return min(most, grown) * (0.5 + chance / 2)
 
 
-async def run(event: Any, context: AsyncDurableContext, around: Surroundings) -> Any:
+async def run(accepted: Accepted, context: AsyncDurableContext, around: Surroundings) -> Response:
     """The handler of every worker: the order in, the response out."""
-    accepted, header = msgspec.convert(event, Accepted), context._scope.state.header
+    header = context._scope.state.header
     if (accepted.tenant, accepted.request.worker_id) != (header.tenant, header.function):
         raise InvalidParameter("This execution was not begun as a run: its order is another tenant's, or another worker's.")
     worker = await around.worker(header.function, accepted.package)
     contract, request = worker.contract, accepted.request
     # Whoever wrote the order, what binds a run is the contract that it is pinned to.
     limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
-    response = await Run(msgspec.structs.replace(accepted, limits=limits), worker, context, around).respond()
-    return msgspec.to_builtins(response)
+    return await Run(msgspec.structs.replace(accepted, limits=limits), worker, context, around).respond()
 
 
+_orders = msgspec.json.Decoder(Accepted)
+_responses = msgspec.json.Encoder()
+
+
+def order_of(text: str | None) -> Accepted:
+    """The order that an execution was started with."""
+    return _orders.decode(text or "{}")
+
+
+def text_of(response: Response) -> str:
+    """The response as its execution's result."""
+    return _responses.encode(response).decode()
+
+
+@lru_cache(maxsize=_KEPT_PLACES)
+def _attempt_at(number: int) -> Identity:
+    """Where an attempt is kept."""
+    return place(Type.CONTEXT, ATTEMPT, f"attempt-{number}", number)
+
+
+@lru_cache(maxsize=_KEPT_PLACES)
 def _rest_at(number: int) -> Identity:
     """Where the wait after an attempt is kept."""
     return place(Type.WAIT, SubType.WAIT.value, f"retry-{number}", number)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import getpass
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from functools import cache
 from hashlib import sha256
 from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.contract.checking import MAX_DEPTH, checker_of, told_of
+from holdfast.contract.checking import MAX_DEPTH, told_of
 from holdfast.contract.codes import Status, meaning_of
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import Observability, Request, Response, ResponseError
@@ -43,7 +44,7 @@ from holdfast.workers.looking import (
 )
 from holdfast.workers.observing import OpenEye, log_fields
 from holdfast.workers.policy import Policy
-from holdfast.workers.running import Accepted, Worker, run
+from holdfast.workers.running import Accepted, Worker, order_of, run, text_of
 from holdfast.workers.waiting import Waiting
 
 
@@ -56,6 +57,7 @@ class Served(Protocol):
     def package(self) -> str: ...
 
 
+@cache
 def principal() -> str:
     """Who works here where nobody logs in."""
     try:
@@ -88,10 +90,10 @@ class Workforce:
         return [self._function(worker_id) for worker_id in self._served]
 
     def _function(self, worker_id: str) -> DurableFunction:
-        async def handler(event: Any, context: AsyncDurableContext) -> Any:
-            return await run(event, context, self)
+        async def handler(accepted: Accepted, context: AsyncDurableContext) -> Response:
+            return await run(accepted, context, self)
 
-        return DurableFunction(handler, name=worker_id, version=LATEST, terms=Terms())
+        return DurableFunction(handler, name=worker_id, version=LATEST, terms=Terms(), read=order_of, write=text_of)
 
     def attach(self, engine: Engine) -> None:
         """The engine that runs them."""
@@ -158,8 +160,8 @@ class Workforce:
         contract = served.worker.contract
         limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
         inputs = _text_of(request)
-        await self._check(request, contract.input_schema, asker.tenant)
-        family = sha256(f"{asker.tenant}\0{contract.worker_id}\0{request.idempotency_key or secrets.token_hex(16)}".encode()).hexdigest()
+        await self._check(request, contract, asker.tenant)
+        family = _family(request.idempotency_key, asker.tenant, contract.worker_id)
         seconds = limits.run_timeout_seconds
         terms = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS if seconds is None else max(1, round(min(seconds, MAX_TIMEOUT_SECONDS))))
         link = 1
@@ -201,7 +203,7 @@ class Workforce:
             )
         return versions[request.version]
 
-    async def _check(self, request: Request, schema: dict[str, Any], tenant: str) -> None:
+    async def _check(self, request: Request, contract: Contract, tenant: str) -> None:
         try:
             inputs = await self.artifacts.resolved(tenant, request.inputs)
         except ArtifactMissing as missing:
@@ -209,7 +211,7 @@ class Workforce:
         except PayloadNotJson:
             message = "An input is an artifact that holds no JSON: hand over its reference without `$artifact`, and let the worker open it."
             raise InvalidRequest(message) from None
-        problems = checker_of(schema).problems(inputs)
+        problems = contract.takes.problems(inputs)
         if problems:
             raise InvalidRequest(f"The inputs do not fit: {told_of(problems)}.", details=problems)
 
@@ -313,6 +315,11 @@ def _text_of(request: Request) -> str:
     if text.count("[") + text.count("{") > MAX_DEPTH and codec.too_deep(request.inputs, MAX_DEPTH):
         raise InvalidRequest(f"The inputs are nested more than {MAX_DEPTH} levels deep.")
     return text
+
+
+def _family(key: str | None, tenant: str, worker_id: str) -> str:
+    """The same for all runs of one key, and nobody else's."""
+    return secrets.token_hex(32) if key is None else sha256(f"{tenant}\0{worker_id}\0{key}".encode()).hexdigest()
 
 
 def _traced(request: Request) -> Request:

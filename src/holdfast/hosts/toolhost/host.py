@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
@@ -22,7 +24,11 @@ from holdfast.model.clock import monotonic
 class HostLimits(Struct, frozen=True, kw_only=True):
     """How many processes, and how much they may answer."""
 
-    processes: int = 8
+    processes: int = 32
+    tenant_processes: int = 8
+    """Of one tenant at once: slow calls of one leave room for the others."""
+    warm_processes: int = 8
+    """Kept for the next call, of all tools together."""
     idle_seconds: float = 300.0
     max_result_bytes: int = 1024 * 1024
 
@@ -76,19 +82,20 @@ class ToolHost:
         self._live: set[ToolProcess] = set()
         self._starting = 0
         self._slots = asyncio.Semaphore(self._limits.processes)
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._closed = False
 
     async def ask(self, hosted: Hosted, asked: Asked) -> Ended:
         """Make one call. Whatever happens, nothing of it runs on after this returns."""
-        try:
-            async with asyncio.timeout(max(asked.deadline - monotonic(), 0.0)):
-                await self._slots.acquire()
-        except TimeoutError:
-            return Full()
-        try:
+        share = self._shares.setdefault(str(asked.call.get("tenant")), asyncio.Semaphore(self._limits.tenant_processes))
+        async with AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(max(asked.deadline - monotonic(), 0.0)):
+                    await held.enter_async_context(share)
+                    await held.enter_async_context(self._slots)
+            except TimeoutError:
+                return Full()
             return await self._in_a_slot(hosted, asked)
-        finally:
-            self._slots.release()
 
     async def _in_a_slot(self, hosted: Hosted, asked: Asked) -> Ended:
         process: ToolProcess | None = None
@@ -141,6 +148,8 @@ class ToolHost:
     async def _returned(self, process: ToolProcess, whole: bool) -> None:
         if whole and process.alive and not self._closed:
             self._idle.append((monotonic(), process))
+            if len(self._idle) > self._limits.warm_processes:
+                await self._end(self._idle.pop(0)[1])
         else:
             await self._end(process)
 

@@ -308,7 +308,7 @@ DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until <= %s OR
 -- name: undecided
 -- The executions that wait for a person's decision, oldest first.
 SELECT DISTINCT x.id FROM operations AS o JOIN executions AS x ON x.key = o.execution
-WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' AND x.id > %s
+WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' AND x.id > %s AND x.tenant IS NOT DISTINCT FROM coalesce(%s, x.tenant)
 ORDER BY x.id LIMIT %s
 
 -- name: put_credential

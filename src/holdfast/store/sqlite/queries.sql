@@ -232,7 +232,7 @@ DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until <= ? LIM
 -- name: undecided
 -- The executions that wait for a person's decision, oldest first.
 SELECT DISTINCT x.id FROM operations AS o JOIN executions AS x ON x.key = o.execution
-WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' AND x.id > ?
+WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' AND x.id > ? AND x.tenant IS coalesce(?, x.tenant)
 ORDER BY x.id LIMIT ?
 
 -- name: put_credential

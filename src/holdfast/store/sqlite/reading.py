@@ -106,9 +106,9 @@ class Reading:
         """Those of these that there are."""
         return [Counter(*row) for key in sorted(keys) for row in self._read("counter", (key,))]
 
-    def undecided(self, beyond: str, limit: int) -> Sequence[str]:
+    def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
         """The executions that wait for a decision."""
-        return [row[0] for row in self._read("undecided", (beyond, limit))]
+        return [row[0] for row in self._read("undecided", (beyond, tenant, limit))]
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
         """Executions by filter, one page."""

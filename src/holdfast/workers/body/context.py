@@ -60,7 +60,11 @@ class WorkerContext:
         self._ends_at: float = monotonic() + run["remaining"]
         self._seed = run["seed"]
         self._asking.now = run["now"]
-        self.tools: Tools = _Tools(self._tool)
+
+    @cached_property
+    def tools(self) -> Tools:
+        """The tools the contract allows, by name."""
+        return _Tools(self._tool)
 
     def progress(self, data: Any) -> None:
         """Tell whoever watches how far it is; also a sign of life."""

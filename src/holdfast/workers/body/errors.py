@@ -58,7 +58,7 @@ def _told(error: BaseException) -> dict[str, Any]:
         }
     told = {
         "error_code": error.error_code,
-        "message": error.message,
+        "message": str(error.message)[:4000].encode(errors="backslashreplace").decode(),
         "retryable": error.retryable,
         "needs_human": error.needs_human or None,
         "partial": None if error.partial is None else dict(error.partial),

@@ -14,11 +14,14 @@ import msgspec
 
 from holdfast.contract.terms import Contract
 from holdfast.model import codec
+from holdfast.model.errors import HoldfastError
 from holdfast.workers.body.context import AsyncContext, BlockingContext
-from holdfast.workers.body.errors import as_frame
+from holdfast.workers.body.errors import WorkerError, as_frame
 from holdfast.workers.body.links import Asking, AsyncAsking, Frame, Link, SocketLink, reading
 
 Function = Callable[[Any, Any], Any]
+_MOST_OUTPUT = 1024 * 1024 - 1024
+"""A frame may have a MiB, with what is around the outputs."""
 
 
 def enter(fd: int, module: str, function: str) -> None:
@@ -66,8 +69,15 @@ async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
 
 
 def done(outputs: Any) -> Frame:
-    """The last frame of a body that came to its end; what is no JSON is its own mistake."""
-    return {"op": "done", "outputs": msgspec.json.decode(codec.dumps(outputs, sort=False))}
+    """The last frame of a body that came to its end; outputs that are no JSON break its promise like any others that do not fit."""
+    try:
+        text = codec.dumps(outputs, sort=False)
+    except (HoldfastError, RecursionError) as odd:
+        raise WorkerError("output_schema_mismatch", f"The outputs do not fit: {odd}") from None
+    if (size := len(text.encode())) > _MOST_OUTPUT:
+        told = f"The outputs have {size:,} bytes, and {_MOST_OUTPUT:,} may be returned."
+        raise WorkerError("artifact_too_large", f"{told} Keep what is large with ctx.artifact, and return its reference.")
+    return {"op": "done", "outputs": msgspec.json.decode(text)}
 
 
 def _contract(run: Frame) -> Contract:

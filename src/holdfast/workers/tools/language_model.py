@@ -53,12 +53,13 @@ ARGUMENTS: Final[Mapping[str, Any]] = {
         "seed": {"type": "integer"},
     },
 }
+_USUAL_SERVER = "https://api.openai.com/v1"
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):
     """The operator's word on models."""
 
-    base_url: str = "https://api.openai.com/v1"
+    base_url: str = _USUAL_SERVER
     model: str = "gpt-4.1-mini"
     models: tuple[str, ...] = ()
     """Others that a worker may ask for by name."""
@@ -207,6 +208,8 @@ class LanguageModel:
 
     def _connected(self) -> Any:
         if self._client is None:
+            if not self._settings.api_key and self._settings.base_url == _USUAL_SERVER:  # servers of one's own may want none
+                raise ToolFailed("access_denied", "There is no key for the model: set HOLDFAST_MODEL_KEY, or another server (base_url).")
             try:
                 import openai
             except ImportError:

@@ -1,0 +1,48 @@
+"""What bodies and people wrote is shown, and steers no terminal; and a final answer is no 202."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from holdfast.cli.terminal import print_document, print_line
+from holdfast.cli.workers import summary
+from holdfast.contract.codes import Status
+from holdfast.contract.protocol import Observability, Response, ResponseError
+from holdfast.server.responses import http_status
+
+STEERS = "\x1b[31m \x7f \x9b31m \u202e \u2028 \ud800"
+
+
+def response(
+    code: str, status: Status = Status.NEEDS_HUMAN, message: str = "so it is", approvals: tuple[dict[str, Any], ...] = ()
+) -> Response:
+    error = ResponseError(error_code=code, message=message, retryable=False)
+    seen = Observability(trace_id="t", attempt=1)
+    return Response(run_id="r", worker_id="w", version="1.0", status=status, error=error, approvals=approvals, observability=seen)
+
+
+def test_json_for_the_terminal_says_the_same_and_steers_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    print_document({"x": STEERS, "é": "ü"})
+    print_line([STEERS])
+    shown = capsys.readouterr().out
+    assert not set(shown) & set("\x1b\x7f\x9b\u202e\u2028\ud800")
+    assert json.loads(shown.rpartition("}\n")[0] + "}") == {"x": STEERS, "é": "ü"}
+    assert "ü" in shown
+
+
+def test_what_a_body_says_cannot_steer_the_terminal_from_a_summary() -> None:
+    asked = {"approval_id": "a_1", "kind": "question", "question": STEERS, "tool": "ask", "arguments": {}}
+    called = {"approval_id": "a_1", "kind": "approve", "question": None, "tool": "pay", "arguments": {"to": STEERS, "for": ["x" * 30] * 3}}
+    failed = response("mine", Status.PERMANENT_ERROR, STEERS)
+    for told in (summary(failed), summary(response("approval_required", approvals=(asked,))), summary(response("x", approvals=(called,)))):
+        assert not set(told) & set("\x1b\x7f\x9b\u202e\u2028\ud800")
+    assert summary(response("x", approvals=(called,))).splitlines()[0].endswith("xxx...)")
+
+
+@pytest.mark.parametrize("code", ["unknown_outcome", "approval_required"])
+def test_a_run_that_is_over_and_needs_a_person_is_a_conflict_and_no_202(code: str) -> None:
+    assert http_status(response(code)) == 409
+    assert http_status(response(code, approvals=({"approval_id": "a_1"},))) == 202
