@@ -21,7 +21,7 @@ _STUB: Final = str(Path(__file__).parent / "inside" / "stub.py")
 _START_SECONDS: Final = 30.0
 _END_SECONDS: Final = 10.0
 _STUBS: Final = 3
-_REFILL_SECONDS: Final = 0.005
+_REFILL_SECONDS: Final = 0.01
 """The attempt goes first: on a small machine the making of its successor would slow its start."""
 # Nothing of ours. One heap for all threads: each further one reserves addresses that count against the limit.
 _ENVIRONMENT: Final = {"LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}

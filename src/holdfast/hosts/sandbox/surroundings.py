@@ -7,12 +7,14 @@ import ssl
 import sys
 import sysconfig
 import zoneinfo
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/certs")
 
 
+@cache
 def readable() -> tuple[Path, ...]:
     """What `Jail.readable` should hold for a program of this interpreter."""
     ours = Path(sys.prefix)
@@ -23,6 +25,7 @@ def readable() -> tuple[Path, ...]:
     return _existing(found)
 
 
+@cache
 def packages() -> tuple[Path, ...]:
     """What `Jail.path` should hold: installed packages and Holdfast itself, in this order."""
     installed = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")]

@@ -20,6 +20,7 @@ from holdfast.workers.body.errors import WorkerError, as_frame
 from holdfast.workers.body.links import Asking, AsyncAsking, Frame, Link, SocketLink, reading
 
 Function = Callable[[Any, Any], Any]
+msgspec.json.Decoder(Contract)  # msgspec takes milliseconds to learn a type: once in the stub, not in every body that is forked from it
 _MOST_OUTPUT = 1024 * 1024 - 1024
 """A frame may have a MiB, with what is around the outputs."""
 
