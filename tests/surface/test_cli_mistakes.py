@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import typer
 
 from holdfast.cli.main import program
-from tests.surface.cli_program import Program
+from tests.surface.cli_program import PROGRAM, Program
 
 
 @pytest.fixture
@@ -219,3 +220,9 @@ def _commands(group: Any, path: str) -> dict[str, Any]:
     for name, command in group.commands.items():
         found |= _commands(command, f"{path} {name}") if hasattr(command, "commands") else {f"{path} {name}": command}
     return found
+
+
+def test_an_output_that_cannot_be_written_is_no_bug(holdfast: Program) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run([*PROGRAM, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=holdfast.folder)
+    assert (ended.returncode, ended.stderr) == (3, "error[output_failed]: Standard output cannot be written: No space left on device.\n")

@@ -151,6 +151,33 @@ async def test_the_same_key_runs_once_and_other_inputs_are_a_conflict(tmp_path: 
     assert conflict.error.error_code == "idempotency_conflict"
 
 
+async def test_a_body_that_finds_its_inputs_wrong_leaves_the_key_to_better_ones(tmp_path: Path, park: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        if inputs["n"] < 0:
+            raise WorkerError("schema_mismatch", "n is below zero")
+        return {"n": inputs["n"]}
+
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path, park=park) as force:
+        asked = [await force.invoke(request(n=n, idempotency_key="k"), LOCAL) for n in (-1, -1, 2, 2, 3)]
+    statuses = [Status.INVALID_REQUEST, Status.INVALID_REQUEST, Status.OK, Status.OK, Status.INVALID_REQUEST]
+    assert [response.status for response in asked] == statuses
+    assert asked[2] == asked[3]
+    assert asked[4].error is not None
+    assert asked[4].error.error_code == "idempotency_conflict"
+
+
+@pytest.mark.parametrize("code", ["Not A Code!", "", "a" * 65, "drop\ntable"])
+async def test_a_code_is_a_name_and_no_sentence(tmp_path: Path, park: int, code: str) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        raise WorkerError(code)
+
+    async with workforce(InlineWorker(contract(), body), folder=tmp_path, park=park) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert response.error is not None
+    assert response.error.error_code == "worker_crashed"
+    assert "is no error code" in response.error.message
+
+
 async def test_after_a_retryable_end_the_same_key_begins_again_and_inherits_the_receipts(tmp_path: Path, park: int) -> None:
     pay = Counted("pay", Effect.WRITE)
     broken = [True]

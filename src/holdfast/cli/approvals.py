@@ -99,4 +99,7 @@ def _decide(approval_id: str, place: Place, verdict: str, comment: str | None, *
 
 
 def _asks(approval: Approval) -> str:
-    return shortened(approval.question, 200) if approval.question is not None else call_of(approval.tool, approval.arguments)
+    if approval.kind == "question":
+        return shortened(approval.question or "", 200)
+    why = "" if approval.question is None else f": {shortened(approval.question, 200)}"
+    return f"{call_of(approval.tool, approval.arguments)}{why}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -60,7 +61,12 @@ def _root(
 
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
-    _leave(_exit_code())
+    code = _exit_code()
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        code = _unprinted(error)
+    _leave(code)
 
 
 def _exit_code() -> int:
@@ -73,11 +79,20 @@ def _exit_code() -> int:
         return exit_code_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:  # a store's disk has an error of its own
+            return _unprinted(error)
         traceback.print_exc()
         say("error[bug]: Holdfast did not expect this. The lines above say where it happened.")
         return BUG
     return 0
+
+
+def _unprinted(error: OSError) -> int:
+    """What was done stays done, but nobody could read of it; nor is there any use in trying again when the process ends."""
+    say(f"error[output_failed]: Standard output cannot be written: {error.strerror}.")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return TROUBLE
 
 
 def exit_code_of(error: HoldfastError) -> int:

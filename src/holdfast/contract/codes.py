@@ -87,7 +87,7 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
             ("idle_timeout", 504, "the body gave no sign of life for `idle_timeout_seconds`"),
             ("rate_limited", 429, "over the rate of the contract or of somebody outside; `retry_after_seconds` says when"),
             ("overloaded", None, "too much waits here already"),
-            ("worker_crashed", 502, "the body's process died, or spoke out of turn"),
+            ("worker_crashed", 502, "the body's process died, raised what it did not catch, or spoke out of turn"),
             ("tool_timeout", 504, "a tool did not answer in time"),
             ("tool_unavailable", None, "a tool could not be reached"),
             ("fetch_timeout", 504, "a page did not answer in time"),

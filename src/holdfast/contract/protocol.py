@@ -144,7 +144,7 @@ REQUEST_SCHEMA: dict[str, Any] = {
     "properties": {
         "worker_id": _TEXT,
         "version": _TEXT,
-        "inputs": {"type": "object"},
+        "inputs": {"type": "object", "x-redact": True},  # only the worker's own schema knows which of them may be shown
         "constraints": {"type": "object", "additionalProperties": False, "properties": _CONSTRAINTS},
         "trace": {"type": "object", "additionalProperties": False, "properties": _TRACE},
         "idempotency_key": _TEXT,

@@ -100,6 +100,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     approvers: tuple[str, ...]
     state: str
     question: str | None = None
+    """What a body asks, or why nobody knows what became of a call."""
     decided_by: str | None = None
     decided_at: int | None = None
     edited_arguments: dict[str, Any] | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, get_args
+from typing import Annotated, Any, TypeAlias, get_args
 
 import msgspec
 
 from holdfast.model.errors import HoldfastError
+from holdfast.workers.body.errors import ERROR_CODE
 
 
 class FrameInvalid(HoldfastError):
@@ -22,7 +23,7 @@ class _Frame(msgspec.Struct, frozen=True, tag_field="op", forbid_unknown_fields=
 class BodyError(msgspec.Struct, frozen=True, kw_only=True):
     """Why a body did not come to a good end, in its own words."""
 
-    error_code: str
+    error_code: Annotated[str, msgspec.Meta(pattern=ERROR_CODE)]
     message: str = ""
     retryable: bool | None = None
     needs_human: bool = False

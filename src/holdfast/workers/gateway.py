@@ -118,7 +118,8 @@ class Gateway:
             self._terms.eye.tool_reused(known, self.attempt)
             return _answered(known)
         if known is not None and known.receipt is None:
-            settled = await self._lost(tool, known) if tool.effect is Effect.WRITE else None
+            why = f"Whoever called {tool.name} was gone before it answered."
+            settled = await self._lost(tool, known, why) if tool.effect is Effect.WRITE else None
             if settled is not None:
                 return settled
             await self._settle(known, Receipt(void=True, usage=_reserved(known) if tool.effect is Effect.READ else Usage()))
@@ -222,7 +223,7 @@ class Gateway:
     async def _failed(self, tool: Tool, attempted: Try, failed: ToolFailed) -> Answer:
         if not failed.known and tool.effect is Effect.WRITE:
             attempted.live = False
-            settled = await self._lost(tool, attempted)
+            settled = await self._lost(tool, attempted, failed.message)
             if settled is not None:
                 return settled
         usage = failed.usage
@@ -231,7 +232,7 @@ class Gateway:
         await self._settle(attempted, Receipt(error=_error_of(failed), usage=usage), self._counters.closing(failed))
         return _answered(attempted)
 
-    async def _lost(self, tool: Tool, attempted: Try) -> Answer | None:
+    async def _lost(self, tool: Tool, attempted: Try, why: str) -> Answer | None:
         """Nobody heard what became of a call that changes the world. None: it is certain that it did not take place."""
         intent = attempted.intent
         try:
@@ -242,7 +243,8 @@ class Gateway:
         except (ToolFailed, TimeoutError):
             verdict = Unknown()
         if isinstance(verdict, Unknown):
-            decision, _ = await self._decided("unknown_outcome", tool.name, f"{intent.identity}.{intent.number}", intent.arguments, None)
+            identity = f"{intent.identity}.{intent.number}"
+            decision, _ = await self._decided("unknown_outcome", tool.name, identity, intent.arguments, None, why[:_MESSAGE_LENGTH])
             if decision.verdict == "stop":
                 raise ToolFailed("unknown_outcome", f"Nobody knows whether {tool.name} took place, and {decision.decided_by} said stop.")
             verdict = Happened(decision.result) if decision.verdict == "happened" else DidNotHappen()
@@ -258,7 +260,7 @@ class Gateway:
             if tool is None:
                 continue
             try:
-                if await self._lost(tool, attempted) is None:
+                if await self._lost(tool, attempted, f"The attempt was over before {tool.name} answered.") is None:
                     await self._settle(attempted, Receipt(void=True))
             except Parked as parked:
                 return parked.at

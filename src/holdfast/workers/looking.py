@@ -71,7 +71,7 @@ def response_of(store: Store, header: Execution, accepted: Accepted) -> Response
     code, message = _standing(header)
     if approvals:
         code, first = code_of(approvals), approvals[0]
-        message = f"A person must decide: {first.approval_id} {first.question or first.tool}."
+        message = f"A person must decide: {first.approval_id} {first.question if first.kind == 'question' else first.tool}."
     meaning = meaning_of(code)
     return Response(
         run_id=header.id,

@@ -27,6 +27,7 @@ from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, ExecutionSt
 from holdfast.model.ids import LATEST
 from holdfast.model.operations import Operation
 from holdfast.signals.observing import NOBODY, Observer
+from holdfast.store.seam import Filter
 from holdfast.workers.announcing import Eyes
 from holdfast.workers.approvals import Approval, Decision
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
@@ -46,6 +47,9 @@ from holdfast.workers.observing import OpenEye, log_fields
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted, Worker, order_of, run, text_of
 from holdfast.workers.waiting import Waiting
+
+_FREES_ITS_KEY = (Status.RETRYABLE_ERROR, Status.INVALID_REQUEST)
+"""After these the same key begins again, with the receipts of what was done."""
 
 
 class Served(Protocol):
@@ -185,9 +189,14 @@ class Workforce:
             )
             if request.idempotency_key is None:
                 return await self._started(contract.worker_id, accepted, None, terms, None), accepted
-            header = await self._started(contract.worker_id, accepted, f"{family[:40]}-{link}", terms, inputs)
-            if not self._ended_retryable(header, accepted):
-                return find_run(self._engine.store, header.id, asker)  # its own order: it may have been there before
+            name = f"{family[:40]}-{link}"
+            try:
+                header = await self._started(contract.worker_id, accepted, name, terms, inputs)
+            except InvalidRequest as conflict:
+                header = self._refused_before(name, conflict, accepted)
+            else:
+                if self._end_of(header, accepted) not in _FREES_ITS_KEY:
+                    return find_run(self._engine.store, header.id, asker)  # its own order: it may have been there before
             link, before = link + 1, (*before, header.id)
 
     def _wanted(self, request: Request) -> Served:
@@ -240,12 +249,16 @@ class Workforce:
             charges.append(Charge(f"day/{day}/{key_part(accepted.tenant)}/runs", 1, runs, until))
         return tuple(charges)
 
-    def _ended_retryable(self, header: Execution, accepted: Accepted) -> bool:
-        """Whether a run of the same key ended in a way that lets the key begin again."""
-        if header.status is ExecutionStatus.RUNNING:
-            return False
-        response = response_of(self._engine.store, header, accepted)
-        return response.status is Status.RETRYABLE_ERROR
+    def _refused_before(self, name: str, conflict: InvalidRequest, accepted: Accepted) -> Execution:
+        """The run that has the key with other inputs, if its body found those wrong: whoever mends them may ask again."""
+        for taken in self._engine.store.list(Filter(function=accepted.request.worker_id, name=name, limit=1)):
+            if conflict.error_code == "idempotency_conflict" and self._end_of(taken, accepted) is Status.INVALID_REQUEST:
+                return taken
+        raise conflict
+
+    def _end_of(self, header: Execution, accepted: Accepted) -> Status | None:
+        """What a run came to, if it is over."""
+        return None if header.status is ExecutionStatus.RUNNING else response_of(self._engine.store, header, accepted).status
 
     # --- looking
 

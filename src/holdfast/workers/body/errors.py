@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from holdfast.hosts.sandbox.inside.launching import passed_limit
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
+
+ERROR_CODE = r"\A[a-z][a-z0-9_]{0,63}\Z"
+"""Callers decide by it, so it is a name and no sentence."""
 
 
 class WorkerError(Exception):
@@ -24,6 +28,8 @@ class WorkerError(Exception):
         retry_after_seconds: float | None = None,
         details: Any = None,
     ) -> None:
+        if re.search(ERROR_CODE, error_code) is None:
+            raise ValueError(f"{error_code!r:.100} is no error code: at most 64 small letters, digits and _, as in out_of_stock.")
         super().__init__(message or error_code)
         self.error_code = error_code
         self.message = message or error_code
