@@ -271,4 +271,4 @@ def test_whatever_path_is_asked_for_is_answered_in_the_right_shape(target: Targe
 
 def test_the_fuzz_knows_every_route(target: Target) -> None:
     routes = make_app(target.server.api)._routes._places
-    assert sum(len(methods) for _, methods in routes) == len(PLACES)
+    assert sum(len(methods.keys() - {"HEAD"}) for _, methods in routes) == len(PLACES)

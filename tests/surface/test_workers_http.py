@@ -332,7 +332,7 @@ def parts_of(count: int) -> Iterator[bytes]:
         ),
         ("GET", "/v1/runs/nobody", b"", (404, "invalid_request", "execution_not_found")),
         ("POST", "/v1/runs/nobody/cancel", b"", (404, "invalid_request", "execution_not_found")),
-        ("GET", "/v1/approvals/a_x.y", b"", (404, "invalid_request", "execution_not_found")),
+        ("GET", "/v1/approvals/a_x.y", b"", (404, "invalid_request", "approval_not_found")),
         ("POST", "/v1/approvals/nothing/approve", b"", (404, "invalid_request", "approval_not_found")),
         ("POST", "/v1/approvals/a_x.y/settle", b"{}", (400, "invalid_request", "schema_mismatch")),
         ("GET", "/v1/artifacts/..%2F..%2Fetc%2Fpasswd", b"", (404, "permanent_error", "artifact_not_found")),
