@@ -359,7 +359,7 @@ touched AS (
     UPDATE executions AS x SET
         revision = v.revision, sequence = v.sequence, events = v.events, pending = v.pending, due_at = v.due_at,
         touched_at = v.touched_at, operations = v.operations, stored = v.stored
-    FROM unnest({rows}) AS v (key, revision, sequence, events, pending, due_at, touched_at, operations, stored)
+    FROM unnest({rows}) AS v (key, revision, sequence, events, pending, touched_at, operations, stored, due_at)
     WHERE x.key = v.key AND (SELECT yes FROM agreed)
 )
 

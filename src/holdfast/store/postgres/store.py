@@ -153,7 +153,7 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
         return self._write(
             {
                 "executions": [rows.execution_row(bases[x].key, headers[x]) for x in new_and_changed],
-                "touches": [rows.touched_row(bases[x].key, header) for x, header in headers.items() if x not in wide],
+                "touches": [(*rows.touched_row(bases[x].key, h), h.due_at) for x, h in headers.items() if x not in wide],
                 "operations": [rows.operation_row(key, operation) for (key, _), operation in operations.items()],
                 "events": done.events,
                 "signals": signals_of(done.changes, bases),

@@ -269,16 +269,20 @@ ON CONFLICT (key) DO UPDATE SET
     continued_as = excluded.continued_as, expires_at = excluded.expires_at
 
 -- name: touch_executions
--- What an ordinary checkpoint changes, and nothing more: the statement of the hot path.
+-- What an ordinary checkpoint changes, and nothing more: the statement of the hot path. No column of it is in an index.
 UPDATE executions SET
-    revision = v.column2, sequence = v.column3, events = v.column4, pending = v.column5, due_at = v.column6, touched_at = v.column7,
-    operations = v.column8, stored = v.column9
+    revision = v.column2, sequence = v.column3, events = v.column4, pending = v.column5, touched_at = v.column6, operations = v.column7,
+    stored = v.column8
 FROM (VALUES {rows}) AS v WHERE key = v.column1
 
 -- name: touch_execution
 UPDATE executions SET
-    revision = ?2, sequence = ?3, events = ?4, pending = ?5, due_at = ?6, touched_at = ?7, operations = ?8, stored = ?9
+    revision = ?2, sequence = ?3, events = ?4, pending = ?5, touched_at = ?6, operations = ?7, stored = ?8
 WHERE key = ?1
+
+-- name: move_executions
+-- Apart, because SQLite writes an index again whose column is set, also to what it was.
+UPDATE executions SET due_at = v.column2 FROM (VALUES {rows}) AS v WHERE key = v.column1
 
 -- name: put_operations
 INSERT INTO operations VALUES {rows}

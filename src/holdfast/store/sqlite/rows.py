@@ -93,7 +93,7 @@ def terms_row(terms: Terms) -> Row:
 
 def touched_row(key: int, x: Execution) -> Row:
     """What an ordinary checkpoint changes of an execution."""
-    return (key, x.revision, x.sequence, x.events, x.pending, x.due_at, x.touched_at, x.operations, x.stored)
+    return (key, x.revision, x.sequence, x.events, x.pending, x.touched_at, x.operations, x.stored)
 
 
 @_undamaged

@@ -32,7 +32,7 @@ from holdfast.store.sqlite.snapshots import Snapshots
 from holdfast.store.sqlite.views import Overlay, RowView
 from holdfast.store.sqlite.writing import CHUNKS
 
-_COLUMNS = {"put_executions": 41, "touch_executions": 9, "put_operations": 17, "put_events": 7, "put_signals": 7}
+_COLUMNS = {"put_executions": 41, "touch_executions": 8, "move_executions": 2, "put_operations": 17, "put_events": 7, "put_signals": 7}
 
 
 Mark = tuple[int, int, int, dict[str, Counter]]
@@ -273,7 +273,9 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
                 operations[key, operation.id] = operation
         keys = done.bases
         self._put_rows("put_executions", [rows.execution_row(keys[x].key, headers[x]) for x in wide])
-        self._put_rows("touch_executions", [rows.touched_row(keys[x].key, h) for x, h in headers.items() if x not in wide])
+        touched = [(keys[x], h) for x, h in headers.items() if x not in wide]
+        self._put_rows("touch_executions", [rows.touched_row(base.key, h) for base, h in touched])
+        self._put_rows("move_executions", [(base.key, h.due_at) for base, h in touched if h.due_at != base.header.due_at])
         self._put_rows("put_operations", [rows.operation_row(key, op) for (key, _), op in operations.items()])
         self._put_rows("put_events", done.events)
         for counter in done.counters.values():
