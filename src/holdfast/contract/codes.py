@@ -110,7 +110,7 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
             ("sandbox_unavailable", 501, "this machine cannot keep the isolation that was asked for; the message names what is missing"),
             ("cancelled", 409, "somebody cancelled the run"),
             ("artifact_not_found", 404, "no artifact of that id belongs to this tenant"),
-            ("artifact_too_large", 413, "an artifact is above the limit, or outputs are above 1 MiB: keep what is large with `ctx.artifact`"),
+            ("artifact_too_large", 413, "an artifact is above the limit, or outputs are above 1 MiB: `ctx.artifact` keeps what is large"),
             ("approval_rejected", 403, "a person said no"),
             ("approval_expired", 410, "nobody decided in time"),
             ("merge_conflict", 409, "partial results contradict each other"),
