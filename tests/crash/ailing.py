@@ -8,8 +8,10 @@ DISK is a file system of its own, which is filled to the last byte and freed aga
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import resource
+import sqlite3
 import sys
 import time
 from collections import Counter
@@ -22,6 +24,7 @@ from tests.crash.orders import order
 from tests.crash.scene import Scene, until
 from tests.crash.storm import SEED, Storm
 from tests.crash.test_kill import check
+from tests.crash.wal import frames_of
 
 OUTAGES = 3
 PER_OUTAGE = 12
@@ -43,12 +46,15 @@ class SmallDisk:
         self._ballast = disk / "ballast"
 
     def fall(self, storm: Storm) -> None:
-        """Take every byte that is free, whoever else wants it."""
-        with self._ballast.open("wb", buffering=0) as file:
-            for size in (1 << 20, 1 << 12, 1):
-                with contextlib.suppress(OSError):
-                    while file.write(b"x" * size):
-                        pass
+        """Take every byte that is free, whoever else wants it, and the room that the WAL has for later."""
+        with contextlib.closing(sqlite3.connect(storm.scene.store, isolation_level=None, timeout=60)) as nobody_writes:
+            nobody_writes.execute("BEGIN IMMEDIATE")
+            os.truncate(f"{storm.scene.store}-wal", used(storm.scene.store))
+            with self._ballast.open("wb", buffering=0) as file:
+                for size in (1 << 20, 1 << 12, 1):
+                    with contextlib.suppress(OSError):
+                        while file.write(b"x" * size):
+                            pass
 
     def heal(self, storm: Storm) -> None:
         self._ballast.unlink()
@@ -63,10 +69,10 @@ class SmallDisk:
 
 
 class FailingDisk:
-    """A limit on the size of files, which the kernel lays upon the workers: every write that makes the WAL longer fails."""
+    """A limit on the size of files, which the kernel lays upon the workers: every write at the end of the WAL fails."""
 
     def fall(self, storm: Storm) -> None:
-        size = Path(f"{storm.scene.store}-wal").stat().st_size
+        size = used(storm.scene.store)
         for worker in storm.workers:
             resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
@@ -77,6 +83,11 @@ class FailingDisk:
     def refuses(self, storm: Storm) -> bool:
         """It fails for the workers alone."""
         return True
+
+
+def used(store: str) -> int:
+    """Where the frames of the WAL end."""
+    return frames_of(Path(f"{store}-wal").read_bytes())[-1].ends
 
 
 def outages(scene: Scene, disk: Disk) -> None:

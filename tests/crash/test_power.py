@@ -7,7 +7,6 @@ import json
 import platform
 import random
 import sqlite3
-import struct
 import subprocess
 import sys
 from collections import defaultdict
@@ -26,9 +25,9 @@ from tests.conftest import ROOT
 from tests.crash.power import Disk, deeds_in, heard
 from tests.crash.recorder import CALLS, Deed
 from tests.crash.storm import SEED
+from tests.crash.wal import FRAME, frames_of
 
 CUTS = 60
-HEADER, FRAME = 32, 24
 
 pytestmark = pytest.mark.skipif(
     platform.system() != "Linux" or platform.machine() not in CALLS,
@@ -173,27 +172,6 @@ def test_a_store_that_does_not_sync_is_found_out(tmp_path: Path) -> None:
 # --- the WAL, frame by frame -------------------------------------------------------------------------------------------------
 
 
-class Frame(NamedTuple):
-    """Where a frame of a WAL lies, and whether it ends a commit."""
-
-    begins: int
-    ends: int
-    commits: bool
-
-
-def frames_of(wal: bytes) -> list[Frame]:
-    """The frames of a WAL, read as SQLite's file format says; those that an earlier round left behind the last one do not count."""
-    magic, _, page, _, *salt = struct.unpack_from(">IIIIII", wal)
-    assert magic & ~1 == 0x377F0682
-    found = []
-    for begins in range(HEADER, len(wal) - FRAME - page + 1, FRAME + page):
-        _, size, *its_salt = struct.unpack_from(">IIII", wal, begins)
-        if its_salt != salt:
-            break
-        found.append(Frame(begins, begins + FRAME + page, size > 0))
-    return found
-
-
 def test_a_wal_cut_anywhere_after_the_last_acknowledgement_holds_every_acknowledged_step(tmp_path: Path) -> None:
     """At every boundary between frames, inside a frame's header and inside its page."""
     story = told_by(tmp_path, "plain")
@@ -201,7 +179,7 @@ def test_a_wal_cut_anywhere_after_the_last_acknowledgement_holds_every_acknowled
     last = max(place for place, deed in enumerate(story.deeds) if deed.kind == "say")
     for deed in story.deeds[: last + 1]:
         disk.do(deed)
-    synced = len(disk.after_cut()["store.db-wal"])
+    synced = frames_of(disk.after_cut()["store.db-wal"])[-1].ends
     files = {name: (story.store.parent / name).read_bytes() for name in ("store.db", "store.db-wal")}
     frames = frames_of(files["store.db-wal"])
     assert [frame.commits for frame in frames if frame.ends == synced] == [True], "the last word was said at the end of a commit"

@@ -27,6 +27,7 @@ from holdfast.store.sqlite.credentials import Credentials
 from holdfast.store.sqlite.opening import MEMORY, connect, explained, load_queries, prepare, present
 from holdfast.store.sqlite.outbox import Outbox
 from holdfast.store.sqlite.retention import Retention
+from holdfast.store.sqlite.room import Room
 from holdfast.store.sqlite.sharing import Presence
 from holdfast.store.sqlite.snapshots import Snapshots
 from holdfast.store.sqlite.views import Overlay, RowView
@@ -89,12 +90,14 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
         # One row alone, the lone sequential step, is spared the join.
         self._bulk["touch_executions"][1] = self._sql["touch_execution"]
         self._presence: Presence | None = None
+        self._room: Room | None = None
         self._writer = self._reader = connect(where)
         try:
             prepare(self._writer, where, codec)
             if where != MEMORY:
                 self._reader = connect(where)
                 self._presence = present(where, member)
+                self._room = Room(where)
             (key,) = self._writer.execute(self._sql["get_meta"], ("seal",)).fetchone()
         except BaseException:
             self._reader.close()
@@ -120,9 +123,8 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             raise explained(error, self._where) from error
 
     def _commit(self, batch: Sequence[Write], now: int) -> Committed:
-        writer = self._writer
-        done = _Batch()
-        writer.execute("BEGIN IMMEDIATE")
+        writer, done = self._writer, _Batch()
+        self._begin()
         try:
             self._notice_others()
             self._fetch_headers(batch, done)
@@ -393,5 +395,6 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
         with self._write_lock, self._read_lock:
             self._reader.close()
             self._writer.close()
-        if self._presence is not None:
-            self._presence.close()
+        for beside in (self._presence, self._room):
+            if beside is not None:
+                beside.close()

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.opening import explained
 from holdfast.store.sqlite.reading import Reading
+from holdfast.store.sqlite.room import Room
 
 CHUNKS = (128, 16, 4, 2, 1)
 """Rows per statement: a batch of any size needs few statements, and each size is prepared once."""
@@ -20,6 +21,7 @@ class Writing(Reading):
 
     _writer: sqlite3.Connection
     _write_lock: threading.RLock
+    _room: Room | None
     _turn: Callable[[], AbstractContextManager[None]]
     _bulk: Mapping[str, dict[int, str]]
     """The statements that put rows, for each number of rows."""
@@ -36,7 +38,7 @@ class Writing(Reading):
         """Everything inside is written, or nothing of it."""
         try:
             with self._write_lock, self._turn():
-                self._writer.execute("BEGIN IMMEDIATE")
+                self._begin()
                 try:
                     yield self._writer
                     self._writer.execute("COMMIT")
@@ -46,6 +48,12 @@ class Writing(Reading):
                     raise
         except (sqlite3.Error, OSError) as error:
             raise explained(error, self._where) from error
+
+    def _begin(self) -> None:
+        """From here to the end of the transaction nobody else writes."""
+        self._writer.execute("BEGIN IMMEDIATE")
+        if self._room is not None:
+            self._room.make()
 
     def _put_rows(self, name: str, values: Sequence[rows.Row]) -> None:
         """Put many rows with few statements, inside a transaction."""
