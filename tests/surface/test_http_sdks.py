@@ -7,6 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.server.app import make_app
@@ -51,7 +52,8 @@ async def in_process(case: Case) -> Ending:
 async def test_a_handler_of_the_official_sdk_leaves_the_same_history_over_http(case: Case) -> None:
     ending = await run_over_http(case, OFFICIAL)
     assert_as_promised(case, ending)
-    assert_same_history(case, ending, await in_process(case))
+    # Whether the SDK sees an answer in the last moment of an invocation, or in the next one, is its luck on either side.
+    assert_same_history(msgspec.structs.replace(case, luck=case.luck or case.sooner), ending, await in_process(case))
 
 
 @every_case_that_rests_often
