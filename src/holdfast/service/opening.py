@@ -31,7 +31,7 @@ from holdfast.store.opening import open_store
 from holdfast.store.seam import Filter
 
 if TYPE_CHECKING:  # whoever runs no workers loads nothing of them
-    from holdfast.contract.protocol import Request, Response
+    from holdfast.contract.protocol import Response
     from holdfast.service.staff import Staff, StaffSettings
     from holdfast.workers.workforce import Workforce
 
@@ -206,17 +206,10 @@ class OpenEngine:
 
         A request that does not fit is answered, with `invalid_request`, as over HTTP; nothing is raised.
         """
-        from holdfast.contract.protocol import Request
-        from holdfast.workers.looking import Asker
-        from holdfast.workers.workforce import principal
-
         asked: dict[str, Any] = {"worker_id": worker, "inputs": inputs}
         may = {"version": version, "idempotency_key": idempotency_key, "constraints": constraints, "trace": trace, "user": user}
         asked |= {key: value for key, value in {**may, "run_timeout_seconds": run_timeout_seconds}.items() if value is not None}
-        request = _request(asked)
-        if not isinstance(request, Request):
-            return request
-        return await self.workforce.invoke(request, Asker(tenant=tenant, principal=principal()), wait=wait)
+        return await self.workforce.ask(asked, tenant, wait)
 
     @property
     def workforce(self) -> Workforce:
@@ -309,22 +302,6 @@ class OpenExecution:
         if header is None:
             raise ExecutionNotFound(f"There is no execution {self.id} any more.")
         return header
-
-
-def _request(asked: dict[str, Any]) -> Request | Response:
-    """A request of Python's own values, or the response to one that does not fit."""
-    from holdfast.contract.protocol import Request, request_from
-    from holdfast.contract.refusals import InvalidRequest
-    from holdfast.workers.workforce import refusal
-
-    try:
-        return request_from({key: dict(value) if isinstance(value, Mapping) else value for key, value in asked.items()})
-    except InvalidRequest as refused:
-        error = refused
-    except (msgspec.ValidationError, TypeError, ValueError) as odd:  # what JSON has no word for, such as a key that is no text
-        error = InvalidRequest(f"The request does not fit: {odd}.")
-    unknown = Request(worker_id=str(asked["worker_id"]), inputs={})
-    return refusal(unknown, error.error_code, str(error), error.details)
 
 
 def _blocking(verb: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:

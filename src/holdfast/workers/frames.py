@@ -122,6 +122,7 @@ def frame_of(data: Any) -> FromBody:
     said = data.get("op") if isinstance(data, dict) else None
     kind = _KINDS.get(said, FromBody) if isinstance(said, str) else FromBody  # what a union may hold is looked up anew each time
     try:
-        return msgspec.convert(data, kind)  # type: ignore[no-any-return]
+        frame: FromBody = msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise FrameInvalid(f"The body sent what is no frame: {error}") from None
+    return frame

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.contract.checking import MAX_DEPTH, told_of
 from holdfast.contract.codes import Status, meaning_of
 from holdfast.contract.limits import tighten
-from holdfast.contract.protocol import Observability, Request, Response, ResponseError
+from holdfast.contract.protocol import Observability, Request, Response, ResponseError, request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.durable.context import AsyncDurableContext
@@ -110,6 +110,13 @@ class Workforce:
         return self._served
 
     # --- accept: once
+
+    async def ask(self, asked: Mapping[str, Any], tenant: str, wait: float | None) -> Response:
+        """Run a worker for whoever works here, as `invoke`; what does not fit is answered, and nothing is raised."""
+        request = _read(asked)
+        if isinstance(request, Response):
+            return request
+        return await self.invoke(request, Asker(tenant=tenant, principal=principal()), wait=wait)
 
     async def invoke(self, request: Request, asker: Asker, *, wait: float | None = None, sampled: bool | None = None) -> Response:
         """Run a worker and wait for what it comes to: its end, a person, or the end of patience.
@@ -316,6 +323,18 @@ class Workforce:
     def waits(self, run_id: str) -> None:
         """A run waits for a person."""
         self._waiting.waits(run_id)
+
+
+def _read(asked: Mapping[str, Any]) -> Request | Response:
+    """A request of Python's own values, or the response to one that does not fit."""
+    try:
+        return request_from({key: dict(value) if isinstance(value, Mapping) else value for key, value in asked.items()})
+    except InvalidRequest as refused:
+        error = refused
+    except (msgspec.ValidationError, TypeError, ValueError) as odd:  # what JSON has no word for, such as a key that is no text
+        error = InvalidRequest(f"The request does not fit: {odd}.")
+    unknown = Request(worker_id=str(asked["worker_id"]), inputs={})
+    return refusal(unknown, error.error_code, str(error), error.details)
 
 
 def _text_of(request: Request) -> str:

@@ -1,6 +1,6 @@
 """Room in the WAL for what is written next.
 
-A file that grows costs more to sync: the kernel must write its new length as well, which takes as long as the data. So the WAL is made
+A file that grows costs more to sync: the kernel must write its new length as well, which may take as long as the data. So the WAL is made
 longer in large pieces, with zeros that SQLite then writes over. When it is read, what follows the last good frame counts as nothing.
 """
 
