@@ -15,10 +15,10 @@ PIP     = $(shell $(BIN)/python -m pip --version >/dev/null 2>&1 && echo $(BIN)/
 INSTALL = $(PIP) install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo bench crash simulate soak clean
+.PHONY: help setup check format test rest test-all demo bench crash simulate soak clean
 
 help: ## show these words
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/.dev ## make .venv with everything a developer needs (quick when up to date)
 
@@ -35,10 +35,19 @@ format: .venv/.dev ## rewrite the code the way `make check` wants it
 
 # Tests marked `alone` measure time, so they get the machine to themselves; exit code 5 is "no such test", which is no failure.
 # Bytecode is kept, whatever the shell says: else hundreds of short processes spend most of their time compiling the same files.
-test: export PYTHONDONTWRITEBYTECODE =
-test: .venv/.dev ## everything in tests/
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not alone"
-	$(BIN)/pytest -m alone || [ $$? -eq 5 ]
+TESTS = $(BIN)/pytest -n $(JOBS) --dist worksteal --costs -m "not alone" $(1) && { $(BIN)/pytest --costs -m alone $(1) || [ $$? -eq 5 ]; }
+test rest: export PYTHONDONTWRITEBYTECODE =
+
+test: .venv/.dev ## every kind of proof, in minutes on two cores; says at its end what it leaves out
+	$(call TESTS)
+
+rest: .venv/.dev ## what `make test` leaves out: the tests marked `long`, and many examples of every property
+	$(call TESTS,--rest)
+	@echo "left out: 'make crash', 'make simulate', 'make soak' and 'make bench' run for as long as they are told to."
+
+test-all: ## every test there is: `make test`, then `make rest`
+	$(MAKE) test
+	$(MAKE) rest
 
 demo: .venv/.runtime ## the order workflow on a SQLite file: a flaky step, an approval, a kill -9 and the resume
 	@$(BIN)/python examples/demo.py
@@ -47,10 +56,10 @@ bench: .venv/.dev ## W1 to W6 and the HTTP service beside the raw limit of this 
 	$(BIN)/python -m bench --peers $(PEERS) $(if $(ONLY),--only $(ONLY)) $(if $(WAITING),--waiting $(WAITING))
 
 crash: .venv/.dev ## the crash tests, long form (ROUNDS=50)
-	HOLDFAST_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/crash --timeout=0
+	HOLDFAST_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/crash --all --timeout=0
 
 simulate: .venv/.dev ## the simulations, long form (SEEDS=5000 FROM=0); SEEDS=1 FROM=17 is seed 17 again
-	HOLDFAST_SIMULATION_SEEDS=$(SEEDS) HOLDFAST_SIMULATION_FROM=$(FROM) $(BIN)/pytest -n $(JOBS) --timeout=0 tests/flow/test_simulation.py -k laws_hold
+	HOLDFAST_SIMULATION_SEEDS=$(SEEDS) HOLDFAST_SIMULATION_FROM=$(FROM) $(BIN)/pytest -n $(JOBS) --all --timeout=0 tests/flow/test_simulation.py -k laws_hold
 
 soak: .venv/.dev ## executions of every kind for SECONDS=600, two processes and a slow reader: nothing grows, no lease is lost
 	$(BIN)/python -m bench.soak --seconds $(SECONDS)

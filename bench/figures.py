@@ -63,6 +63,8 @@ class Line:
     """The best round counts, because noise only takes away; else the median does, because the tail belongs to it."""
     limit: str = ""
     """What the limit is, where there is one."""
+    raw: bool = True
+    """The limit is what this machine could do at best; else it is another figure of ours."""
     targets: tuple[Target, ...] = ()
     floor: float | None = None
     """Where the run fails: about half as good as usual. Of the ratio where there is a limit, because noise hits both sides of it."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bench import http, limit, postgres, restart, together, waiting, workers, workloads
+from bench import hostile, http, limit, postgres, restart, together, waiting, workers, workloads
 from bench.figures import Line, Taken
 from bench.lines import HOLDFAST, lines
 from bench.peers.running import Contestant, Failed, Figures, Missing
@@ -49,7 +49,7 @@ def w1(folder: Path, sizes: Sizes) -> Ours:
 
 
 def w2(folder: Path, sizes: Sizes) -> Ours:
-    """What a thread that computes takes away is a part of what the same round came to without it."""
+    """Two processes, and a thread that computes, are compared with what the same round came to in one process without it."""
     found = rounds(
         sizes.pairs,
         {
@@ -60,8 +60,8 @@ def w2(folder: Path, sizes: Sizes) -> Ours:
         },
         partial(limit.sketch, folder, tasks=sizes.w2_executions, steps=sizes.w2_steps, runs=1),
     )
-    beside, free = found["W2 computing"].samples, found["W2"].samples
-    return found | {"W2 computing": Taken(tuple(busy / alone for busy, alone in zip(beside, free, strict=True)))}
+    one = found["W2"].samples
+    return found | {key: Taken(found[key].samples, one) for key in ("W2 two", "W2 computing")}
 
 
 def w3(folder: Path, sizes: Sizes) -> Ours:
@@ -158,10 +158,14 @@ def over_http(folder: Path, sizes: Sizes) -> Ours:
 
 
 def at_work(folder: Path, sizes: Sizes) -> Ours:
-    """Workers, from request to response."""
+    """Workers, from request to response. A run without a sandbox is an execution and more, so W2's executions are beside it."""
+
+    def executions() -> float:
+        return run(workloads.w2(folder, "in_sequence", sizes)) / sizes.w2_steps
+
     return {
         "workers attempt": Taken(tuple(workers.run(workers.attempt(folder, sizes)) for _ in range(sizes.few))),
-        "workers runs": Taken(tuple(workers.run(workers.runs(folder, sizes)) for _ in range(sizes.few))),
+        **rounds(sizes.few, {"workers runs": lambda: workers.run(workers.runs(folder, sizes))}, executions),
         "workers check": Taken(tuple(workers.check(sizes) for _ in range(sizes.few))),
     }
 
@@ -193,6 +197,7 @@ MEASURES: Final[dict[str, Callable[[Path, Sizes], Ours]]] = {
     "HTTP": over_http,
     "workers": at_work,
     "rest": rest,
+    "hostile": hostile.taken,
 }
 ON_POSTGRES: Final = "Postgres"
 WORKLOADS: Final = (*MEASURES, ON_POSTGRES)

@@ -27,8 +27,8 @@ PEER_COLOURS: Final = ("#c2570c", "#5b6fb5", "#a23b72", "#7a7a2a")
 
 
 def picture(report: Report) -> str:
-    """The whole SVG. Lines without a limit have no place on this axis and stay in the table."""
-    lines = [line for line in report.lines if line.limit]
+    """The whole SVG. Lines without a limit of the machine have no place on this axis and stay in the table."""
+    lines = [line for line in report.lines if line.limit and line.raw]
     colours = {"": OURS, **dict(zip(report.peers, _endless(PEER_COLOURS), strict=False))}
     times = [behind for line in lines for column in colours if (behind := line.behind(column)) is not None]
     axis = Axis(min(times, default=1.0), max(times, default=1.0))

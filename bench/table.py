@@ -10,8 +10,9 @@ from bench.figures import LIMIT, Line, Report, Taken, Target
 Cells = Sequence[str]
 LEGEND: Final = (
     "Rates, totals and restarts are the best of their rounds, for everybody; the others are medians. ± is half the range of the rounds.",
-    "× limit: the median of pairs taken one right after the other. A peer's (×): how many times better Holdfast is, with `async def`.",
-    "must and goal are the design's; BROKEN is far below what is usual, and fails the run.",
+    "× limit: the median of pairs taken one right after the other. A peer's (×): how many times better Holdfast is.",
+    "must and goal are the design's: how many times the limit, or better than a peer, in the same run.",
+    "BROKEN is far below what is usual, and fails the run.",
 )
 
 

@@ -52,6 +52,8 @@ class Sizes:
     worker_attempts: int = 60
     worker_runs: int = 6_000
     worker_checks: int = 2_000
+    hostile_kinds: int = 10
+    hostile_seconds: float = 8.0
     wakes: int = 20
     idle_seconds: float = 5.0
     many: int = 15

@@ -1,9 +1,12 @@
 """What every test may lean on. Fixtures of one folder live in that folder's conftest; this one stays small."""
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests import costs, parts
 
 # A shell starts what it runs in the background with interrupts ignored, and a test's processes would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -12,7 +15,25 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parts.add_options(parser)
+    costs.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    parts.choose(config)
+    costs.watch(config)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The project's folder, wherever pytest was started."""
     return ROOT
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test, and no process that a test starts, reads or writes the configuration of the user who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("configuration")))
+        yield

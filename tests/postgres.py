@@ -9,12 +9,25 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 
 from holdfast.store.postgres.store import PostgresStore
 
-_TABLES = ("executions", "operations", "events", "functions", "expired", "signals", "subscribers", "credentials", "counters", "runners")
+_TABLES = (
+    "executions",
+    "operations",
+    "events",
+    "functions",
+    "expired",
+    "signals",
+    "subscribers",
+    "audit",
+    "credentials",
+    "counters",
+    "runners",
+)
 _numbers = itertools.count(1)
 
 
@@ -33,6 +46,7 @@ def _server() -> str:
         end, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, cwd="/", user=server.system_user, start_new_session=True
     )
     _keepers.append(keeper)
+    _programs.append(Path(server.bin_path))
     where: str = server.get_uri()
     with psycopg.connect(where, autocommit=True) as connection:
         for setting in ("fsync", "full_page_writes"):  # no test pulls the plug, and the disk has other tests to serve
@@ -42,6 +56,13 @@ def _server() -> str:
 
 
 _keepers: list[subprocess.Popen[bytes]] = []
+_programs: list[Path] = []
+
+
+def program(name: str) -> str:
+    """The path of a program that came with the server, `pg_dump` for example."""
+    _server()
+    return str(_programs[0] / name)
 
 
 @functools.cache

@@ -45,6 +45,7 @@ def test_a_full_disk_pauses_the_engine_and_costs_nothing_but_time(small_disk: li
     print(ended.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(SECONDS + 60)
 def test_a_failing_disk_pauses_the_engine_and_costs_nothing_but_time(scene: Scene) -> None:
     outages(scene, FailingDisk())

@@ -110,7 +110,9 @@ def _holds(word: dict[str, Any], there: Description, done: Mapping[str | None, s
 # --- the order of things -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["plain", "carrying", "handing"])
+@pytest.fixture(
+    scope="module", params=["plain", pytest.param("carrying", marks=pytest.mark.long), pytest.param("handing", marks=pytest.mark.long)]
+)
 def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Story:
     return told_by(tmp_path_factory.mktemp("power"), request.param)
 

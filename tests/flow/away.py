@@ -9,6 +9,7 @@ import pytest
 from tests.flow.cases import CASES, OURS, Case, Sdk
 from tests.flow.official.running import Ending
 from tests.flow.test_official_sdk import assert_same_history, by_ours, run
+from tests.parts import one_of_each
 
 Coloured = list[tuple[Case, str]]
 
@@ -18,8 +19,9 @@ _endings: dict[str, Ending] = {}
 
 
 def coloured(cases: Coloured) -> pytest.MarkDecorator:
-    """A test for each case and colour."""
-    return pytest.mark.parametrize("case, colour", cases, ids=[f"{case.name}-{colour}" for case, colour in cases])
+    """A test for each case and colour; the first of each section and colour is quick."""
+    named = one_of_each(cases, kind=lambda one: (one[0].section, one[1]), name=lambda one: f"{one[0].name}-{one[1]}", several=True)
+    return pytest.mark.parametrize("case, colour", named)
 
 
 def handler(case: Case, sdk: Sdk, colour: str) -> Any:

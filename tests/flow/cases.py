@@ -12,15 +12,17 @@ import inspect
 import json
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
 import msgspec
+import pytest
 
 from holdfast.durable.plain import plain_function
 from holdfast.model.operations import Failure
 from tests.flow.official.running import Answer, Beat, Deed, Fail
+from tests.parts import one_of_each
 
 OFFICIAL = "aws_durable_execution_sdk_python"
 OURS = "holdfast.durable"
@@ -84,6 +86,8 @@ class Case(msgspec.Struct, kw_only=True):
     """One handler, what is done to it, and what must come of it."""
 
     name: str
+    section: str = ""
+    """Which part of the table it stands in: what it is about."""
     make: Make
     twin: Make | None = None
     event: Any = None
@@ -110,6 +114,7 @@ class Case(msgspec.Struct, kw_only=True):
 
 
 CASES: dict[str, Case] = {}
+_section = ""
 
 
 def case(**rest: Any) -> Callable[[Make], Make]:
@@ -118,10 +123,20 @@ def case(**rest: Any) -> Callable[[Make], Make]:
     def keep(make: Make) -> Make:
         name = make.__name__
         assert name not in CASES
-        CASES[name] = Case(name=name, make=make, **rest)
+        CASES[name] = Case(name=name, section=_section, make=make, **rest)
         return make
 
     return keep
+
+
+def some_quick(cases: Iterable[Case]) -> pytest.MarkDecorator:
+    """A test for each case. In the quick part: of each section the first that rests and the first that does not."""
+    return pytest.mark.parametrize("case", one_of_each(cases, kind=kind_of, name=lambda case: case.name))
+
+
+def kind_of(case: Case) -> tuple[str, bool]:
+    """What a case is about, and whether it waits for something outside."""
+    return case.section, case.rests > 0
 
 
 def twin(of: Make) -> Callable[[Make], Make]:
@@ -141,7 +156,8 @@ def both(**rest: Any) -> Callable[[Callable[[Sdk, Decorator], Any]], None]:
     def keep(write: Callable[[Sdk, Decorator], Any]) -> None:
         name = write.__name__
         assert name not in CASES
-        CASES[name] = Case(name=name, make=lambda sdk: write(sdk, _as_def), twin=lambda sdk: write(sdk, lambda func: func), **rest)
+        colours: tuple[Make, Make] = (lambda sdk: write(sdk, _as_def), lambda sdk: write(sdk, lambda func: func))
+        CASES[name] = Case(name=name, section=_section, make=colours[0], twin=colours[1], **rest)
 
     return keep
 
@@ -174,6 +190,7 @@ class Outer:
 
 
 # --- steps -------------------------------------------------------------------------------------------------------------------
+_section = "steps"
 
 
 @case(event={"a": 1}, result=[{"a": 1}, None, {"nested": [1, "two", None, {"three": 3.5}]}, True])
@@ -473,6 +490,7 @@ def a_sub_type_of_ones_own_is_kept(sdk: Sdk) -> Any:
 
 
 # --- waits -------------------------------------------------------------------------------------------------------------------
+_section = "waits"
 
 
 @case(result="rested", rests=1)
@@ -522,6 +540,7 @@ def _(sdk: Sdk) -> Any:
 
 
 # --- callbacks ---------------------------------------------------------------------------------------------------------------
+_section = "callbacks"
 
 
 @case(result=["yes", True], script={"approval": [Answer("yes")]}, rests=1)
@@ -702,6 +721,7 @@ def callbacks_are_answered_in_any_order(sdk: Sdk) -> Any:
 
 
 # --- wait_for_callback -------------------------------------------------------------------------------------------------------
+_section = "wait_for_callback"
 
 
 @case(
@@ -825,6 +845,7 @@ def _(sdk: Sdk) -> Any:
 
 
 # --- child contexts ----------------------------------------------------------------------------------------------------------
+_section = "child contexts"
 
 
 @case(result=[{"deep": ["leaf", 2]}, "again"], rests=2)
@@ -986,6 +1007,7 @@ def a_virtual_child_leaves_no_operation(sdk: Sdk) -> Any:
 
 
 # --- parallel ----------------------------------------------------------------------------------------------------------------
+_section = "parallel"
 
 
 @case(result=[["a", {"b": 2}], "ALL_COMPLETED", 2], rests=1)
@@ -1106,6 +1128,7 @@ def flat_branches_leave_no_operations(sdk: Sdk) -> Any:
 
 
 # --- endings -----------------------------------------------------------------------------------------------------------------
+_section = "endings"
 
 
 @case(error=("tests.flow.cases.Broken", "all is lost"), rests=1)
@@ -1180,6 +1203,7 @@ def a_wait_too_short_is_refused(sdk: Sdk) -> Any:
 
 
 # --- corners -----------------------------------------------------------------------------------------------------------------
+_section = "corners"
 
 
 @case(result=[["left", "NOT_ALL"], "FAILURE_TOLERANCE_EXCEEDED", "after"], rests=1)
@@ -1535,6 +1559,7 @@ def _(sdk: Sdk) -> Any:
 
 
 # --- conditions --------------------------------------------------------------------------------------------------------------
+_section = "conditions"
 
 
 def _count(state: Any, context: Any) -> Any:
@@ -1782,6 +1807,7 @@ def _(sdk: Sdk) -> Any:
 
 
 # --- map, and what it shares with parallel -----------------------------------------------------------------------------------
+_section = "map, and what it shares with parallel"
 
 
 def _told(batch: Any) -> Any:
@@ -2219,6 +2245,7 @@ def a_new_item_of_an_old_batch_is_no_replay(sdk: Sdk, coloured: Decorator) -> An
 
 
 # --- with_retry --------------------------------------------------------------------------------------------------------------
+_section = "with_retry"
 
 
 def _block(sdk: Sdk, coloured: Decorator, succeeds: int = 2) -> Any:
@@ -2381,6 +2408,8 @@ def an_execution_error_in_an_item_ends_everything(sdk: Sdk, coloured: Decorator)
 
 
 # --- invoke ------------------------------------------------------------------------------------------------------------------
+_section = "invoke"
+
 #
 # What is invoked is always ours; a child that waits first cannot end before its parent's invocation has.
 

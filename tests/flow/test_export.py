@@ -35,7 +35,7 @@ from holdfast.service.client import Client
 from holdfast.service.exporting import exported
 from holdfast.service.importing import copied, read
 from holdfast.store.seam import Filter
-from tests.flow.cases import CASES, OURS, Case, Sdk
+from tests.flow.cases import CASES, OURS, Case, Sdk, some_quick
 from tests.flow.harness import Harness, eventually, pending, types
 from tests.flow.official.running import Running, opened, ours
 from tests.flow.test_official_sdk import answer_early, others
@@ -89,7 +89,7 @@ async def exports(case: Case, sdk: Sdk, function: DurableFunction, *, park: int)
 
 
 @pytest.mark.parametrize("colour", ["def", "async"])
-@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)
+@some_quick(CASES.values())
 async def test_every_case_is_copied_and_replayed_wherever_it_rests(case: Case, colour: str, tmp_path: Path) -> None:
     sdk = Sdk(OURS)
     make = case.make if colour == "def" or case.twin is None else case.twin

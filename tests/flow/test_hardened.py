@@ -99,6 +99,7 @@ async def test_waiting_for_a_thread_is_not_part_of_a_steps_time(harness: Harness
         assert await (await engine.start(crowded)).result() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.long
 async def test_a_long_chain_is_waited_for_and_stopped_at_its_end(harness: Harness) -> None:
     links = 1_200
 

@@ -6,6 +6,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast import AsyncDurableContext, DurableContext, StepContext, durable_execution
 from tests.flow.harness import Harness
 
@@ -13,6 +15,7 @@ ITEMS = 10_000
 THREADS = 4
 
 
+@pytest.mark.long
 async def test_a_def_map_of_ten_thousand_items_runs_on_a_bounded_pool(tmp_path: Path) -> None:
     used: set[int] = set()
 

@@ -14,17 +14,18 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Status, Type
-from tests.flow.cases import CASES, OFFICIAL, OURS, Case, Sdk
+from tests.flow.cases import CASES, OFFICIAL, OURS, Case, Sdk, some_quick
 from tests.flow.official.forgetful import forgetful
 from tests.flow.official.running import Ending, MakeHost, Running, official, opened, ours
+from tests.parts import one_of_each
 
 ALL = list(CASES.values())
 WITH_TWIN = [case for case in ALL if case.twin is not None]
 RESTING = [case for case in ALL if case.rests]
 
-every_case = pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
-every_twin = pytest.mark.parametrize("case", WITH_TWIN, ids=lambda case: case.name)
-every_resting_case = pytest.mark.parametrize("case", RESTING, ids=lambda case: case.name)
+every_case = some_quick(ALL)
+every_twin = some_quick(WITH_TWIN)
+every_resting_case = some_quick(RESTING)
 
 
 def by_official(case: Case, sdk: Sdk, *, page: int = 1000) -> MakeHost:
@@ -160,7 +161,10 @@ REPLAYED = [
 ]
 
 
-@pytest.mark.parametrize("case, colour", REPLAYED, ids=lambda value: value if isinstance(value, str) else value.name)
+@pytest.mark.parametrize(
+    "case, colour",
+    one_of_each(REPLAYED, kind=lambda one: (one[0].section, one[1]), name=lambda one: f"{one[0].name}-{one[1]}", several=True),
+)
 async def test_a_replay_at_every_step_comes_to_the_same_end(case: Case, colour: str, official_endings: dict[str, Ending]) -> None:
     sdk = Sdk(OFFICIAL if colour == "official" else OURS)
     if colour == "official":

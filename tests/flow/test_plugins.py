@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from tests.flow.cases import CASES, OFFICIAL, OURS, Case, Sdk
+from tests.flow.cases import CASES, OFFICIAL, OURS, Case, Sdk, some_quick
 from tests.flow.official.running import MakeHost, official, opened, ours
 from tests.flow.recording import Recording, Told, by_operation, changes, comparable, with_plugins, without_second_runs
 from tests.flow.test_official_sdk import answer_early, others
@@ -25,8 +25,8 @@ LOST_BY_A_REPLAY = {
 
 COMPARED = [case for case in CASES.values() if case.name not in RACES]
 WITH_TWIN = [case for case in COMPARED if case.twin is not None]
-every_case = pytest.mark.parametrize("case", COMPARED, ids=lambda case: case.name)
-every_twin = pytest.mark.parametrize("case", WITH_TWIN, ids=lambda case: case.name)
+every_case = some_quick(COMPARED)
+every_twin = some_quick(WITH_TWIN)
 
 
 class Record:

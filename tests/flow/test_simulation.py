@@ -24,6 +24,7 @@ from holdfast.model.operations import Action, Update
 from holdfast.model.verbs import Settle
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.simulation import Simulated, SimulationFailed, simulate
+from tests.parts import one_of_each
 
 SEEDS = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "400"))
 FROM = int(os.environ.get("HOLDFAST_SIMULATION_FROM", "0"))
@@ -32,7 +33,7 @@ ENOUGH = 40
 """Seeds within which a planted mistake must be found."""
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", one_of_each(range(GROUPS), kind=lambda group: "seeds"))
 def test_whatever_goes_wrong_everything_ends_and_the_laws_hold(group: int) -> None:
     broken = []
     for seed in range(FROM + group, FROM + SEEDS, GROUPS):
@@ -49,7 +50,7 @@ def fingerprint(seed: int) -> tuple[int, int, int]:
     return crc32("\n".join(told.trace).encode()), told.picks, told.turns
 
 
-@pytest.mark.parametrize("seed", [3, 31])
+@pytest.mark.parametrize("seed", [3, pytest.param(31, marks=pytest.mark.long)])
 def test_a_seed_is_the_same_story_in_every_process(seed: int) -> None:
     code = f"from tests.flow.test_simulation import fingerprint; print(fingerprint({seed}))"
     environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
@@ -89,6 +90,7 @@ def test_an_acknowledgement_before_the_commit_is_found() -> None:
     assert f"make simulate FROM={failed.seed} SEEDS=1" in str(failed)
 
 
+@pytest.mark.long
 def test_a_lost_wake_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     suspend = Settle._suspend
 
@@ -103,6 +105,7 @@ def test_a_lost_wake_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "does not end" in str(found())
 
 
+@pytest.mark.long
 def test_an_at_most_once_start_that_is_not_on_disk_before_its_body_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def riding(update: Update, wait: bool = True) -> Record:
         return Record(update, wait=wait and update.action is not Action.START)

@@ -20,7 +20,7 @@ def test_a_short_soak_keeps_every_law_and_leaves_nothing_behind(tmp_path: Path) 
     command = [sys.executable, "-m", "bench.soak", str(tmp_path), "--seconds", "5"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
-    told, kept = ended.stdout.splitlines()
+    *_, told, kept = ended.stdout.splitlines()  # on a busy machine it has more to say on its way
     counted = re.fullmatch(r"([\d,]+) executions in 5 s: memory \d+ to \d+ MB, WAL at most [\d.]+ MB, nothing ran for up to [\d.]+ s", told)
     assert counted is not None
     assert int(counted[1].replace(",", "")) >= 100

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncDurableContext, CallbackConfig, DurableContext, Duration, StepContext, durable_execution
-from holdfast.durable.config import MapConfig, StepConfig, StepSemantics
+from holdfast.durable.config import MapConfig, NestingType, StepConfig, StepSemantics
 from holdfast.durable.retries import RetryStrategyConfig, create_retry_strategy
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Failure, Status
@@ -203,6 +203,22 @@ def test_effects_are_compared_too() -> None:
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])
+def test_a_body_that_takes_its_time_makes_no_more_points(colour: str) -> None:
+    """What begins a step is written by itself when the body is slow: how slow it is must not decide how many points there are."""
+    slow = threading.Event()
+
+    @durable_execution
+    async def patient(event: Any, context: AsyncDurableContext) -> Any:
+        return await context.step(lambda _: slow.wait(0.05), name="slow")
+
+    @durable_execution
+    def blocking_patient(event: Any, context: DurableContext) -> Any:
+        return context.step(lambda _: slow.wait(0.05), name="slow")
+
+    assert crash_everywhere(patient if colour == "async" else blocking_patient) == 2 * 1 + 1
+
+
+@pytest.mark.parametrize("colour", ["async", "def"])
 def test_code_outside_steps_that_is_not_the_same_every_time_is_found(colour: str) -> None:
     runs: list[int] = []
 
@@ -234,6 +250,28 @@ def test_an_order_of_calls_that_changes_is_found_with_the_operation() -> None:
 
     with pytest.raises(CrashDiffers, match=r"Step 'first' was .*, now Step 'second' is"):
         crash_everywhere(fickle, reset=turns.clear)
+
+
+@pytest.mark.parametrize("nesting", [NestingType.NESTED, NestingType.FLAT])
+def test_branches_that_run_at_the_same_time_may_begin_in_another_order_after_a_crash(nesting: NestingType) -> None:
+    turns: list[int] = []
+
+    @durable_execution
+    def racing(event: Any, context: DurableContext) -> Any:
+        turns.append(1)
+        first, begun = len(turns) % 2, threading.Event()
+
+        def each(context: DurableContext, item: int, index: int, items: Any) -> int:
+            if item != first:
+                assert begun.wait(60)
+            try:
+                return context.step(lambda _: item, name=f"step-{item}")
+            finally:
+                begun.set()
+
+        return context.map([0, 1], each, config=MapConfig(nesting_type=nesting)).get_results()
+
+    assert crash_everywhere(racing) >= 5
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])

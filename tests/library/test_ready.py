@@ -116,7 +116,7 @@ def test_the_command_line_runs_it_by_its_id_from_any_folder(tmp_path: Path) -> N
     cassette.write_text(json.dumps({"tool": "fetch_url", "arguments": {"url": PAGE["url"]}, "result": PAGE}) + "\n")
     (tmp_path / "holdfast.toml").write_text('cassette = "replay:calls.jsonl"\n')
     inputs = json.dumps({"url": PAGE["url"], "extraction_spec": {"h": "h1"}})
-    ended = Program(tmp_path)("run", "web-scrape-worker", "--input", inputs)
+    ended = Program(tmp_path)("run", "web-scrape-worker", "--input", inputs, "--trust")
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["data"] == {"h": "Tea"}
     assert "isolation: all" in ended.stderr

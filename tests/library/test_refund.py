@@ -64,7 +64,9 @@ def test_the_command_line_does_what_the_issue_shows(tmp_path: Path) -> None:
     folder = copied(WORKER, tmp_path).parent
     holdfast = Program(folder)
     command = ("run", "refund.py", "--input", "@case.json", "--key", "case-7")
-    waits = holdfast(*command)
+    refused = holdfast(*command)
+    assert (refused.returncode, "error[trust_needed]: " in refused.stderr) == (2, True)
+    waits = holdfast(*command, "--trust")
     assert waits.returncode == 4
     found = re.search(r"needs_human: approval (a_\S+) refund_payment\(", waits.stderr)
     assert found is not None, waits.stderr

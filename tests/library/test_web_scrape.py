@@ -122,7 +122,7 @@ async def test_a_page_that_never_answers_is_a_fetch_timeout_after_two_attempts(w
         await asyncio.Event().wait()
 
     web.pages["/slow"] = never
-    told = await scraped(web, "/slow", silence_seconds=0.2)
+    told = await scraped(web, "/slow", silence_seconds=1.0)
     assert code(told) == ("retryable_error", "fetch_timeout", 2)
     assert told["error"]["retryable"]
     assert web.paths().count("/slow") == 2
@@ -221,6 +221,7 @@ async def test_hostile_pages_end_well_within_their_time(web: Site) -> None:
             assert told["outputs"]["data"].keys() == HUNGRY["fields"].keys() or "$artifact" in told["outputs"]["data"], name
 
 
+@pytest.mark.long
 async def test_a_huge_page_is_read_up_to_the_cap_and_refused_beyond_it_also_when_packed(web: Site) -> None:
     text = "<h1>Sencha</h1><p class=price>3 €</p>" + "<p>tea</p>" * 350_000
     web.page("/large", text)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.parts import one_of_each
 from tests.sandbox import settings
 
 BODIES = Path(__file__).parent / "bodies"
@@ -79,7 +80,7 @@ class Scene:
 def open_folder() -> Iterator[Path]:
     """A folder that every user can reach: pytest's own is its user's only."""
     folder = Path(tempfile.mkdtemp(prefix="jail-tests-"))
-    folder.chmod(0o777)
+    folder.chmod(0o1777)
     yield folder
     shutil.rmtree(folder)
 
@@ -108,9 +109,9 @@ def scenes(package: Path) -> Iterator[Callable[[str], Scene]]:
         opened.close()
 
 
-@pytest.fixture(params=settings.SETTINGS)
+@pytest.fixture(params=one_of_each(settings.SETTINGS, kind=settings.has_namespaces))
 def scene(request: pytest.FixtureRequest, scenes: Callable[[str], Scene]) -> Scene:
-    """Each setting in turn."""
+    """Each setting in turn; in the quick part one with namespaces and one without."""
     return scenes(request.param)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.hosts.sandbox import surroundings
 from holdfast.hosts.sandbox.attempt import Attempt
-from holdfast.hosts.sandbox.description import Ended, Jail, SandboxUnavailable
+from holdfast.hosts.sandbox.description import Ended, Jail, SandboxUnavailable, Tighter
 from holdfast.hosts.sandbox.sandbox import Sandbox
 from holdfast.model.clock import monotonic
 from tests.sandbox import settings
@@ -34,10 +34,13 @@ async def tried(wish: dict[str, Any]) -> dict[str, Any]:
     sandbox = Sandbox(jail_of(wish["package"], wish["entry"], arguments=arguments, **wish.get("jail", {})))
     try:
         await sandbox.start()
-        attempt = await sandbox.attempt(wish.get("timeout", 20), wish.get("idle_timeout"))
+        attempt = await sandbox.attempt(wish.get("timeout", 20), wish.get("idle_timeout"), Tighter(**wish.get("tighter", {})))
         began = monotonic()
+        handed = os.open(wish["hand"], os.O_RDONLY | os.O_CLOEXEC) if "hand" in wish else None
         for frame in wish.get("send", [{"op": "run"}]):
-            await attempt.send(frame)
+            await attempt.send(frame, handed)
+        if handed is not None:
+            os.close(handed)
         if wish.get("hold"):
             say({"pid": attempt.pid, "processes": family(os.getpid())})
         frames, end = await heard(attempt)

@@ -29,6 +29,11 @@ _SOMEBODY: Final = 12345
 _NAMESPACE_CALLS: Final = ("unshare", "setns", "mount")
 
 
+def has_namespaces(setting: str) -> bool:
+    """Whether the kernel lets a process of this setting make them."""
+    return "without namespaces" not in setting
+
+
 def possible(setting: str) -> str:
     """Why a setting cannot be had here; nothing if it can."""
     if sys.platform != "linux":
@@ -48,7 +53,7 @@ def become(setting: str, needed: Iterable[Path]) -> None:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # as a process that was started by this user
     if setting == MOUNTLESS:
         _refuse(["mount"])
-    if "without namespaces" in setting:
+    if not has_namespaces(setting):
         _refuse([*_NAMESPACE_CALLS, *(["landlock_create_ruleset"] if setting == NOTHING else [])])
 
 

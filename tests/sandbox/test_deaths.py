@@ -104,4 +104,4 @@ def _parent(pid: int) -> int:
 
 
 def _folders() -> Iterator[Path]:
-    return Path(tempfile.gettempdir()).glob("holdfast-sandbox-*")
+    return Path(tempfile.gettempdir()).glob("holdfast-*/sandbox-*")

@@ -13,7 +13,7 @@ BROKEN = {
     "not_an_object": "a frame that is not an object",
     "not_text": "a frame that is not JSON",
     "empty": "a frame that is not JSON",
-    "too_deep": "a frame that is not JSON",
+    "too_deep": "a frame that holds more than 20000 objects and lists",
     "not_ready": "its first frame was not `ready`",
 }
 
@@ -56,4 +56,11 @@ def test_a_frame_of_many_pieces_keeps_its_file(scene: Scene) -> None:
 
 
 def test_a_body_that_never_says_ready_runs_out_of_time(scene: Scene) -> None:
-    assert scene.attempt("talker:silent", timeout=0.4)["code"] == "timeout"
+    assert scene.attempt("talker:silent", timeout=2.0)["code"] == "timeout"
+
+
+def test_one_byte_at_a_time_is_no_sign_of_life(scene: Scene) -> None:
+    """Each byte came well within the idle time, and none of them ended a frame."""
+    found = scene.attempt("talker:dribble", timeout=20, idle_timeout=0.4)
+    assert (found["code"], found["frames"]) == ("idle_timeout", [])
+    assert found["seconds"] < 10

@@ -19,6 +19,12 @@ def test_a_memory_bomb_is_called_by_its_name(scene: Scene, bomb: str) -> None:
     assert found["rss"] < 128 * 1.25 + 64 + 32
 
 
+def test_one_attempt_may_have_less_memory_than_its_jail(scene: Scene) -> None:
+    found = scene.attempt("greedy:memory_stubborn", jail={"memory_mb": 1024}, tighter={"memory_mb": 64})
+    assert found["code"] == "memory_exceeded", found["detail"]
+    assert found["rss"] < 64 * 1.25 + 64 + 32
+
+
 def test_memory_of_children_counts_too(apart: Scene) -> None:
     assert apart.attempt("greedy:memory_of_children", jail={"allow_children": True})["code"] == "memory_exceeded"
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import HoldfastError, StoreBroken
 from holdfast.model.execution import Birth, Execution, View
 from holdfast.model.ids import Seal
 from holdfast.model.payloads import PayloadCodec
@@ -86,6 +86,25 @@ class GivesUpABatch(SqliteStore):
                 raise
 
         return super().commit([write if isinstance(write, Start) else Twisted(write, decide) for write in batch], now)
+
+
+class FailsTogether(SqliteStore):
+    """A bug that one entry meets is the answer of all entries."""
+
+    def commit(self, batch: Sequence[Write], now: int) -> Committed:
+        bugs: list[Exception] = []
+
+        def decide(write: Write, view: View, now: int, seal: Seal) -> Decision:
+            try:
+                return write.decide(view, now, seal)
+            except HoldfastError:
+                raise
+            except Exception as bug:
+                bugs.append(bug)
+                raise
+
+        done = super().commit([write if isinstance(write, Start) else Twisted(write, decide) for write in batch], now)
+        return done._replace(answers=[StoreBroken()] * len(batch)) if bugs else done
 
 
 class DecidesInAnyOrder(SqliteStore):
@@ -180,8 +199,8 @@ class RepeatsTheEdge(SqliteStore):
 
 
 BACKENDS: list[type[SqliteStore]] = [
-    IgnoresFences, LosesWakeUps, KeepsNothing, GivesUpABatch, DecidesInAnyOrder, ForgetsRequests, RingsLastFirst, TrustsItsMemory,
-    StartsChildrenFirst, LooksBeforeItsTurn, LetsAnybodyDeliver, ForgetsADayEarly, RepeatsTheEdge,
+    IgnoresFences, LosesWakeUps, KeepsNothing, GivesUpABatch, FailsTogether, DecidesInAnyOrder, ForgetsRequests, RingsLastFirst,
+    TrustsItsMemory, StartsChildrenFirst, LooksBeforeItsTurn, LetsAnybodyDeliver, ForgetsADayEarly, RepeatsTheEdge,
 ]  # fmt: skip
 
 

@@ -358,7 +358,7 @@ def birth(parent: str, operation: str) -> Birth:
 def test_every_query_that_reads_a_payload_is_known_to_go_through_the_codec() -> None:
     """A new query that selects a payload must read it with `rows.payload_from`; then it may be named here."""
     queries = {name: body.replace("length(payload)", "") for name, body in load_queries().items()}
-    selecting = {name for name, body in queries.items() if re.search(r"\bpayload\b", body)}
+    selecting = {name for name, body in queries.items() if re.search(r"\bpayload\b", body) and not body.startswith("INSERT")}
     assert selecting == {
         "payload",
         "operations",

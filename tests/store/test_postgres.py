@@ -108,10 +108,10 @@ def test_two_schemas_of_a_database_are_two_stores(store: PostgresStore) -> None:
         assert started(other, "a").id != header.id
 
 
-def test_a_store_of_another_schema_version_is_refused_and_left_alone(where: str) -> None:
+def test_a_store_of_a_newer_schema_that_we_cannot_bear_is_refused_and_left_alone(where: str) -> None:
     PostgresStore(where, "here").close()
     with database() as rows:
-        rows.execute(f"UPDATE {schema_of(where)}.meta SET value = '99' WHERE key = 'schema'".encode())
+        rows.execute(f"UPDATE {schema_of(where)}.meta SET value = '99' WHERE key IN ('schema', 'least')".encode())
     refused = refusal(where)
     assert isinstance(refused, StoreUnsuitable)
     assert "99" in str(refused)

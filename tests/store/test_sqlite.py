@@ -23,7 +23,7 @@ from holdfast.store.opening import open_store
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite import opening as opening_module
 from holdfast.store.sqlite import sharing
-from holdfast.store.sqlite.opening import SCHEMA_VERSION
+from holdfast.store.sqlite.migrating import SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores import Opening, SharedStoreSuite, StoreSuite
 from holdfast.testing.stores.writes import (
@@ -89,10 +89,12 @@ def killed_afterwards(*processes: subprocess.Popen[str]) -> Iterator[None]:
 # --- opening -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_store_of_another_schema_version_is_refused_and_left_alone(path: Path) -> None:
+def test_a_store_of_a_newer_schema_that_we_cannot_bear_is_refused_and_left_alone(path: Path) -> None:
     SqliteStore(str(path), "here").close()
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
+        connection.execute("UPDATE meta SET value = 99 WHERE key = 'least'")
+        connection.commit()
     refused = refusal(path)
     assert (type(refused), refused.code) == (StoreUnsuitable, "store_unsuitable")
     assert "99" in str(refused)

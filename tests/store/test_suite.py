@@ -24,6 +24,7 @@ FOUND = [
     ("LosesWakeUps", "test_no_wake_up_is_lost_within_one_batch", "assert <State.SUSPENDED: 'suspended'> is <State.READY"),
     ("KeepsNothing", "test_everything_is_there_after_reopening", ") == (None, [], [], None)"),
     ("GivesUpABatch", "test_one_refused_entry_spoils_no_other", "isinstance(InvalidToken("),
+    ("FailsTogether", "test_an_execution_goes_on_after_an_entry_of_it_was_refused", "isinstance(StoreBroken("),
     ("DecidesInAnyOrder", "test_entries_of_one_execution_are_decided_in_order", "isinstance(InvalidToken("),
     ("ForgetsRequests", "test_a_repeated_request_is_recognised_within_a_batch_and_after_it", "== InvalidToken("),
     ("RingsLastFirst", "test_the_soonest_of_many_is_due_first", "At index 0 diff:"),

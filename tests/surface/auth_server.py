@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,8 +17,10 @@ from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.credentials import checked_roles
 from holdfast.server.asgi import Receive, Scope, Send
 from holdfast.server.auth.identity import identity_of
-from holdfast.server.auth.keys import Issued, Sealing, new_access_key, new_token
+from holdfast.server.auth.keys import Issued, new_access_key, new_token
 from holdfast.server.auth.protecting import Gate, protect
+from holdfast.server.auth.sealing import Sealing
+from holdfast.server.auth.secret import KeysSecrets
 from holdfast.store.seam import Store
 
 _chance = itertools.count(1)
@@ -59,10 +62,17 @@ def token(store: Store, *roles: str, now: int = 0, **options: Any) -> Issued:
     return issued
 
 
+def sealing(store: Store, operator_secret: str | None = None) -> Sealing:
+    """What seals the keys of tests: a given secret, or the key file of this run."""
+    secrets = KeysSecrets(os.environ, "a-file.db", operator_secret)
+    if not secrets.is_there:
+        secrets.make(os.urandom)
+    return Sealing(store.seal, secrets, chance=random_bytes)
+
+
 def access_key(store: Store, *roles: str, now: int = 0, operator_secret: str | None = None, **options: Any) -> Issued:
     """A new access key, kept."""
-    sealing = Sealing(store.seal, operator_secret, chance=random_bytes)
-    issued = new_access_key(sealing, roles=checked_roles(roles), now=now, chance=random_bytes, **options)
+    issued = new_access_key(sealing(store, operator_secret), roles=checked_roles(roles), now=now, chance=random_bytes, **options)
     store.put_credential(issued.credential)
     return issued
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.model.clock import monotonic
+from holdfast.service.trust import TrustBook, configuration_folder
+from tests.surface import warm
 
 T = TypeVar("T")
 PROGRAM = [sys.executable, "-m", "holdfast.cli"]
@@ -111,8 +113,19 @@ class Program:
         self.environment = {**os.environ, "NO_COLOR": "1"}
         self.environment.pop("HOLDFAST_STORE", None)
 
+    def trust(self) -> None:
+        """Say that its folder is trusted, as `holdfast trust .` does."""
+        TrustBook(configuration_folder(self.environment)).add(self.folder)
+
     def __call__(self, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
+        """Run a command to its end, in a process that need not load the program again."""
+        if not warm.suits(self.environment):
+            return self.cold(*words, given=given)
+        code, printed, said = warm.run(words, folder=self.folder, environment=self.environment, given=given or "", seconds=PATIENCE_SECONDS)
+        return subprocess.CompletedProcess([*PROGRAM, *words], code, printed, said)
+
+    def cold(self, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+        """The same as a shell starts it."""
         return subprocess.run(
             [*PROGRAM, *words],
             cwd=self.folder,
@@ -165,5 +178,5 @@ def until(fact: Callable[[], T | None]) -> T:
         found = fact()
         if found:
             return found
-        pause.wait(0.02)
+        pause.wait(0.1)
     raise AssertionError("it never happened")

@@ -36,6 +36,8 @@ _SHAPES = {
     "span": r"\b\d+ (?:ms|s|min|h|d)\b(?: \d+ (?:ms|s|min|h)\b)?",
     "blank": r" +",
 }
+ROOT_WARNING = "warning: this runs as root"
+"""A page is written for a user, and may be read by root, who is warned."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ class Terminal:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                self._lines.append(line)
+                if not line.startswith(ROOT_WARNING):
+                    self._lines.append(line)
 
     def take(self, count: int) -> str:
         """The next lines it prints."""
@@ -277,7 +280,7 @@ class Reader:
             self._first = None
 
     def _compare(self, shows: str, printed: str) -> None:
-        printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+        printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines() if not line.startswith(ROOT_WARNING))
         found = re.fullmatch(self._pattern(shows), printed)
         assert found is not None, f"the page shows\n{shows}\nand this was printed\n{printed}"
         self._known |= {token: found[f"t{n}"] for n, token in enumerate(self.page.varies) if f"t{n}" in found.re.groupindex}

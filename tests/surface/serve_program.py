@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,11 +38,27 @@ def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS, *
 class Program:
     """A server that runs."""
 
-    def __init__(self, *arguments: str | Path, cwd: Path) -> None:
-        command = [sys.executable, "-m", "holdfast.cli", "serve", *map(str, arguments)]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "HOLDFAST_"))}
+    credentials = ("nobody", "nothing")
+    """What boto3 signs with."""
+
+    def __init__(
+        self,
+        *arguments: str | Path,
+        cwd: Path,
+        under: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        umask: int = -1,
+    ) -> None:
+        command = [*under, sys.executable, "-m", "holdfast.cli", "serve", *map(str, arguments)]
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "HOLDFAST_"))}
         self.process = subprocess.Popen(
-            command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment | {"PYTHONUNBUFFERED": "1"}, text=True
+            command,
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**inherited, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            text=True,
+            umask=umask,
         )
         self.said: list[str] = []
         self.warned: list[str] = []
@@ -78,7 +94,7 @@ class Program:
     def lambda_(self) -> Any:
         """A boto3 client of it."""
         if self._lambda is None:
-            keys = {"aws_access_key_id": "nobody", "aws_secret_access_key": "nothing"}
+            keys = dict(zip(("aws_access_key_id", "aws_secret_access_key"), self.credentials, strict=True))
             config = Config(retries={"max_attempts": 0}, read_timeout=PATIENCE_SECONDS)
             self._lambda = boto3.client("lambda", region_name="us-east-1", endpoint_url=self.url, config=config, **keys)
         return self._lambda
@@ -166,9 +182,9 @@ class Programs:
         """A server that says it is up."""
         return self.begun(*arguments, store=store, port=port).started()
 
-    def begun(self, *arguments: str | Path, store: str = "orders.db", port: int = 0) -> Program:
-        """A server that may refuse."""
-        program = Program(*arguments, "--port", str(port), "--store", store, cwd=self.folder)
+    def begun(self, *arguments: str | Path, store: str = "orders.db", port: int = 0, under: Sequence[str] = ()) -> Program:
+        """A server that may refuse; `under` is a command that starts another."""
+        program = Program(*arguments, "--port", str(port), "--store", store, cwd=self.folder, under=under)
         self._all.append(program)
         return program
 

@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from holdfast.model.clock import VirtualClock
 from holdfast.model.credentials import checked_roles
 from holdfast.server.asgi import Receive, Scope, Send
-from holdfast.server.auth.keys import Sealing, new_access_key
+from holdfast.server.auth.keys import new_access_key
 from holdfast.server.auth.protecting import Gate, protect
+from holdfast.server.auth.sealing import Sealing
+from holdfast.server.auth.secret import KeysSecret
 from holdfast.store.opening import open_store
+from tests.parts import examples
 from tests.surface.auth_server import token
 
 KEY = "HFKA" + 16 * "A"
@@ -79,17 +82,22 @@ async def admitting(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"{}"})
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(st.sampled_from(["GET", "POST", "PUT", "HEAD", "PATCH", "x"]), PATHS, QUERIES, HEADERS)
 def test_no_request_without_a_credential_gets_in_and_each_gets_an_answer(
     method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
 ) -> None:
     with contextlib.closing(open_store(":memory:", "here")) as store:
         token(store, "admin")
-        issued = new_access_key(Sealing(store.seal, chance=bytes), roles=checked_roles(["admin"]), now=0, chance=bytes)
+        issued = new_access_key(
+            Sealing(store.seal, lambda: [KeysSecret("s" * 32, "the test")], chance=bytes),
+            roles=checked_roles(["admin"]),
+            now=0,
+            chance=bytes,
+        )
         assert issued.credential.id == KEY, "what is asked below is a key that is known"
         store.put_credential(issued.credential)
-        gate = protect(admitting, store, host="127.0.0.1", clock=VirtualClock(1_767_225_600_000))
+        gate = protect(admitting, store, host="127.0.0.1", clock=VirtualClock(1_767_225_600_000), operator_secret="s" * 32)
         scope = {
             "type": "http",
             "method": method,

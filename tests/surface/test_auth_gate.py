@@ -16,14 +16,16 @@ import pytest
 
 from holdfast.model.clock import SystemClock, VirtualClock
 from holdfast.model.credentials import Role, checked_roles
-from holdfast.model.errors import CredentialsNeeded, InvalidParameter, StoreBroken
+from holdfast.model.errors import CredentialsNeeded, InvalidParameter, KeysSecretNeeded, StoreBroken
 from holdfast.model.execution import Terms, new_execution
 from holdfast.model.ids import Arn, id_at
 from holdfast.model.verbs import Start
-from holdfast.server.auth.keys import Keys, Sealing
+from holdfast.server.auth.keys import Keys
+from holdfast.server.auth.sealing import Sealing
+from holdfast.server.auth.secret import KeysSecret
 from holdfast.store.opening import open_store
 from holdfast.store.seam import Store
-from tests.surface.auth_server import access_key, bearer, client, gate, random_bytes, signed, token
+from tests.surface.auth_server import access_key, bearer, client, gate, random_bytes, sealing, signed, token
 
 INVOKE = "/2015-03-31/functions/order/invocations?Qualifier=%24LATEST"
 CREATE = "/2015-03-31/functions"
@@ -282,7 +284,7 @@ async def test_a_credential_expires(store: Store) -> None:
 def test_a_revoked_credential_is_refused_a_second_later_and_a_new_one_is_known(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     passed = [0.0]
     monkeypatch.setattr("holdfast.server.auth.keys.monotonic", lambda: passed[0])
-    keys = Keys(store, Sealing(store.seal, chance=random_bytes), VirtualClock())
+    keys = Keys(store, sealing(store), VirtualClock())
     assert keys.is_stale()
     first = access_key(store, "admin")
     keys.refresh()
@@ -331,30 +333,29 @@ async def test_no_log_and_no_answer_shows_a_secret(store: Store, caplog: pytest.
 
 def test_a_sealed_secret_opens_only_in_its_store_under_its_id_and_with_the_operators_secret(store: Store) -> None:
     own, theirs = "s" * 32, "t" * 32
-    plain, guarded = access_key(store, "admin"), access_key(store, "admin", operator_secret=own)
-    both = Sealing(store.seal, own, chance=random_bytes)
-    assert (both.opened(plain.credential), both.opened(guarded.credential)) == (plain.secret, guarded.secret)
-    moved = msgspec.structs.replace(plain.credential, id=guarded.credential.id)
+    issued, beside = access_key(store, "admin", operator_secret=own), access_key(store, "admin", operator_secret=own)
+    assert sealing(store, own).opened(issued.credential) == issued.secret
+    moved = msgspec.structs.replace(issued.credential, id=beside.credential.id)
     with contextlib.closing(open_store(":memory:", "other")) as other:
-        for sealing, credential in (
-            (both, moved),
-            (Sealing(store.seal, chance=random_bytes), guarded.credential),
-            (Sealing(store.seal, theirs, chance=random_bytes), guarded.credential),
-            (Sealing(other.seal, own, chance=random_bytes), plain.credential),
+        for wrong, credential in (
+            (sealing(store, own), moved),
+            (Sealing(store.seal, list, chance=random_bytes), issued.credential),
+            (Sealing(store.seal, lambda: [KeysSecret(theirs, "theirs")], chance=random_bytes), issued.credential),
+            (sealing(other, own), issued.credential),
         ):
-            with pytest.raises(Exception, match="key") as refused:
-                sealing.opened(credential)
-            assert plain.secret not in str(refused.value)
+            with pytest.raises(KeysSecretNeeded, match=issued.credential.id if credential is issued.credential else "key") as refused:
+                wrong.opened(credential)
+            assert not any(secret in str(refused.value) for secret in (issued.secret, own, theirs))
 
 
 def test_a_short_operators_secret_is_refused(store: Store) -> None:
     with pytest.raises(InvalidParameter, match="32 characters"):
-        Sealing(store.seal, "short", chance=random_bytes)
+        sealing(store, "short")
 
 
 def test_roles_are_named_and_a_credential_needs_one() -> None:
     assert checked_roles(["viewer", "admin", "viewer"]) == (Role.ADMIN, Role.VIEWER)
-    with pytest.raises(InvalidParameter, match=r"'boss'.*viewer, operator, approver, admin"):
+    with pytest.raises(InvalidParameter, match=r"'boss'.*viewer, operator, approver, settler, admin"):
         checked_roles(["boss"])
     with pytest.raises(InvalidParameter, match="needs a role"):
         checked_roles([])

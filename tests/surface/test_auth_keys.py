@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.clock import SystemClock
-from holdfast.model.errors import CodecFailed
-from holdfast.server.auth.keys import Keys, Sealing
+from holdfast.model.errors import KeysSecretNeeded
+from holdfast.server.auth.keys import Keys
 from holdfast.server.auth.refusing import Refused
+from holdfast.server.auth.sealing import Sealing
+from holdfast.server.auth.secret import KeysSecrets
 from holdfast.store.opening import open_store
 from tests.surface.auth_server import random_bytes
 from tests.surface.cli_program import Program
@@ -24,13 +26,15 @@ SECRET = "an operator's secret, 32 characters"
 def holdfast(tmp_path: Path) -> Program:
     program = Program(tmp_path)
     program.environment.pop("HOLDFAST_KEYS_SECRET", None)
+    program.environment["XDG_CONFIG_HOME"] = str(tmp_path / "config")
     return program
 
 
 @contextlib.contextmanager
 def server_keys(holdfast: Program, operator_secret: str | None = None) -> Iterator[Keys]:
     with contextlib.closing(open_store(str(holdfast.folder / "holdfast.db"), "server")) as store:
-        keys = Keys(store, Sealing(store.seal, operator_secret, chance=random_bytes), SystemClock())
+        secrets = KeysSecrets({"XDG_CONFIG_HOME": holdfast.environment["XDG_CONFIG_HOME"]}, given=operator_secret)
+        keys = Keys(store, Sealing(store.seal, secrets, chance=random_bytes), SystemClock())
         keys.refresh()
         yield keys
 
@@ -77,7 +81,7 @@ def test_a_key_made_with_the_operators_secret_needs_it(holdfast: Program) -> Non
     key = printed(holdfast("keys", "create", "--role", "admin").stdout)
     with server_keys(holdfast, SECRET) as keys:
         assert keys.access_key(key["AWS_ACCESS_KEY_ID"])[1] == key["AWS_SECRET_ACCESS_KEY"]
-    with server_keys(holdfast) as keys, pytest.raises(CodecFailed):
+    with server_keys(holdfast) as keys, pytest.raises(KeysSecretNeeded):
         keys.access_key(key["AWS_ACCESS_KEY_ID"])
     holdfast.environment["HOLDFAST_KEYS_SECRET"] = "short"
     assert "HOLDFAST_KEYS_SECRET" in holdfast("keys", "create", "--role", "admin").stderr
@@ -87,7 +91,7 @@ def test_a_key_made_with_the_operators_secret_needs_it(holdfast: Program) -> Non
     "words, said",
     [
         (["create"], "--role"),
-        (["create", "--role", "boss"], "There is no role 'boss'. The roles are viewer, operator, approver, admin."),
+        (["create", "--role", "boss"], "There is no role 'boss'. The roles are viewer, operator, approver, settler, admin."),
         (["create", "--role", "admin", "--days", "0"], "1 to 36500 days"),
         (["create", "--role", "admin", "--tenant", "a\tb"], "Tenant"),
         (["create", "--role", "admin", "--note", "two\nlines"], "one line"),

@@ -30,6 +30,7 @@ def test_what_each_role_may_do() -> None:
         Role.VIEWER: anybody,
         Role.OPERATOR: anybody | {Needs.OPERATE},
         Role.APPROVER: anybody | {Needs.APPROVE},
+        Role.SETTLER: anybody | {Needs.SETTLE},
         Role.ADMIN: set(Needs),
     }
 

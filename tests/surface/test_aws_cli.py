@@ -65,6 +65,7 @@ def aws(server: Program, tmp_path: Path) -> Aws:
     return Aws(python_package(CLI), server, tmp_path)
 
 
+@pytest.mark.long
 def test_the_cli_runs_an_order_with_its_approval(aws: Aws, server: Program, tmp_path: Path) -> None:
     order = ("--function-name", "process-order:live", "--invocation-type", "Event", "--payload", '{"order_id": "42"}')
     started = aws("invoke", *order, "out.json")
@@ -85,6 +86,7 @@ def test_the_cli_runs_an_order_with_its_approval(aws: Aws, server: Program, tmp_
     assert [*first["Events"], *rest["Events"]] == whole
 
 
+@pytest.mark.long
 def test_the_cli_lists_stops_and_fails(aws: Aws, server: Program) -> None:
     names = [f"listed-{number}" for number in range(3)]
     order = ("--function-name", "process-order", "--qualifier", "live", "--invocation-type", "Event")
@@ -107,6 +109,7 @@ def test_the_cli_lists_stops_and_fails(aws: Aws, server: Program) -> None:
     assert "(ResourceNotFoundException) when calling the GetDurableExecution operation" in wrong
 
 
+@pytest.mark.long
 def test_the_cli_deploys_a_function_waits_for_it_and_invokes_it(aws: Aws, tmp_path: Path) -> None:
     (tmp_path / "code.zip").write_bytes(packed(DOUBLE))
     name = ("--function-name", "by-cli")

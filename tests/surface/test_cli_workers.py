@@ -68,6 +68,7 @@ def program(tmp_path: Path) -> Program:
     made = Program(tmp_path)
     for name in ("HOLDFAST_CONFIG", "HOLDFAST_CASSETTE", "OPENAI_API_KEY", "HOLDFAST_MODEL_KEY"):
         made.environment.pop(name, None)
+    made.trust()
     return made
 
 

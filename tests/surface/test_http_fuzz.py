@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from holdfast.server.app import make_app
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
+from tests.parts import examples
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Live, Served, SilentHost, served
 
@@ -239,7 +240,7 @@ def check(target: Target, request: bytes) -> None:
         target.token = json.loads(body).get("CheckpointToken", target.token)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(batch=st.lists(fair, min_size=1, max_size=3) | st.lists(updates, min_size=1, max_size=2))
 def test_any_batch_of_updates_is_accepted_or_refused_whole(target: Target, batch: list[dict[str, Any]]) -> None:
     body = json.dumps({"CheckpointToken": target.token, "Updates": batch}).encode()
@@ -249,7 +250,7 @@ def test_any_batch_of_updates_is_accepted_or_refused_whole(target: Target, batch
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place.method} {place.path}")
 @settings(
-    max_examples=120,
+    max_examples=examples(120),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )
@@ -258,7 +259,7 @@ def test_whatever_is_sent_is_answered_in_the_right_shape(target: Target, place: 
     check(target, request_for(target, place, data))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"]), path=st.text(min_size=0, max_size=60), body=bodies
 )

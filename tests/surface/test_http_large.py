@@ -73,6 +73,7 @@ def test_an_execution_may_return_as_much_as_an_operation_may(server: Program, si
     assert len(invoked(server, "returns", size=size)["Payload"]) == size
 
 
+@pytest.mark.long
 def test_what_the_official_sdk_never_sends_comes_with_its_next_invocation(server: Program) -> None:
     """SDK 3.0 puts an update that does not fit beside a START aside, and then finds that it does not fit into an empty request either:
     it waits for ever, on its own emulator too. The function's timeout ends that, and the next invocation has the START already."""

@@ -251,21 +251,28 @@ def test_more_bytes_of_bodies_than_allowed_together_are_told_to_come_back(tmp_pa
         assert running.invoke("echo:$LATEST", large)["Payload"] == large
 
 
-def test_more_requests_than_allowed_are_told_to_come_back(small: Served) -> None:
-    head = b"POST /2025-12-01/durable-executions/x/checkpoint HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{"
-    with socket.create_connection(small.address) as one, socket.create_connection(small.address) as two:
+def test_more_requests_than_allowed_are_told_to_come_back(tmp_path: Path) -> None:
+    """Two requests stay unfinished until a third was refused: their own time must not run out meanwhile, however busy the machine is."""
+    head = b"POST /2025-12-01/durable-executions/x/checkpoint HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{"
+    with (
+        served(tmp_path / "store.db", ALL, limits=Limits(requests=2)) as running,
+        socket.create_connection(running.address, 30) as one,
+        socket.create_connection(running.address, 30) as two,
+        httpx.Client(base_url=running.url) as third,
+    ):
         one.sendall(head)
         two.sendall(head)
-        while (answer := httpx.get(f"{small.url}/health")).status_code == 200:
+        while (answer := third.get("/health")).status_code == 200:
             pass
         assert (answer.status_code, answer.headers["x-amzn-errortype"], answer.headers["retry-after"]) == (
             429,
             "TooManyRequestsException",
             "1",
         )
-        assert one.recv(65536)
-        assert two.recv(65536)
-    assert httpx.get(f"{small.url}/health").status_code == 200
+        for other in (one, two):
+            other.sendall(b"}")
+            assert other.recv(65536)
+        assert third.get("/health").status_code == 200
 
 
 def test_a_caller_that_leaves_gives_its_place_back_and_its_execution_goes_on(small: Served) -> None:

@@ -8,19 +8,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import pytest
 
 from holdfast.server.app import make_app
 from holdfast.server.serving import bound, serving
 from holdfast.service.lambda_api import LambdaApi
-from tests.flow.cases import CASES, OFFICIAL, OURS, Case, Sdk
+from tests.flow.cases import CASES, OFFICIAL, OURS, Case, Sdk, some_quick
 from tests.flow.official.running import Ending, opened
 from tests.flow.test_official_sdk import answer_early, assert_as_promised, assert_same_history, by_official, others, run
 from tests.surface.http_server import AwayHost, Handler
 
-every_case = pytest.mark.parametrize("case", list(CASES.values()), ids=lambda case: case.name)
+every_case = some_quick(CASES.values())
 OFTEN = [case for case in CASES.values() if case.rests >= 2]
-every_case_that_rests_often = pytest.mark.parametrize("case", OFTEN, ids=lambda case: case.name)
+every_case_that_rests_often = some_quick(OFTEN)
 
 
 async def run_over_http(case: Case, root: str, *, page: int = 1000) -> Ending:

@@ -24,6 +24,7 @@ from holdfast.server.routing import Routes
 from holdfast.service.logs.api import Logs
 from holdfast.service.logs.keeping import LogKeeper
 from holdfast.service.logs.segments import Folder, Retention
+from tests.parts import examples
 
 OPERATIONS = ["FilterLogEvents", "GetLogEvents", "DescribeLogGroups", "DescribeLogStreams"]
 SECRET = "of another tenant"
@@ -121,20 +122,20 @@ def check(target: Target, operation: str | None, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(body=bodies)
 def test_whatever_is_asked_of_logs_is_answered_in_the_right_shape(target: Target, operation: str, body: bytes) -> None:
     check(target, TARGET + operation, body)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(operation=st.none() | st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=40), body=bodies)
 def test_an_operation_that_is_not_there_is_unknown(target: Target, operation: str | None, body: bytes) -> None:
     check(target, operation, body)
 
 
 @given(segment=st.integers(0, 3), offset=st.integers(0, 9000), way=st.sampled_from("fb"))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_no_made_up_token_shows_what_is_another_tenants(target: Target, segment: int, offset: int, way: str) -> None:
     group = {"logGroupName": "/aws/lambda/f"}
     page = target.ask(TARGET + "FilterLogEvents", json.dumps(group | {"limit": 1}).encode()).json()

@@ -108,6 +108,7 @@ def test_what_a_function_prints_and_logs_is_found_as_records_with_its_request(se
         assert messages(logs, "chatty", '?"printed this" ?structured -WARN') == ["printed this"]
 
 
+@pytest.mark.long
 def test_what_an_execution_logged_is_found_by_its_arn_over_all_its_invocations_and_a_kill(serve: Programs) -> None:
     server = serve("orders")
     arns = []
@@ -279,6 +280,7 @@ def test_a_tenant_sees_what_it_made_functions_log_and_no_other(serve: Programs, 
         assert refused(logs.filter_log_events, logGroupName="/aws/lambda/chatty") == "InvalidSignatureException"
 
 
+@pytest.mark.long
 def test_logs_of_a_database_are_in_the_current_folder_and_can_be_turned_off(serve: Programs, tmp_path: Path) -> None:
     server = serve("chatty.json", store=empty_store())
     server.invoke("chatty", {"say": "this"})
@@ -347,6 +349,7 @@ def test_the_line_that_is_printed_is_all_that_a_client_needs(serve: Programs, tm
     assert ran.stdout == "pasted\n1\n"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("aws") is None, reason="the AWS CLI is not installed here")
 def test_the_aws_cli_reads_logs(serve: Programs, tmp_path: Path) -> None:
     server = serve("chatty.json")

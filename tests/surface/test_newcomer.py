@@ -17,6 +17,7 @@ exec {python} "$@"
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_make_demo_needs_nothing_but_python_pip_and_make(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "clone"

@@ -170,12 +170,16 @@ def test_code_may_be_a_folder_of_the_servers_machine(serve: Programs, tmp_path: 
     [
         ({"Code": {"ZipFile": b"no zip"}}, "Could not unzip uploaded file"),
         ({"Code": {"ZipFile": packed("", "../../out.py")}}, "leads out of it"),
-        ({"Code": {"S3Bucket": "mine", "S3Key": "a.zip"}}, "S3 is not read here"),
-        ({"Code": {"ImageUri": "image"}, "PackageType": "Image"}, "container images are not run here"),
-        ({"DurableConfig": {"RetentionPeriodInDays": 1}}, "without an executionTimeout"),
-        ({"Timeout": 901}, "Timeout: must be between 1 and 900"),
-        ({"Environment": {"Variables": {"_HANDLER": "other.handler"}}}, "these keys are reserved, and cannot be given: _HANDLER"),
-        ({"FunctionName": "a.b"}, "Function name 'a.b'"),
+        pytest.param({"Code": {"S3Bucket": "mine", "S3Key": "a.zip"}}, "S3 is not read here", marks=pytest.mark.long),
+        pytest.param({"Code": {"ImageUri": "image"}, "PackageType": "Image"}, "container images are not run here", marks=pytest.mark.long),
+        pytest.param({"DurableConfig": {"RetentionPeriodInDays": 1}}, "without an executionTimeout", marks=pytest.mark.long),
+        pytest.param({"Timeout": 901}, "Timeout: must be between 1 and 900", marks=pytest.mark.long),
+        pytest.param(
+            {"Environment": {"Variables": {"_HANDLER": "other.handler"}}},
+            "these keys are reserved, and cannot be given: _HANDLER",
+            marks=pytest.mark.long,
+        ),
+        pytest.param({"FunctionName": "a.b"}, "Function name 'a.b'", marks=pytest.mark.long),
     ],
 )
 def test_what_cannot_run_here_is_refused(serve: Programs, asked: dict[str, Any], says: str) -> None:
@@ -211,3 +215,19 @@ def handler(event, context):
     server = serve("--allow-deploy")
     create(server, code=code, Timeout=30)
     assert server.invoke("number", {})["Payload"] == 405
+
+
+def test_a_function_whose_code_was_changed_on_disk_is_not_run_and_its_neighbours_are(serve: Programs) -> None:
+    server = serve("--allow-deploy")
+    create(server)
+    create(server, "other", TRIPLE)
+    server.close()
+    (code,) = [path for path in (serve.folder / "orders.db.functions" / "code").glob("*/app.py") if path.read_text() == DOUBLE]
+    code.write_text(TRIPLE)
+    server = serve("--allow-deploy")
+    kind, message = refusal(server.lambda_.invoke, FunctionName="number", Payload=b"4")
+    assert (kind, "is not what was deployed" in message) == ("InvalidParameterValueException", True)
+    assert server.invoke("other", 4)["Payload"] == 12
+    assert any("code_changed" in line for line in server.warned)
+    server.lambda_.update_function_code(FunctionName="number", ZipFile=packed(DOUBLE))
+    assert server.invoke("number", 4)["Payload"] == 8

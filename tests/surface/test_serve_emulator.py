@@ -6,6 +6,7 @@ import copy
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from aws_durable_execution_sdk_python.lambda_service import OperationStatus, OperationType
 from aws_durable_execution_sdk_python_testing.execution import Execution
 
@@ -78,6 +79,7 @@ def operations(ending: Ending) -> dict[str, list[tuple[str, str | None]]]:
     return told
 
 
+@pytest.mark.long
 async def test_handlers_of_ours_leave_the_same_operations_on_the_emulators_own_program() -> None:
     """Several at once, since they wait in real time; no more than the emulator keeps in line, for it hangs up on others."""
     cases = [(CASES[name], colour) for name in NAMED for colour in ("def", "async")]

@@ -20,6 +20,7 @@ from holdfast.server.app import make_app
 from holdfast.server.deploying import Deploying
 from holdfast.service.serving import Serving, open_serving
 from holdfast.service.settings import Settings
+from tests.parts import examples
 from tests.surface.test_serve_deploying import DOUBLE, packed
 
 FUNCTIONS = "/2015-03-31/functions"
@@ -93,7 +94,7 @@ PLACES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=PLACES, names=st.tuples(NAMES, NAMES), body=BODIES)
 def test_any_request_gets_an_answer_in_shape(target: Target, place: tuple[str, str], names: tuple[str, str], body: bytes) -> None:
     method, path = place

@@ -123,6 +123,7 @@ def assert_outside_kept(server: Program, outside: Outside) -> None:
     assert (found["Status"], json.loads(found["Result"])) == ("SUCCEEDED", list(outside.acknowledged.values()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1])
 def test_kill_9_under_load_of_eight_clients_loses_nothing(serve: Programs, seed: int) -> None:
     server, kept, outside = storm(serve, "load.db", kills=3, each=2, seed=seed)
@@ -131,6 +132,7 @@ def test_kill_9_under_load_of_eight_clients_loses_nothing(serve: Programs, seed:
     assert_outside_kept(server, outside)
 
 
+@pytest.mark.long
 def test_kill_9_under_load_of_eight_clients_loses_nothing_on_postgres(serve: Programs) -> None:
     server, kept, outside = storm(serve, empty_store(), kills=1, each=1, seed=2)
     assert len(kept) == CLIENTS
@@ -180,6 +182,7 @@ def unheard(serve: Programs) -> Iterator[Unheard]:
         yield Unheard(serve, proxy, server)
 
 
+@pytest.mark.long
 def test_a_checkpoint_whose_answer_was_lost_with_its_server_is_answered_the_same_again(unheard: Unheard, tmp_path: Path) -> None:
     server = unheard.server
     arn = server.invoke("held:live", {"place": str(tmp_path)}, InvocationType="Event")["DurableExecutionArn"]
@@ -238,6 +241,7 @@ def test_an_invoke_whose_answer_was_lost_with_its_server_starts_nothing_twice(un
     assert [one["DurableExecutionArn"] for one in listed["DurableExecutions"]] == [answer["DurableExecutionArn"]]
 
 
+@pytest.mark.long
 def test_the_result_of_an_invoke_is_the_same_when_its_first_answer_was_lost_with_its_server(unheard: Unheard) -> None:
     payload = json.dumps({"journal": str(unheard.folder / "journal"), "name": "once", "work": 0}).encode()
     asked = {"FunctionName": "walk:live", "DurableExecutionName": "once", "Payload": payload}

@@ -102,6 +102,7 @@ def test_an_order_survives_kill_9_of_its_server_at_its_worst_moments(serve: Prog
     ]  # the same code is the same version
 
 
+@pytest.mark.long
 def test_an_order_on_postgres_survives_kill_9_of_its_server(serve: Programs) -> None:
     where = empty_store()
     server = serve("orders", store=where)
@@ -114,6 +115,7 @@ def test_an_order_on_postgres_survives_kill_9_of_its_server(serve: Programs) -> 
     assert (serve.folder / "holdfast.functions").is_dir()
 
 
+@pytest.mark.long
 def test_changed_code_is_a_new_version_and_what_began_before_ends_with_the_old(serve: Programs, tmp_path: Path) -> None:
     server = serve("orders")
     old = start(server)
@@ -129,6 +131,7 @@ def test_changed_code_is_a_new_version_and_what_began_before_ends_with_the_old(s
         assert f'"code": "{ran}"' in server.ended(arn)["Result"]
 
 
+@pytest.mark.long
 def test_a_change_under_reload_is_a_new_version_while_it_is_served(serve: Programs, tmp_path: Path) -> None:
     template = tmp_path / "orders/template.yaml"
     template.write_text(template.read_text() + "  Table: {Type: AWS::DynamoDB::Table}\n")
@@ -151,7 +154,7 @@ def test_a_change_under_reload_is_a_new_version_while_it_is_served(serve: Progra
     assert server.invoke("Tax", {"price": 4})["Payload"] == {"tax": 1.0}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_a_server_that_is_told_to_leave_leaves_in_good_order(serve: Programs, number: int, tmp_path: Path) -> None:
     place = tmp_path / "processing"
     server = serve("orders")

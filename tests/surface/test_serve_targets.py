@@ -55,7 +55,9 @@ def serve(tmp_path: Path) -> Iterator[Programs]:
         yield made
 
 
-@pytest.mark.parametrize("target", ["greeting.py", "greeting", "."])
+@pytest.mark.parametrize(
+    "target", ["greeting.py", pytest.param("greeting", marks=pytest.mark.long), pytest.param(".", marks=pytest.mark.long)]
+)
 def test_functions_of_a_python_file_run_in_the_server_itself(serve: Programs, target: str) -> None:
     server = serve(target)
     assert [line.split() for line in server.said[2:4]] == [
@@ -72,6 +74,7 @@ def test_official_and_own_functions_invoke_each_other(serve: Programs, tmp_path:
     assert server.invoke("Caller:live", {})["Payload"] == ["hello official", 2]
 
 
+@pytest.mark.long
 def test_under_reload_a_python_file_runs_in_processes_and_its_changes_are_versions(serve: Programs, tmp_path: Path) -> None:
     server = serve("greeting.py", "--reload")
     assert server.invoke("greet:1", {"who": "you"})["Payload"] == "hello you"
@@ -96,13 +99,25 @@ def refused(folder: Path, *arguments: str) -> str:
         ((), "error[invalid_parameter]: There is nothing to serve"),
         (("nothing.py",), "error[function_not_loadable]: There is no file nothing.py"),
         (("nowhere/template.yaml",), "error[template_invalid]: nowhere/template.yaml could not be read"),
-        (("empty.py",), "error[function_not_loadable]: empty.py defines no durable function"),
-        (("empty",), "error[template_invalid]: empty has no template.yaml"),
-        (("broken.yaml",), "error[template_invalid]: broken.yaml: The template is not YAML"),
-        (("greeting.py", "greeting.py"), "error[duplicate_function]: Several targets have a function greet"),
-        (("greeting.py", "--parameter", "A=1"), "error[template_invalid]: No template here has a parameter A. Parameters here: none."),
-        (("greeting.py", "--parameter", "A"), "error[invalid_parameter]: --parameter: 'A' is not NAME=VALUE"),
-        (("greeting.py", "--host", "0.0.0.0"), "error[credentials_needed]: 0.0.0.0 can be reached from other machines"),
+        pytest.param(("empty.py",), "error[function_not_loadable]: empty.py defines no durable function", marks=pytest.mark.long),
+        pytest.param(("empty",), "error[template_invalid]: empty has no template.yaml", marks=pytest.mark.long),
+        pytest.param(("broken.yaml",), "error[template_invalid]: broken.yaml: The template is not YAML", marks=pytest.mark.long),
+        pytest.param(
+            ("greeting.py", "greeting.py"), "error[duplicate_function]: Several targets have a function greet", marks=pytest.mark.long
+        ),
+        pytest.param(
+            ("greeting.py", "--parameter", "A=1"),
+            "error[template_invalid]: No template here has a parameter A. Parameters here: none.",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            ("greeting.py", "--parameter", "A"), "error[invalid_parameter]: --parameter: 'A' is not NAME=VALUE", marks=pytest.mark.long
+        ),
+        pytest.param(
+            ("greeting.py", "--host", "0.0.0.0"),
+            "error[credentials_needed]: 0.0.0.0 can be reached from other machines",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_what_cannot_be_served_is_refused_in_one_line(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:

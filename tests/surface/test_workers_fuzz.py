@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.contract.protocol import Response
+from tests.parts import examples
 from tests.surface.serve_program import Program, programs
 from tests.surface.test_http_fuzz import values, words
 from tests.surface.worker_desk import ask, start, web, written
@@ -101,7 +102,7 @@ def clean(text: str) -> bytes:
     return text.encode("utf-8", "replace").replace(b"\r", b"").replace(b"\n", b"").replace(b"\0", b"")
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_request_finds_a_mistake_of_ours(target: Target, data: st.DataObject) -> None:
     method, path = data.draw(st.sampled_from(ROUTES))

@@ -69,6 +69,9 @@ def test_the_server_says_what_it_serves_and_how_to_try_it(program: Program) -> N
     assert re.search(r"^payer +1\.0 +all +30 s, tools: pay$", said, re.M)
     assert f"""curl -s {program.url}/v1/workers/echo/invoke -d '{{"inputs": {{"say": "…"}}}}'""" in said
     assert "AWS" not in said
+    assert [
+        line for line in program.warned if "all bodies together may have" in line and "watched every 50 ms" in line and "cgroup v2" in line
+    ]
 
 
 def test_workers_are_listed_and_shown_by_their_contracts(http: httpx.Client) -> None:

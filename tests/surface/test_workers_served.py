@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 
+from holdfast.model.auditing import NoteFilter
 from holdfast.server.auth.keys import Issued
+from holdfast.store.opening import open_store
 from tests.surface.serve_program import Program, Programs, programs, until
 from tests.surface.worker_desk import SAID, SAYS, ask, events_of, issue, start, web, written
 from tests.workers.pages import page
@@ -32,6 +36,8 @@ class Office:
             "acme_both": issue(folder, "approver", "operator", tenant="acme"),
             "bolt": issue(folder, "operator", "approver", tenant="bolt"),
             "viewer": issue(folder, "viewer", tenant="acme"),
+            "own": issue(folder, "approver", "operator", tenant="acme"),
+            "settler": issue(folder, "settler", tenant="acme"),
             "admin": issue(folder, "admin"),
         }
         self.program = start(started)
@@ -83,6 +89,49 @@ def test_nobody_decides_what_he_asked_for_whomever_he_names_as_its_user(office: 
     decided = office.acme_approver.post(f"{place}/approve").json()
     assert (decided["decided_by"], decided["own_request"]) == (office.issued["acme_approver"].credential.id, False)
     assert office.acme.get(f"/v1/runs/{approval['run_id']}", params={"wait": "30"}).json()["outputs"] == {"paid": 1}
+
+
+def test_who_settles_does_not_approve_and_who_approves_does_not_settle(office: Office) -> None:
+    (approval,) = ask(office.acme, "echo", {"say": "x", "do": "ask"}).json()["approvals"]
+    place = f"/v1/approvals/{approval['approval_id']}"
+    for verb, body in (("approve", b"{}"), ("reject", b"{}"), ("answer", b'{"result": "red"}')):
+        assert code_of(office.settler.post(f"{place}/{verb}", content=body)) == (403, "access_denied")
+    for verdict in ("happened", "stop", "approve", "reject"):
+        body = json.dumps({"verdict": verdict}).encode()
+        assert code_of(office.acme_approver.post(f"{place}/settle", content=body)) == (403, "access_denied")
+        assert code_of(office.settler.post(f"{place}/settle", content=body)) == (422, "approval_refused")
+    assert office.acme_approver.post(f"{place}/answer", content=b'{"result": "red"}').status_code == 200
+
+
+def test_an_approver_cannot_cancel_a_run_through_its_callback(office: Office) -> None:
+    (approval,) = ask(office.acme, "payer", {"cents": 1}, idempotency_key="not cancelled").json()["approvals"]
+    store = open_store(str(office.folder / "orders.db"), "looking", None)
+    try:
+        callbacks = [op.callback_id for op in store.operations(approval["run_id"]) if op.callback_id]
+    finally:
+        store.close()
+    assert len(callbacks) == 2, "the approval, and what cancels"
+    for callback in callbacks:
+        for how in ("succeed", "fail", "heartbeat"):
+            answer = office.acme_approver.post(f"/2025-12-01/durable-execution-callbacks/{quote(callback or '', safe='')}/{how}")
+            assert answer.status_code == 404, answer.text
+    assert office.viewer.get(f"/v1/runs/{approval['run_id']}").json()["state"] == "waiting"
+    assert office.acme.post(f"/v1/runs/{approval['run_id']}/cancel").json()["error"]["error_code"] == "cancelled"
+
+
+def test_decisions_and_refusals_of_a_server_are_in_the_audit_log(office: Office) -> None:
+    (approval,) = ask(office.own, "echo", {"say": "x", "do": "ask"}).json()["approvals"]
+    place = f"/v1/approvals/{approval['approval_id']}"
+    assert office.own.post(f"{place}/answer", content=b'{"result": "red"}').status_code == 403
+    assert office.acme_approver.post(f"{place}/answer", content=b'{"result": "red"}').status_code == 200
+    wanted = {("refusal", office.issued["own"].credential.id), ("decision", office.issued["acme_approver"].credential.id)}
+
+    def found() -> bool:
+        with contextlib.closing(open_store(str(office.folder / "orders.db"), "looking", None)) as store:
+            noted = [one.note for one in store.audit(NoteFilter(limit=1000)) if approval["approval_id"] in one.note.on]
+        return {(note.kind.value, note.who) for note in noted} == wanted and {note.tenant for note in noted} == {"acme"}
+
+    until(found, "both lines of the audit log")
 
 
 # --- tenants
@@ -165,6 +214,7 @@ def test_a_run_goes_on_after_the_server_was_killed_in_the_middle(tmp_path: Path)
     assert told[-1][2] == over
 
 
+@pytest.mark.long
 def test_a_server_that_leaves_tells_who_waits_where_the_run_is_and_the_run_goes_on(tmp_path: Path) -> None:
     written(tmp_path)
     inputs, log, go = slow(tmp_path, "leave")
@@ -212,6 +262,7 @@ def run_of(program: Program) -> str:
 # --- targets
 
 
+@pytest.mark.long
 def test_a_worker_that_has_changed_is_what_new_runs_get_and_old_runs_stay_with_what_they_had(tmp_path: Path) -> None:
     file = written(tmp_path)
     with programs(tmp_path) as started, web(program := start(started, "--reload")) as client:
@@ -253,7 +304,7 @@ def test_a_folder_has_workers_beside_functions_and_ready_workers_have_names(tmp_
     written(tmp_path)
     (tmp_path / "greeting.py").write_text(FUNCTION)
     with programs(tmp_path) as started:
-        program = started.begun(".", "web-scrape-worker").started("/v1/workers/")
+        program = started.begun(".", "web-scrape-worker", "--trust").started("/v1/workers/")
         with web(program) as client:
             named = {one["worker_id"] for one in client.get("/v1/workers").json()["workers"]}
             greeted = client.post("/2015-03-31/functions/greet:$LATEST/invocations", headers={"X-Amz-Invocation-Type": "Event"})
@@ -275,7 +326,7 @@ def test_a_mistake_in_what_is_to_be_served_is_told_at_once(tmp_path: Path, argum
     (tmp_path / "twin.py").write_text(FUNCTION.replace("greet", "echo"))
     (tmp_path / "lone.py").write_text('from holdfast import worker\n\n\n@worker("nowhere.md")\ndef lone(inputs, ctx):\n    return {}\n')
     with programs(tmp_path) as started:
-        program = started.begun(*arguments)
+        program = started.begun(*arguments, "--trust")
         assert program.process.wait(60) != 0
         until(lambda: any(complaint in line for line in program.warned), f"{complaint} among {program.warned}")
 

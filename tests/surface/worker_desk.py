@@ -85,6 +85,8 @@ artifact_bytes = 1000000
 [policy.rate_limits.payer]
 count = 4
 per_seconds = 3600
+[tools]
+allow = ["pay", "slow:note", "slow:appears"]
 """
 
 
@@ -102,7 +104,7 @@ def written(folder: Path) -> Path:
 
 def start(programs: Programs, *arguments: str) -> Program:
     """A server of them."""
-    return programs.begun("worker.py", *arguments).started("/v1/workers/")
+    return programs.begun("worker.py", "--trust", *arguments).started("/v1/workers/")
 
 
 def web(program: Program, issued: Issued | None = None) -> httpx.Client:

@@ -24,6 +24,8 @@ class Model:
     error: dict[str, Any] = field(default_factory=lambda: {"message": "something"})
     body: bytes | None = None
     silent: bool = False
+    dribbles: float | None = None
+    """Seconds between two bytes of its answer."""
     counted: int = 0
     """All tokens the server has charged for."""
 
@@ -46,7 +48,12 @@ class Model:
         data = json.dumps(made if self.status == 200 else {"error": self.error}).encode() if self.body is None else self.body
         if self.status == 200 and self.usage is not None:
             self.counted += self.usage["prompt_tokens"] + self.usage["completion_tokens"]
-        writer.write(head(self.status, {"content-type": "application/json", "content-length": str(len(data)), **self.headers}) + data)
+        writer.write(head(self.status, {"content-type": "application/json", "content-length": str(len(data)), **self.headers}))
+        for piece in [data] if self.dribbles is None else [data[at : at + 1] for at in range(len(data))]:
+            writer.write(piece)
+            if self.dribbles is not None:
+                await writer.drain()
+                await asyncio.sleep(self.dribbles)
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from holdfast.library.web_scrape.extracting import MAX_ITEMS, MAX_WARNINGS, Spec
 from holdfast.library.web_scrape.paths import path_of
 from holdfast.model import codec
 from holdfast.model.clock import monotonic
+from tests.parts import examples
 
 URL = "https://shop.example/tea/green.html?x=1"
 PAGE = """<!doctype html><html lang="de-DE"><head><title>Grüner Tee</title>
@@ -371,7 +372,7 @@ def test_a_path_that_looks_at_everything_again_and_again_is_stopped() -> None:
     assert (result.data, result.warnings[0]["code"]) == ({"x": None}, "too_costly")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.text(alphabet=st.sampled_from("<>/=\"' apdivlangth1[]{}:,.!-&;\0é"), max_size=200),
     st.text(alphabet="/.@[]()'=adivtexlas12*not ", max_size=25),

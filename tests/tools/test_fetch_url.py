@@ -360,8 +360,7 @@ async def test_no_robots_allows_and_failing_robots_forbid_for_now(web: Site, fet
         assert (await failure(fetch, {"url": f"{web.url}/a"})).code == "tool_unavailable"
 
 
-async def test_huge_silent_and_redirecting_robots_do_no_harm(web: Site) -> None:
-    fetch = FetchUrl(FetchSettings(allow_private=("127.0.0.1",), robots_seconds=0.5))
+async def test_huge_silent_and_redirecting_robots_do_no_harm(web: Site, fetch: FetchUrl) -> None:
     web.page("/a", "x")
     web.page("/robots.txt", "User-agent: *\nDisallow: /x\n" + "Disallow: /" + "*a" * 3_000 + "\n" + "Disallow: /q*q*q$\n" * 60_000)
     assert (await called(fetch, {"url": f"{web.url}/a"})).result["text"] == "x"
@@ -371,8 +370,9 @@ async def test_huge_silent_and_redirecting_robots_do_no_harm(web: Site) -> None:
 
     async with site() as other:
         other.pages["/robots.txt"] = silent
-        assert (await failure(fetch, {"url": f"{other.url}/a"})).code == "fetch_timeout"
+        hasty = FetchUrl(FetchSettings(allow_private=("127.0.0.1",), robots_seconds=0.5))
+        assert (await failure(hasty, {"url": f"{other.url}/a"})).code == "fetch_timeout"
+        await hasty.close()
     async with site() as other:
         other.page("/robots.txt", status=302, location="http://10.0.0.1/robots.txt")
         assert (await failure(fetch, {"url": f"{other.url}/a"})).code == "egress_denied"
-    await fetch.close()

@@ -196,6 +196,12 @@ async def test_a_silent_server_is_a_timeout_and_its_outcome_unknown(model: Model
     assert (await failure(tool, {"prompt": "x"}, seconds=-1)).known
 
 
+async def test_an_answer_that_comes_a_byte_at_a_time_is_a_timeout_too(model: Model, tool: LanguageModel) -> None:
+    model.dribbles = 0.05
+    error = await failure(tool, {"prompt": "x"}, seconds=0.4)
+    assert (error.code, error.known) == ("tool_timeout", False)
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"not json", b"[]", b'{"choices": []}', b'{"choices": [{}]}', b'{"choices": [{"message": {"content": 7}}]}']
 )

@@ -32,6 +32,12 @@ def test_sources_are_asked_in_order(tmp_path: Path) -> None:
         secrets.resolve(["C", "E", "EMPTY", "../s.toml"], "pay")
 
 
+def test_the_runners_own_variables_are_no_tools_secret() -> None:
+    environment = {"HOLDFAST_MODEL_KEY": "k", "HOLDFAST_KEYS_SECRET": "s", "PAY_KEY": "p"}
+    source = EnvironmentSecrets(environment)
+    assert [source.get(name) for name in environment] == [None, None, "p"]
+
+
 def test_no_source_and_a_broken_file_are_clear(tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="no source is set"):
         Secrets([]).resolve(["A"], "pay")

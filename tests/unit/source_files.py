@@ -33,12 +33,17 @@ class Module:
         """Is this one of these files, or in one of these folders?"""
         return any(self.name == place or self.name.startswith(place.rstrip("/") + "/") for place in places)
 
+    @functools.cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree: several rules read them, so they are walked once."""
+        return list(ast.walk(self.tree))
+
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        return (node for node in self.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
     def strings(self) -> Iterator[tuple[int, str]]:
         """Every text literal with its line; an f-string gives its fixed parts."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.lineno, node.value
 
@@ -46,14 +51,14 @@ class Module:
         """Every imported or built-in name used, spelled from where it came: `from time import time as t; t` and `time.time` are both
         time.time. A variable that happens to be called `time` is not the module, so its attributes say nothing."""
         known = dict(self._imported())
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Name | ast.Attribute):
                 first, *rest = _dotted(node)
                 if first in known or not rest:
                     yield node.lineno, ".".join([known.get(first, first), *rest])
 
     def _imported(self) -> Iterator[tuple[str, str]]:
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     yield (alias.asname, alias.name) if alias.asname else (alias.name.partition(".")[0],) * 2

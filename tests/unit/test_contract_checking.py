@@ -64,7 +64,9 @@ def test_a_problem_stays_short_however_large_the_value() -> None:
     (problem,) = problems_of({"name": {"x": "y" * 1_000_000}}, PERSON)
     assert len(problem.value) == MAX_VALUE_CHARACTERS
     assert len(brief(["z" * 1000] * 100_000)) == MAX_VALUE_CHARACTERS
-    assert len(problems_of({"name": "Ada", "friends": [1] * 10_000}, PERSON)) == MAX_MISMATCHES
+    crowd = {"name": "Ada", "friends": [1] * 500}
+    assert len(checker_of(PERSON).problems(crowd, patient=True)) == MAX_MISMATCHES
+    assert [problem.path for problem in problems_of(crowd, PERSON)] == ["/friends/0"], "where everybody waits, the first is told"
 
 
 # --- secrets -----------------------------------------------------------------------------------------------------------------

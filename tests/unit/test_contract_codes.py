@@ -15,9 +15,10 @@ OF_THE_PROTOCOL = {
     "missing_diff_context",
     Status.INVALID_OUTPUT: "output_schema_mismatch",
     Status.RETRYABLE_ERROR: "timeout idle_timeout rate_limited overloaded worker_crashed tool_timeout tool_unavailable fetch_timeout",
-    Status.PERMANENT_ERROR: "budget_exceeded price_unknown tool_not_allowed tool_quota_exceeded tool_failed egress_denied access_denied "
-    "memory_exceeded cpu_exceeded disk_exceeded process_limit sandbox_unavailable cancelled artifact_not_found artifact_too_large "
-    "approval_rejected approval_expired merge_conflict poison_message",
+    Status.PERMANENT_ERROR: "budget_exceeded price_unknown tool_not_allowed tool_not_trusted tool_quota_exceeded tool_failed egress_denied "
+    "access_denied memory_exceeded cpu_exceeded disk_exceeded process_limit limits_unreadable step_limit sandbox_unavailable cancelled "
+    "artifact_not_found artifact_too_large artifact_changed package_changed approval_rejected approval_expired "
+    "merge_conflict poison_message schema_too_costly",
     Status.NEEDS_HUMAN: "unknown_outcome receipt_conflict approval_required",
 }
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.contract.reading import MAX_PAGE_BYTES, read
 from holdfast.contract.terms import Contract, Reading
+from tests.parts import one_of_each
 from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, SITE_PAGES, WEB_SCRAPE, Rendering, flat, markdown
 
 PAGES = [rendered(page) for page in SITE_PAGES.values() for rendered in RENDERINGS.values()]
@@ -42,12 +43,13 @@ def test_any_bytes_are_answered(data: bytes) -> None:
     fair(data)
 
 
+@pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.long)], ids=["some bytes", "every byte"])
 @pytest.mark.parametrize("rendered", RENDERINGS.values(), ids=RENDERINGS.keys())
-def test_a_page_may_be_cut_off_after_any_byte(rendered: Rendering) -> None:
+def test_a_page_may_be_cut_off_after_any_byte(rendered: Rendering, step: int) -> None:
     page = rendered(AWS_LAMBDA).encode()
     whole = fair(page).contract
     assert whole is not None
-    for end in range(len(page)):
+    for end in range(0, len(page), step):
         cut = fair(page[:end]).contract
         assert cut is None or (cut.worker_id, cut.limits) == (whole.worker_id, whole.limits), "half a page is never half a contract"
 
@@ -71,7 +73,7 @@ def test_pages_of_odd_pieces_are_answered(page: str) -> None:
 NEW = ["", "\n", "{", "}", '"', ":", "#", "```\n", "\0", " ", "- ", "\ud83d", "é", "[[[[[["]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", one_of_each(range(6), kind=lambda seed: "seeds"))
 def test_mutated_pages_are_answered(seed: int) -> None:
     chance = Random(seed)
     for page in PAGES:

@@ -107,9 +107,22 @@ def test_all_that_does_not_fit_is_told_at_once() -> None:
     assert len(refusal({"version": 1, "inputs": 3, "foo": 1, "trace": []}).details) == 5
 
 
-@pytest.mark.parametrize("text", ["", "{", "nonsense", b"\xff", '{"worker_id": "a", "inputs": {}} x', "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "{", "nonsense", b"\xff", '{"worker_id": "a", "inputs": {}} x', "[" * 100])
 def test_what_is_no_json_is_a_mismatch_too(text: str | bytes) -> None:
     assert "not JSON" in str(refusal(text))
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("[" * 100_000, "more than 20000 objects and lists"),
+        ("[" + "[]," * 20_000 + "[]]", "more than 20000 objects and lists"),
+        ("[" + "0," * 100_000 + "0]", "more than 100000 values"),
+        ("[" * 500 + "]" * 500, "more than 200 levels deep"),
+    ],
+)
+def test_a_request_that_holds_too_much_is_refused_before_it_is_read(text: str, told: str) -> None:
+    assert told in str(refusal(text))
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "3", '"a"'])

@@ -9,7 +9,11 @@ from pathlib import Path
 import holdfast.contract.refusals
 import holdfast.durable.concurrency.models
 import holdfast.durable.exceptions
+import holdfast.hosts.evaluator.checking
+import holdfast.hosts.sandbox.admitting
 import holdfast.hosts.sandbox.description
+import holdfast.hosts.sandbox.together
+import holdfast.service.trust
 import holdfast.testing.crashing
 import holdfast.testing.replays
 import holdfast.workers.packages

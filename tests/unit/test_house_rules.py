@@ -4,15 +4,18 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
-
-import pytest
+from collections.abc import Callable, Iterator
 
 import holdfast
 from tests.unit.source_files import ROOT, SRC, Module, modules, packages, project_texts
 
 MODULES = modules()
-every_module = pytest.mark.parametrize("module", MODULES, ids=[module.name for module in MODULES])
+
+
+def broken(rule: Callable[[Module], object]) -> dict[str, object]:
+    """What a rule has against each file that breaks it: all of them at once, so that one run tells the whole."""
+    return {module.name: fault for module in MODULES if (fault := rule(module))}
+
 
 # Where time and chance may come from, and why exactly there. Everywhere else they are arguments.
 WALL_CLOCK = {"model/clock.py": "the one Clock that reads the machine's time"}
@@ -27,6 +30,8 @@ SQL = re.compile(
     r"|(?i:select\s.+\sfrom\s|insert\s+(or\s+\w+\s+)?into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+(table|(unique\s+)?index|view|trigger)\s))"
 )
 
+UNNAMED_COLUMNS = re.compile(r"(?i)(?:\bSELECT\s+(?:DISTINCT\s+)?\*|\b\w+\.\*|\bINSERT\s+(?:OR\s+\w+\s+)?INTO\s+\w+(?!\w)(?!\s*\())[^\n]*")
+
 # Spelled in pieces: this file is one of those it reads.
 REGISTRIES = re.compile("|".join(re.escape(".".join(host)) for host in [
     ("pypi", "org"), ("pythonhosted", "org"), ("pypi", "python", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"),
@@ -40,64 +45,65 @@ UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 # --- size and names ----------------------------------------------------------------------------------------------------------
 
 
-@every_module
-def test_a_file_is_short_enough_to_hold_in_the_head(module: Module) -> None:
-    lines = module.text.count("\n")
-    assert lines <= 400, f"{lines} lines: a reader holds one idea, so split the file"
+def test_a_file_is_short_enough_to_hold_in_the_head() -> None:
+    long = broken(lambda module: lines if (lines := module.text.count("\n")) > 400 else None)
+    assert not long, "a reader holds one idea, so split the file"
 
 
-@every_module
-def test_a_function_fits_on_a_screen(module: Module) -> None:
-    long = {f.name: length for f in module.functions() if (length := (f.end_lineno or f.lineno) - f.lineno) >= 60}
-    assert not long, f"give its stages names: {long}"
+def test_a_function_fits_on_a_screen() -> None:
+    long = broken(lambda module: {f.name: length for f in module.functions() if (length := (f.end_lineno or f.lineno) - f.lineno) >= 60})
+    assert not long, "give its stages names"
 
 
-@every_module
-def test_a_module_is_named_for_its_idea(module: Module) -> None:
-    parts = set(module.path.relative_to(SRC).with_suffix("").parts)
-    assert not parts & {"utils", "util", "helpers", "common", "misc"}, "name the idea, or put it where it is used"
+def test_a_module_is_named_for_its_idea() -> None:
+    vague = broken(lambda module: set(module.path.relative_to(SRC).with_suffix("").parts) & {"utils", "util", "helpers", "common", "misc"})
+    assert not vague, "name the idea, or put it where it is used"
 
 
-@every_module
-def test_a_module_says_what_it_is_for(module: Module) -> None:
-    assert module.text == "" or '"""' in module.text.split("\n", 1)[0], "the first line says what this file is for"
+def test_a_module_says_what_it_is_for() -> None:
+    silent = broken(lambda module: module.text != "" and '"""' not in module.text.split("\n", 1)[0])
+    assert not silent, "the first line says what this file is for"
 
 
-@pytest.mark.parametrize("package", packages())
-def test_a_package_has_a_map_at_its_door(package: str) -> None:
+def test_a_package_has_a_map_at_its_door() -> None:
     """A newcomer learns at the door what belongs, what does not, and what may be imported."""
-    door = (SRC / package / "__init__.py").read_text(encoding="utf-8")
-    assert [word for word in ("Belongs:", "Does not:", "May import:") if word not in door] == []
+    doors = {package: (SRC / package / "__init__.py").read_text(encoding="utf-8") for package in packages()}
+    assert [
+        (package, word) for package, door in doors.items() for word in ("Belongs:", "Does not:", "May import:") if word not in door
+    ] == []
 
 
 # --- time, chance, output, SQL -----------------------------------------------------------------------------------------------
 
 
-@every_module
-def test_time_is_an_argument(module: Module) -> None:
+def test_time_is_an_argument() -> None:
     """Else no test can let a month pass, and no fleet can agree on what time it is."""
-    if not module.inside(*WALL_CLOCK):
-        assert _used(module, WALL_CLOCK_CALLS) == []
+    assert broken(lambda module: not module.inside(*WALL_CLOCK) and _used(module, WALL_CLOCK_CALLS)) == {}
 
 
-@every_module
-def test_chance_is_an_argument(module: Module) -> None:
+def test_chance_is_an_argument() -> None:
     """Else a replay is not the first run again, and a failing test cannot be repeated."""
-    if not module.inside(*CHANCE):
-        assert _used(module, CHANCE_CALLS) == []
+    assert broken(lambda module: not module.inside(*CHANCE) and _used(module, CHANCE_CALLS)) == {}
 
 
-@every_module
-def test_only_the_command_line_prints(module: Module) -> None:
+def test_only_the_command_line_prints() -> None:
     """Holdfast is embedded in other people's programs: their standard output is theirs."""
-    if not module.inside("cli"):
-        assert _used(module, re.compile("print|sys.stdout.*|sys.stderr.*")) == []
+    prints = re.compile("print|sys.stdout.*|sys.stderr.*")
+    assert broken(lambda module: not module.inside("cli") and _used(module, prints)) == {}
 
 
-@every_module
-def test_sql_lives_in_sql_files(module: Module) -> None:
+def test_sql_lives_in_sql_files() -> None:
     """There it has a name and a comment, a reader sees the whole schema at once, and a second backend sees what it must answer."""
-    assert [f"line {line}: {text[:40]!r}" for line, text in module.strings() if SQL.match(text)] == []
+    assert broken(lambda module: [f"line {line}: {text[:40]!r}" for line, text in module.strings() if SQL.match(text)]) == {}
+
+
+def test_every_statement_names_its_columns() -> None:
+    """Code of one release works on tables to which the next one has added columns: that is how a fleet is upgraded without a stop."""
+    found = []
+    for path in sorted(SRC.glob("store/*/**/*.sql")):
+        text = re.sub("--.*", "", path.read_text())
+        found += [f"{path.relative_to(SRC)}: {statement}" for statement in UNNAMED_COLUMNS.findall(text)]
+    assert found == []
 
 
 def _used(module: Module, banned: re.Pattern[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import resource
@@ -63,6 +64,17 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     made = Kept(tmp_path)
     yield made
     made.keeper.close()
+
+
+def test_a_search_that_takes_long_comes_in_more_pages_and_loses_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"line {number}" for number in range(20)]
+    kept.say(*texts)
+    ticks = itertools.count()
+    monkeypatch.setattr(kept.logs._reader, "_now", lambda: next(ticks) * 0.3)  # a page has time for a few records
+    assert kept.find() == texts
+    assert kept.find(start_from_head=False) == texts[::-1]
+    assert kept.find('"line 17"') == ["line 17"]
+    assert next(ticks) > 60
 
 
 def test_what_was_logged_is_read_at_once_and_in_order(kept: Kept) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -212,3 +213,12 @@ def test_any_text_is_a_pattern_or_refused(text: str) -> None:
 
 def test_a_wildcard_does_not_take_for_ever() -> None:
     assert not matches('{ $.message = "' + "*a" * 400 + '*b" }', {"message": "a" * 100_000})
+
+
+def test_a_star_that_stands_for_very_many_members_is_looked_at_so_far_and_no_further() -> None:
+    record = json.dumps({"m": [[number] * 5 for number in range(20_000)]})
+    hostile = FilterPattern("{ " + " || ".join(["$.m[*][*] = 9999999"] * 40) + " }")
+    began = time.process_time()
+    assert not hostile.matches(record)
+    assert time.process_time() - began < 1.0
+    assert FilterPattern("{ $.m[*][*] = 3 }").matches(record)

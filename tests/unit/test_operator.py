@@ -13,7 +13,7 @@ from holdfast.contract.terms import RateLimit
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.observing import SignalSettings
 from holdfast.service.operator import read_operator
-from holdfast.service.staff import StaffSettings
+from holdfast.service.staff import StaffSettings, ToolSettings
 from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings, Mode
 from holdfast.workers.tools.fetching import FetchSettings
@@ -143,6 +143,7 @@ TABLES: dict[str, Any] = {
     "model.prices.MODEL": Price,
     "cassette": CassetteSettings,
     "signals": SignalSettings,
+    "tools": ToolSettings,
 }
 NOT_SET_HERE = {"was_example"}
 

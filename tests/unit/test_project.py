@@ -1,6 +1,7 @@
 """The project around the code does what its pages say."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -15,14 +16,15 @@ from tests.unit.source_files import ROOT, SRC
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
+@functools.cache
 def _dry(word: str) -> str:
-    """What `make word` would run."""
-    return subprocess.run(["make", "-n", word], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    """What `make word` would run. Which pip would install is not asked for: to find it out takes a second each time."""
+    return subprocess.run(["make", "-n", word, "PIP=pip"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
 
 
 def test_make_help_lists_every_word() -> None:
     listed = re.findall(
-        r"^make (\w+) ", subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, check=True, text=True).stdout, re.M
+        r"^make ([\w-]+) ", subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, check=True, text=True).stdout, re.M
     )
     phony = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.M)
     assert phony is not None
@@ -43,9 +45,10 @@ def test_types_are_checked_everywhere(folder: str) -> None:
     assert folder in line.split()
 
 
-def test_ci_runs_check_and_test() -> None:
+def test_ci_checks_and_runs_every_test_once() -> None:
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    assert {"set -euo pipefail", "make check", "make test"} <= set(lines)
+    assert "set -euo pipefail" in lines
+    assert [line for line in lines if line.startswith("make ")] == ["make setup", "make check", "make test", "make rest"]
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111, "it is run, not read"
 
 
@@ -140,8 +143,20 @@ def test_the_wheel_has_the_sql_and_the_type_marker(tmp_path: Path) -> None:
     assert {name.split("/")[0] for name in packed if not name.startswith("holdfast-")} == {"holdfast"}, "tests and benches stay at home"
 
 
-def test_make_test_runs_everything() -> None:
-    """Its two runs share the tests between them; neither names a folder, so nothing can be left out. CI prints how long they take."""
-    runs = [line for line in _dry("test").splitlines() if "/pytest" in line]
+def _runs(word: str) -> list[str]:
+    """The runs of pytest that a word starts, in their order."""
+    return [run for line in _dry(word).splitlines() for run in re.findall(r"\S*/pytest [^&|]+", line)]
+
+
+@pytest.mark.parametrize("word, part", [("test", ""), ("rest", "--rest")])
+def test_two_runs_share_a_part_between_them_and_leave_no_folder_out(word: str, part: str) -> None:
+    """Neither names a folder. Both print what each folder costs, so that growth is seen."""
+    runs = _runs(word)
     assert [re.findall(r'-m "?(not alone|alone)', run) for run in runs] == [["not alone"], ["alone"]]
+    assert [run.endswith(part) for run in map(str.rstrip, runs)] == [True, True]
     assert not any("tests/" in run for run in runs)
+    assert all("--costs" in run for run in runs)
+
+
+def test_make_test_all_is_both_parts() -> None:
+    assert _runs("test-all") == _runs("test") + _runs("rest")

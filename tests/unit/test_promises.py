@@ -93,9 +93,8 @@ def _source(module: str, root: Path) -> Path | None:
 PROMISES = promises((ROOT / "docs" / "promises.md").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("promise", PROMISES, ids=[promise.number for promise in PROMISES])
-def test_a_promise_names_a_test_that_exists(promise: Promise) -> None:
-    assert problem(promise, ROOT) is None
+def test_a_promise_names_a_test_that_exists() -> None:
+    assert {promise.number: why for promise in PROMISES if (why := problem(promise, ROOT))} == {}
 
 
 def test_every_line_of_the_table_was_read() -> None:

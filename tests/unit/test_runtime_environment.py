@@ -21,10 +21,10 @@ def described(**members: object) -> Runtime:
 
 @pytest.mark.parametrize("runtime", ["python3", "python", HERE])
 def test_this_python_runs_the_official_client_if_it_is_there(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert command_of(described(runtime=runtime)) == (sys.executable, "-m", "awslambdaric", "app.handler")
+    assert command_of(described(runtime=runtime)) == (sys.executable, "-s", "-m", "awslambdaric", "app.handler")
     monkeypatch.setattr(environment, "_has_official_client", lambda: False)
-    program, unbuffered, client, handler = command_of(described(runtime=runtime))
-    assert (program, unbuffered, Path(client).name, handler) == (sys.executable, "-u", "python_client.py", "app.handler")
+    program, *how, client, handler = command_of(described(runtime=runtime))
+    assert (program, how, Path(client).name, handler) == (sys.executable, ["-s", "-u"], "python_client.py", "app.handler")
     assert Path(client).is_file()
 
 
@@ -32,7 +32,7 @@ def test_another_python_runs_our_client(monkeypatch: pytest.MonkeyPatch, caplog:
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}" if name == "python3.99" else None)
     assert command_of(described(runtime="python3.99"))[0] == "/bin/python3.99"
     for _ in range(2):
-        assert command_of(described(runtime="python3.98")) == (sys.executable, "-m", "awslambdaric", "app.handler")
+        assert command_of(described(runtime="python3.98")) == (sys.executable, "-s", "-m", "awslambdaric", "app.handler")
     assert caplog.text.count("wants Python 3.98, which is not here") == 1, "it is said once, not with every process"
 
 
@@ -72,13 +72,13 @@ def test_a_function_may_bring_its_own_command() -> None:
 def test_a_functions_own_variables_win_except_those_that_reach_it() -> None:
     own = {"AWS_REGION": "eu-central-1", "MINE": "1", "AWS_LAMBDA_RUNTIME_API": "elsewhere:1", "_HANDLER": "other"}
     own["AWS_LAMBDA_FUNCTION_NAME"] = "another"
-    made = environment_of(described(environment=own), ("python",), "127.0.0.1:5", "stream")
+    made = environment_of(described(environment=own), ("python",), "127.0.0.1:5", "stream", "own-home")
     assert (made["AWS_REGION"], made["MINE"]) == ("eu-central-1", "1")
     assert (made["AWS_LAMBDA_RUNTIME_API"], made["_HANDLER"], made["AWS_LAMBDA_FUNCTION_NAME"]) == ("127.0.0.1:5", "app.handler", "f")
 
 
 def test_the_standard_variables_are_there() -> None:
-    made = environment_of(described(version="3", memory_mb=512, runtime="python3.13"), ("python",), "127.0.0.1:5", "stream")
+    made = environment_of(described(version="3", memory_mb=512, runtime="python3.13"), ("python",), "127.0.0.1:5", "stream", "own-home")
     wanted = {
         "AWS_LAMBDA_FUNCTION_NAME": "f",
         "AWS_LAMBDA_FUNCTION_VERSION": "3",
@@ -91,4 +91,5 @@ def test_the_standard_variables_are_there() -> None:
         "TZ": ":UTC",
     }
     assert {name: made[name] for name in wanted} == wanted
+    assert (made["HOME"], made["TMPDIR"], made["PYTHONNOUSERSITE"]) == ("own-home", "own-home/tmp", "1")
     assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "PATH", "LANG"} <= made.keys()

@@ -135,12 +135,33 @@ def test_nobody_survives_by_forgetting_its_parent(machine: str) -> None:
 
 @every_machine
 def test_what_landlock_does_not_see_is_kept_from_the_users_files(machine: str) -> None:
-    assert (answer(machine, APART, "fchmod"), answer(machine, BARE, "fchmod")) == (ALLOW, refuse(0))
-    assert (answer(machine, APART, "fchown"), answer(machine, BARE, "fchown")) == (ALLOW, NO)
+    assert (answer(machine, APART, "fchmodat"), answer(machine, BARE, "fchmodat")) == (ALLOW, refuse(0))
+    assert (answer(machine, APART, "fchownat", 0, 1), answer(machine, BARE, "fchownat", 0, 1)) == (ALLOW, NO)
     assert (answer(machine, BARE, "truncate"), answer(machine, OLD, "truncate")) == (ALLOW, NO)
     truncating, writing = 0o1000, 0o1001
     assert (answer(machine, OLD, "openat", 0, 0, truncating), answer(machine, OLD, "openat", 0, 0, writing)) == (NO, ALLOW)
     assert answer(machine, OLD, "openat", 0, 0, 0) == ALLOW
+
+
+@every_machine
+def test_nothing_about_a_file_is_changed_through_its_descriptor(machine: str) -> None:
+    empty_path = 0x1000
+    for held in (APART, BARE, OLD):
+        assert (answer(machine, held, "fchmod", 5), answer(machine, held, "fchown", 5)) == (NO, NO)
+        assert answer(machine, held, "utimensat", 5, 0, 1, 0) == NO
+        assert answer(machine, held, "utimensat", 5, 1, 1, empty_path) == NO
+        assert answer(machine, held, "fchmodat2", 5, 1, 0, empty_path) == NO
+        assert answer(machine, held, "fchownat", 5, 1, 0, 0, empty_path) == NO
+    assert answer(machine, APART, "utimensat", 5, 1, 1, 0) == ALLOW
+
+
+@every_machine
+def test_no_buffer_of_the_kernel_becomes_larger_and_no_thread_has_descriptors_of_its_own(machine: str) -> None:
+    thread, files = 0x10000, 0x400
+    for held in (APART, BARE):
+        assert [answer(machine, held, "setsockopt", 4, 1, option) for option in (7, 8, 2)] == [NO, NO, ALLOW]
+        assert [answer(machine, held, "fcntl", 4, command) for command in (1031, 6)] == [NO, ALLOW]
+        assert [answer(machine, held, "clone", flags) for flags in (thread, thread | files)] == [NO, ALLOW]
 
 
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}

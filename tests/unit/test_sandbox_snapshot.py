@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.hosts.sandbox.snapshot import gather, snapshot
+from holdfast.hosts.sandbox.snapshot import gather, intact, snapshot
 from holdfast.model.errors import InvalidParameter
 
 
@@ -94,3 +94,61 @@ def test_names_and_contents_cannot_be_confused(tmp_path: Path) -> None:
     for name, text in (("one", "bc"), ("other", "c")):
         (tmp_path / name).write_text(text)
     assert snapshot({"a": tmp_path / "one"}, tmp_path / "kept") != snapshot({"ab": tmp_path / "other"}, tmp_path / "kept")
+
+
+def test_a_link_in_the_place_of_a_snapshot_changes_nothing_of_the_folder_it_leads_to(tmp_path: Path) -> None:
+    """Whoever wrote the folder of a worker knows the hash of its code, and may have left such a link beside it."""
+    module, elsewhere, into = tmp_path / "shop.py", tmp_path / "elsewhere", tmp_path / "packages"
+    module.write_text("price = 1\n")
+    (elsewhere / "__pycache__").mkdir(parents=True)
+    elsewhere.chmod(0o755)
+    into.mkdir()
+    hashed = snapshot(gather(module), tmp_path / "first").name
+    (into / hashed).symlink_to(elsewhere)
+    kept = snapshot(gather(module), into)
+    assert (elsewhere.stat().st_mode & 0o777, (elsewhere / "__pycache__").is_dir()) == (0o755, True)
+    assert not kept.is_symlink()
+    assert intact(kept)
+
+
+def test_a_snapshot_with_a_link_or_a_pipe_in_it_is_not_what_was_made(tmp_path: Path) -> None:
+    module, elsewhere = tmp_path / "shop.py", tmp_path / "elsewhere"
+    module.write_text("price = 1\n")
+    (elsewhere / "__pycache__").mkdir(parents=True)
+    kept = snapshot(gather(module), tmp_path / "packages")
+    assert intact(kept)
+    kept.chmod(0o700)
+    (kept / "more").symlink_to(elsewhere)  # a folder that no hash speaks of
+    assert not intact(kept)
+    (kept / "more").unlink()
+    os.mkfifo(kept / "pipe")
+    assert not intact(kept)
+    (kept / "pipe").unlink()
+    assert intact(kept)
+    aside = tmp_path / "packages" / "aside"
+    kept.rename(aside)
+    kept.symlink_to(aside)
+    assert not intact(kept)
+
+
+def test_a_pipe_or_a_folder_that_is_named_like_a_module_is_none(tmp_path: Path) -> None:
+    package = tmp_path / "shop"
+    (package / "folder.py").mkdir(parents=True)
+    for name in ("__init__.py", "work.py"):
+        (package / name).write_text("")
+    os.mkfifo(package / "pipe.py")
+    assert sorted(gather(package / "work.py")) == ["shop/__init__.py", "shop/work.py"]
+
+
+@pytest.mark.parametrize("swapped", ["data/rates.csv", "data"])
+def test_a_link_that_is_put_in_place_after_the_look_brings_nothing_from_elsewhere(tmp_path: Path, swapped: str) -> None:
+    folder, private = tmp_path / "shop", tmp_path / "private"
+    for each in (folder / "data", private):
+        each.mkdir(parents=True)
+        (each / "rates.csv").write_text(each.name)
+    (folder / "work.py").write_text("")
+    found = gather(folder / "work.py", include=["data/*.csv"])
+    (folder / swapped).rename(tmp_path / "aside")
+    (folder / swapped).symlink_to(private / swapped.removeprefix("data").removeprefix("/"))
+    with pytest.raises((OSError, InvalidParameter)):
+        snapshot(found, tmp_path / "packages")

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import botocore.auth
 import pytest
@@ -292,3 +292,37 @@ def test_a_signature_with_strange_characters_is_a_wrong_one() -> None:
     request, body = signed()
     text = request.values("authorization")[0]
     assert refusal(with_header(request, "authorization", text[:-3] + "é\udcff"), body)[0] is Refusal.SIGNATURE
+
+
+# --- a plus is no space
+
+
+SENT = ["a+b", "a%2Bb", "a%2bb", "a%20b", "a b"]
+
+
+@pytest.mark.parametrize("meant", ["a+b", "a b"])
+def test_what_botocore_signs_of_a_plus_and_of_a_space_is_accepted(meant: str) -> None:
+    made = AWSRequest("GET", f"http://{HOST}/x", params={"Marker": meant})
+    SigV4Auth(Credentials(KEY, SECRET), "lambda", "local").add_auth(made)
+    request, body = request_of(made)
+    verify(request, body)
+    assert parse_qsl(request.query) == [("Marker", meant)]
+
+
+@pytest.mark.parametrize("sent", SENT)
+@pytest.mark.parametrize("to", SENT)
+def test_a_signature_never_covers_a_query_that_is_read_differently(sent: str, to: str) -> None:
+    """A plus as it is reads as a space here, and `%2B` as a plus: neither may stand for the other."""
+    request, body = signed("GET", f"/x?Marker={quote(sent, safe='+%')}", b"")
+    swapped = changed(request, query=f"Marker={quote(to, safe='+%')}")
+    if parse_qsl(request.query) == parse_qsl(swapped.query):
+        verify(request, body)
+    else:
+        assert refusal(swapped, body)[0] is Refusal.SIGNATURE
+
+
+@given(st.text("ab+%2B0 ", max_size=6), st.text("ab+%2B0 ", max_size=6))
+def test_queries_with_a_form_in_common_are_read_the_same(one: str, other: str) -> None:
+    forms = [set(sigv4._canonical_queries(f"q={text}")) for text in (one, other)]
+    if forms[0] & forms[1]:
+        assert parse_qsl(f"q={one}", keep_blank_values=True) == parse_qsl(f"q={other}", keep_blank_values=True)

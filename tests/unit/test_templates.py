@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from holdfast.service.targets import yaml_text
 from holdfast.service.targets.descriptions import Described, FolderCode, Found, TextCode, ZipCode
 from holdfast.service.targets.finding import find_all
 from holdfast.service.targets.template import read_template
+from tests.parts import examples
 
 Read = Callable[..., Found]
 
@@ -375,6 +377,14 @@ def test_a_template_that_is_too_large_is_refused(read: Read) -> None:
         read("#" * (yaml_text.MAX_BYTES + 1))
 
 
+@pytest.mark.parametrize("text", ["a: [" + "x," * 200_000 + "x]", "a: [" + "[]," * 100_000 + "x]", "- x\n" * 150_000])
+def test_a_template_that_would_take_seconds_to_read_is_refused_at_once(read: Read, text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(TemplateInvalid, match="more than 100000 lines and list marks"):
+        read(text)
+    assert time.process_time() - began < 0.5
+
+
 def test_conditions_that_ask_for_themselves_are_not_known(read: Read) -> None:
     found = read(with_variables("A: !If [X, 1, 2]", more="Conditions:\n  X: !Not [!Condition Y]\n  Y: !Not [!Condition X]\n"))
     assert only(found).config.environment == {}
@@ -407,7 +417,7 @@ NAMES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     properties=st.dictionaries(NAMES, VALUES, max_size=5),
     more=st.dictionaries(st.sampled_from(["Parameters", "Mappings", "Conditions", "Globals", "Transform"]), VALUES, max_size=2),
@@ -423,7 +433,7 @@ def test_any_template_is_served_or_refused(read: Read, properties: dict[str, Any
     assert one.config.checked(one.name) == one.config
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=80) | st.text("[]{}!&*:-<>|\"' \nabRef", max_size=60))
 def test_any_text_is_refused_or_read(read: Read, text: str) -> None:
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.terminal import print_document, print_line
+from holdfast.cli.terminal import print_document, print_line, warn_of_root
 from holdfast.cli.workers import summary
 from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Observability, Response, ResponseError
@@ -46,3 +46,13 @@ def test_what_a_body_says_cannot_steer_the_terminal_from_a_summary() -> None:
 def test_a_run_that_is_over_and_needs_a_person_is_a_conflict_and_no_202(code: str) -> None:
     assert http_status(response(code)) == 409
     assert http_status(response(code, approvals=({"approval_id": "a_1"},))) == 202
+
+
+@pytest.mark.parametrize("uid, warned", [(0, True), (1000, False)])
+def test_who_runs_as_root_is_warned_and_told_what_to_do(
+    uid: int, warned: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    warn_of_root()
+    said = capsys.readouterr()
+    assert (said.out, "as root" in said.err, "as an ordinary user" in said.err) == ("", warned, warned)

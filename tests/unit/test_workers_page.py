@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from holdfast.model.operations import APPROVAL
+from holdfast.model.operations import APPROVAL, CANCEL
 from holdfast.workers import journal
 from tests.unit.source_files import SRC
 
@@ -26,7 +26,7 @@ def test_the_page_has_a_place_for_every_kind_of_operation_that_a_run_writes(root
         journal.INTENT,
         journal.RECEIPT,
         journal.REQUEST,
-        journal.CANCEL,
+        CANCEL,
         journal.STEP,
         APPROVAL,
     ]

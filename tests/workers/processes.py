@@ -17,7 +17,7 @@ from typing import Any
 from tests.conftest import ROOT
 from tests.crash.scene import until
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 
 
 class Runner:

@@ -15,7 +15,7 @@ from typing import Any
 
 MOMENTS = ("before", "received", "done", "answered")
 """Of a call, as the world sees it: not sent yet; here and not done; done and not answered; answered, and the tool has not returned."""
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 240.0
 
 
 class Shop:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,7 +21,9 @@ from holdfast.model.errors import ExtraMissing, HoldfastError
 from holdfast.service.operator import read_operator
 from holdfast.service.staff import StaffSettings
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
+from holdfast.workers.storing.bucket import Bucket
 from holdfast.workers.storing.opening import open_storage
+from holdfast.workers.storing.seam import ArtifactsUnusable
 from holdfast.workers.tools.seam import ToolFailed
 from tests.workers.harness import LOCAL, InlineWorker, contract, request, workforce
 from tests.workers.pages import page, write
@@ -177,6 +181,40 @@ async def test_a_bucket_that_goes_away_costs_an_attempt_and_nothing_is_told_as_s
         assert (response.status, len(tried)) == (Status.OK, 2)
 
 
+class _Overworked(BaseHTTPRequestHandler):
+    """A service that answers 500 or hangs up for a while; afterwards it takes everything."""
+
+    bad: ClassVar[int] = 0
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        type(self).bad -= 1
+        if self.bad >= 0 and self.bad % 2:
+            return
+        self.send_response(500 if self.bad >= 0 else 200)
+        self.send_header("content-length", "0")
+        self.send_header("etag", '"e"')
+        self.end_headers()
+
+
+def test_a_service_that_is_overworked_for_some_seconds_costs_no_attempt(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Overworked) as busy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{busy.server_address[1]}")
+        serving = threading.Thread(target=busy.serve_forever, kwargs={"poll_interval": 0.05})
+        serving.start()
+        storage = Bucket(f"s3://{BUCKET}/busy")
+        _Overworked.bad = 5
+        storage.publish("home", "id", io.BytesIO(b"kept"), b"{}")
+        _Overworked.bad = 100
+        with pytest.raises(ArtifactsUnusable, match="gave no proper answer"):
+            storage.check()
+        busy.shutdown()
+        serving.join()
+
+
 # --- at the start
 
 
@@ -192,7 +230,7 @@ async def test_a_bucket_that_goes_away_costs_an_attempt_and_nothing_is_told_as_s
         ("s3://box/x?secret=hush-hush", {}, "invalid_parameter", "credentials or options in its address"),
         ("ftp://box/x", {}, "invalid_parameter", "artifacts is 'ftp://box/x'; it may be s3://bucket/prefix, gs://"),
         ("s3://", {}, "invalid_parameter", "artifacts is 's3://'"),
-        (__file__, {}, "artifacts_unusable", "File exists"),
+        (__file__, {}, "artifacts_unusable", "Not a directory"),
     ],
 )
 async def test_what_cannot_be_used_is_told_before_anything_is_started(

@@ -198,6 +198,7 @@ class Crash:
         return responses
 
 
+@pytest.mark.long
 async def test_a_killed_runners_calls_count_as_spent_and_no_call_begins_beyond_the_cap(tmp_path: Path) -> None:
     async with a_meter() as meter:
         meter.holds = lambda prompt: prompt.endswith("/1") and prompt < "run-12"

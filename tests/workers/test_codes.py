@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,13 @@ from holdfast.service.opening import BlockingEngine
 from holdfast.service.settings import Settings
 from holdfast.service.staff import StaffSettings
 from holdfast.store.seam import Filter
+from holdfast.workers.artifacts import HandedFile
 from holdfast.workers.looking import Asker
-from holdfast.workers.policy import Policy
+from holdfast.workers.policy import Most, Policy
 from holdfast.workers.tools.fetching import FetchSettings
 from tests.conftest import ROOT
 from tests.crash.scene import until
+from tests.unit.test_schema_costs import doubling
 from tests.workers.pages import page, write
 from tests.workers.processes import ended
 from tests.workers.processes import holdfast as command_line
@@ -45,7 +48,8 @@ PAY = {"do": "tool", "tool": "pay_asked", "arguments": {"cents": 1}}
 
 
 def worker_file(folder: Path) -> Path:
-    limits: dict[str, Any] = {"max_memory_mb": 192, "max_cpu_seconds": 0.5, "timeout_seconds": 20, "idle_timeout_seconds": 15}
+    folder.mkdir(exist_ok=True)
+    limits: dict[str, Any] = {"max_memory_mb": 192, "max_cpu_seconds": 1.5, "timeout_seconds": 20, "idle_timeout_seconds": 15}
     return write(
         folder / "worker",
         REACHING,
@@ -107,6 +111,45 @@ class World:
         thread.join()
         return found[0]
 
+    def grown(self) -> Response:
+        """The body writes on while its artifact is read; the reader waits for that here, so that it always happens."""
+        read = HandedFile.read
+
+        def late(file: HandedFile, most: int) -> bytes:
+            until(lambda: os.fstat(file._fd).st_size > file.size, "the body to write on")
+            return read(file, most)
+
+        with mock.patch.object(HandedFile, "read", late):
+            return self.run("growing")
+
+    def changed(self) -> Response:
+        """While a run waited for a person, its code was changed on disk."""
+        store, file = str(self.folder / "changed.db"), worker_file(self.folder / "changed")
+        with holdfast.open(store, workers=[file]) as engine:
+            asked: Response = engine.run("reaching", PAY, idempotency_key="changed")
+        Path(f"{store}.workers/packages/{self._pinned(store)}").write_text("import os\n")
+        file.write_text(file.read_text() + "# another version\n")
+        with holdfast.open(store, workers=[file]) as engine:
+            with closing(Client.open(store)) as client:
+                client.decide(asked.approvals[0]["approval_id"], "approve")
+            response: Response = engine.run("reaching", PAY, idempotency_key="changed")
+        return response
+
+    def untrusted(self) -> Response:
+        """The operator does not trust the folder that the worker's tools are in."""
+        opening = holdfast.open(str(self.folder / "untrusted.db"), workers=[worker_file(self.folder / "untrusted")])
+        assert opening.staff is not None
+        opening.staff.admits = lambda worker, tool: f"{worker} is not trusted, and so {tool.name} does not run."
+        with opening as engine:
+            response: Response = engine.run("reaching", PAY)
+        return response
+
+    @staticmethod
+    def _pinned(store: str) -> str:
+        (folder,) = [path.parent for path in Path(f"{store}.workers/packages").glob("*/reaching.md")]
+        (folder / "reaching.py").chmod(0o644)
+        return f"{folder.name}/reaching.py"
+
     def conflict(self) -> Response:
         self.run("nothing", key="conflict")
         return self.run("something", key="conflict")
@@ -118,7 +161,7 @@ class World:
 
     def on_another_machine(self) -> Response:
         """Whose kernel cannot lock anybody in."""
-        order = ["run", f"{self.file}:reaching", "--input", '{"do": "x"}', "--json"]
+        order = ["run", f"{self.file}:reaching", "--input", '{"do": "x"}', "--json", "--trust"]
         command = [sys.executable, "-m", "tests.workers.refusing", KERNEL, *order]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "HOLDFAST_STORE": str(self.folder / "other.db")}
         code, out, errors = ended(
@@ -148,6 +191,7 @@ REACHED: dict[str, Callable[[World], Response]] = {
     "tool_timeout": lambda world: world.tool("slow"),
     "tool_unavailable": lambda world: world.tool("far"),
     "fetch_timeout": lambda world: world.tool("fetch_url", url=world.silent),
+    "schema_too_costly": lambda world: world.tool("language_model", prompt="hm", schema=doubling(36)),
     "budget_exceeded": lambda world: world.twice("look", {}, {}, max_tool_calls=1),
     "price_unknown": lambda world: world.tool("language_model", {"max_cost_usd": 1}, prompt="hm"),
     "tool_not_allowed": lambda world: world.tool("elsewhere"),
@@ -159,10 +203,15 @@ REACHED: dict[str, Callable[[World], Response]] = {
     "cpu_exceeded": lambda world: world.run("spin"),
     "disk_exceeded": lambda world: world.run("scribble"),
     "process_limit": lambda world: world.run("fork"),
+    "limits_unreadable": lambda world: world.run("raise", code="limits_unreadable"),
+    "step_limit": lambda world: world.run("steps", many=30),
     "sandbox_unavailable": World.on_another_machine,
     "cancelled": World.cancelled,
     "artifact_not_found": lambda world: world.run("open"),
     "artifact_too_large": lambda world: world.run("keep", bytes=5000),
+    "artifact_changed": World.grown,
+    "package_changed": World.changed,
+    "tool_not_trusted": World.untrusted,
     "approval_rejected": World.rejected,
     "approval_expired": World.expired,
     "merge_conflict": lambda world: world.run("raise", code="merge_conflict"),
@@ -191,7 +240,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     addresses = [f"http://127.0.0.1:{number}/" for number in (server.server_address[1], silent.getsockname()[1], nobody.getsockname()[1])]
     nobody.close()
     staff = StaffSettings(
-        policy=Policy(scratch_mb=4, artifact_bytes=4000),
+        policy=Policy(scratch_mb=4, artifact_bytes=4000, most=Most(steps=20)),
         fetch=FetchSettings(allow_private=("127.0.0.1",), robots=False, timeout_seconds=0.3),
     )
     with (
@@ -245,8 +294,8 @@ def test_outputs_above_the_limit_of_an_artifact_are_refused_as_such(world: World
 
 @pytest.mark.parametrize(
     "inputs, exit",
-    [({"do": "raise", "code": "merge_conflict"}, 1), ({}, 2), ({"do": "die"}, 75)],
+    [({"do": "raise", "code": "merge_conflict"}, 1), ({}, 2), pytest.param({"do": "die"}, 75, marks=pytest.mark.long)],
 )
 def test_the_command_line_ends_with_the_exit_code_of_the_table(world: World, inputs: dict[str, Any], exit: int) -> None:
-    process = command_line("run", f"{world.file}:reaching", "--input", json.dumps(inputs), folder=world.folder, environment={})
+    process = command_line("run", f"{world.file}:reaching", "--trust", "--input", json.dumps(inputs), folder=world.folder, environment={})
     assert ended(process)[0] == exit

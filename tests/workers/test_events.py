@@ -92,6 +92,26 @@ async def test_progress_and_log_lines_come_while_the_body_works_and_never_again(
     assert [event for event in live if event.id is not None] == again
 
 
+async def test_a_secret_of_the_inputs_is_not_shown_to_those_who_follow_the_progress(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        ctx.progress({"with": inputs["token"], "done": 1})
+        await go_on.wait()
+        return {}
+
+    schema = {"type": "object", "properties": {"token": {"type": "string", "writeOnly": True}}}
+    worker = InlineWorker(contract(input_schema=schema), body)
+    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+        header = await force.accept(request(token="tok-5f3a9c"), LOCAL)
+        async with asyncio.timeout(10):
+            async for event in force.follow(header.id, LOCAL):
+                if event is not None and event.event == "progress":
+                    assert event.data == {"with": "[redacted:token]", "done": 1}
+                    go_on.set()
+    assert go_on.is_set()
+
+
 @pytest.mark.parametrize("park", [1000, 0])
 async def test_an_approval_is_an_event_when_it_is_asked_for_and_when_it_is_decided(tmp_path: Path, park: int) -> None:
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:

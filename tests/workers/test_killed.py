@@ -31,6 +31,11 @@ PAYERS = Path(__file__).parent / "bodies" / "payers.py"
 TOOLS = ("pay_known", "pay_blind", "pay_known_asked", "pay_blind_asked")
 HELD = ("before", "received", "done", "answered")
 HAPPENED = ("done", "answered", "told")
+ENOUGH_SECONDS = 300
+"""Of an attempt that a test holds still while eight others come to their moments: its own time must not run out before the blow."""
+HASTY_SECONDS = 12
+"""Of an attempt that must run out of time, and whose next one must not."""
+pytestmark = pytest.mark.timeout(ENOUGH_SECONDS)
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -61,7 +66,10 @@ class Scene:
         self.shop = shop
         self._folder = folder
         self._store = store
-        pages = {name: page(name.replace("_", "-"), *TOOLS, attempts=3) for name in ("async_payer", "plain_payer")}
+        pages = {
+            name: page(name.replace("_", "-"), *TOOLS, attempts=3, timeout_seconds=ENOUGH_SECONDS)
+            for name in ("async_payer", "plain_payer")
+        }
         self._file = write(folder / "payers", PAYERS, **pages)
         self._runners: list[Runner] = []
         self._runs: dict[str, str] = {}
@@ -183,8 +191,10 @@ APPROVED = (
 )
 
 
-@pytest.mark.parametrize("told", [EVERY_MOMENT, APPROVED], ids=["every-moment", "approved"])
-@pytest.mark.parametrize("target", ["runner", "all"])
+@pytest.mark.parametrize(
+    "told", [pytest.param(EVERY_MOMENT, id="every-moment"), pytest.param(APPROVED, id="approved", marks=pytest.mark.long)]
+)
+@pytest.mark.parametrize("target", ["runner", pytest.param("all", marks=pytest.mark.long)])
 def test_after_the_death_of_the_runner_nothing_is_done_twice(
     scene: Make, tmp_path: Path, target: str, told: Sequence[tuple[str, str]]
 ) -> None:
@@ -210,11 +220,13 @@ def killed_everywhere(at: Scene, cases: list[Case], target: str) -> None:
         assert len(at.found(case, INTENT)) == (1 if case.moment in HAPPENED else 2), "only what certainly did not happen is sent again"
 
 
+@pytest.mark.long
 def test_on_a_database_it_is_the_same(scene: Make) -> None:
     cases = mixed(False, ("before", "pay_known"), ("done", "pay_known_asked"), ("done", "pay_blind"), ("told", "pay_blind"))
     killed_everywhere(scene(new_schema()), cases, "all")
 
 
+@pytest.mark.long
 def test_a_killed_body_is_tried_again_and_its_call_in_flight_counts(scene: Make, tmp_path: Path) -> None:
     at = scene(str(tmp_path / "s.db"))
     second = (("told", "pay_known"), ("told", "pay_blind"), ("done", "pay_known_asked"), ("before", "pay_blind_asked"))
@@ -228,6 +240,7 @@ def test_a_killed_body_is_tried_again_and_its_call_in_flight_counts(scene: Make,
             assert len(at.found(case, INTENT)) == 1
 
 
+@pytest.mark.long
 def test_a_killed_tool_leaves_a_call_to_be_found_out_or_asked_about(scene: Make, tmp_path: Path) -> None:
     at = scene(str(tmp_path / "s.db"))
     cases = mixed(False, *EVERY_MOMENT)
@@ -242,28 +255,30 @@ def test_a_killed_tool_leaves_a_call_to_be_found_out_or_asked_about(scene: Make,
         assert (response["status"], at.shop.effects_of(case.order)) == ("ok", 1), (case, response)
 
 
+@pytest.mark.long
 def test_a_call_that_is_killed_with_its_attempt_is_found_out_or_asked_about(scene: Make, tmp_path: Path) -> None:
     at = scene(str(tmp_path / "s.db"))
     cases = mixed(False, ("done", "pay_known"), ("done", "pay_blind"), ("before", "pay_known"), ("before", "pay_blind"))
     for case in cases:
         at.shop.hold(case.order, case.moment)
-    numbers = [at.ask(case, constraints={"timeout_seconds": 4}) for case in cases]
+    numbers = [at.ask(case, constraints={"timeout_seconds": HASTY_SECONDS}) for case in cases]
     for case, number in zip(cases, numbers, strict=True):
         response = at.runner.answer(number)
         if not case.known:
-            response = at.settle(case, response, constraints={"timeout_seconds": 4})
+            response = at.settle(case, response, constraints={"timeout_seconds": HASTY_SECONDS})
         assert (response["status"], at.shop.effects_of(case.order)) == ("ok", 1), (case, response)
 
 
+@pytest.mark.long
 def test_the_command_line_goes_on_after_a_kill_and_a_person_settles_what_is_unknown(tmp_path: Path) -> None:
-    pages = {name: page(name.replace("_", "-"), *TOOLS) for name in ("async_payer", "plain_payer")}
+    pages = {name: page(name.replace("_", "-"), *TOOLS, timeout_seconds=ENOUGH_SECONDS) for name in ("async_payer", "plain_payer")}
     file = write(tmp_path / "payers", PAYERS, **pages)
     with a_shop() as shop:
 
         def told(case: Case) -> subprocess.Popen[str]:
             inputs = json.dumps({"order": case.order, "tool": case.tool})
             target = f"{file}:{case.worker}"
-            more = ("--input", inputs, "--key", case.order, "--json")
+            more = ("--input", inputs, "--key", case.order, "--json", "--trust")
             return holdfast("run", target, *more, folder=tmp_path, environment={"SHOP": shop.url})
 
         for case in (Case("done", "pay_known"), Case("received", "pay_blind", "plain-payer")):

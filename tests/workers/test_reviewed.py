@@ -20,7 +20,7 @@ from holdfast.model.charging import Charge, charged
 from holdfast.model.clock import SystemClock, VirtualClock, monotonic
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
-from holdfast.model.operations import Type
+from holdfast.model.operations import Kind, Order, Type
 from holdfast.service.staff import StaffSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts
@@ -138,7 +138,8 @@ async def test_an_order_that_somebody_made_up_runs_nothing(tmp_path: Path, tenan
         return {}
 
     async with workforce(InlineWorker(contract("pay", limits={"max_tokens": 10}), body), folder=tmp_path) as force:
-        header = await force._engine.start("w", forged(**more), tenant=tenant)
+        text = forged(**more)
+        header = await force._engine.start("w", text, tenant=tenant, order=Order(Kind.WORKER, text))
         over, _ = await asyncio.wait_for(force._engine.ending(header.id), 10)
     assert over.status is ExecutionStatus.FAILED
     assert ran == []
@@ -155,7 +156,8 @@ async def test_an_order_that_somebody_made_up_is_bound_by_the_contract_and_inher
         first = await force.invoke(request(), Asker(tenant="bob", logged_in=True))
         assert first.status is Status.OK
         worker.tools = {"pay": pay}
-        header = await force._engine.start("w", forged(before=(first.run_id,), limits=Limits(max_tokens=10**9)), tenant="ann")
+        text = forged(before=(first.run_id,), limits=Limits(max_tokens=10**9))
+        header = await force._engine.start("w", text, tenant="ann", order=Order(Kind.WORKER, text))
         response = await force.response(header.id, Asker(tenant="ann", logged_in=True))
     assert response.error is not None
     assert (response.error.error_code, pay.calls) == ("budget_exceeded", [])
@@ -623,7 +625,7 @@ def test_a_package_is_found_by_its_own_name_and_no_name_leaves_its_folder(tmp_pa
     file = write(tmp_path / "files", source, one=page("one"))
     packages = Packages(tmp_path / "kept")
     (package,) = packages.add(file)
-    assert packages.load(package.name, "one") == package
+    assert packages.load(package.name, "one") == msgspec.structs.replace(package, source=None)
     hashed = package.folder.name
     for name, worker_id in (
         (package.name, "two"),

@@ -62,7 +62,7 @@ def approve(
 
 @app.command("reject")
 def reject(approval_id: IdArgument, comment: CommentOption = None, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Refuse a call: it is never made."""
+    """Refuse a call: it is never made. A question stays unanswered."""
     _decide(approval_id, Place.of(store, codec), "reject", comment)
 
 
@@ -88,6 +88,9 @@ def settle(
     codec: CodecOption = None,
 ) -> None:
     """Say what became of a call whose outcome nobody knows: it happened, it did not happen, or stop."""
+    from holdfast.workers.approvals import check_settles
+
+    check_settles(verdict)
     found = None if result is None else read_json("--result", result)
     _decide(approval_id, Place.of(store, codec), verdict, comment, result=found)
 

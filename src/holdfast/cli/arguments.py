@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 import typer
 
 from holdfast.model import codec
+from holdfast.model.auditing import Actor, kept_days, principal
 from holdfast.model.errors import InvalidParameter, PayloadNotJson
 from holdfast.model.payloads import PayloadCodec
 from holdfast.service.client import Client
@@ -29,8 +31,20 @@ LinesOption = Annotated[bool, typer.Option("--json", help="Print JSON lines for 
 ExecutionArgument = Annotated[
     str, typer.Argument(metavar="EXECUTION", help="Its ARN, its id, FUNCTION/NAME, or its name if no other execution has it.")
 ]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Trust the folders that a worker needs, and remember it: their tools run outside the sandbox.")
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="The operator's file. Without it: $HOLDFAST_CONFIG, else holdfast.toml of this folder."),
+]
 ErrorMessageOption = Annotated[str | None, typer.Option("--error-message", metavar="TEXT", help="What went wrong, in words.")]
 ErrorTypeOption = Annotated[str | None, typer.Option("--error-type", metavar="TEXT", help="What kind of error it is.")]
+
+
+def local_actor() -> Actor:
+    """Whom the audit log names for what is done at this terminal."""
+    return Actor(who=principal(), origin="cli", days=kept_days(os.environ))
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -40,12 +54,15 @@ class Place(msgspec.Struct, frozen=True):
     said: tuple[str, ...]
     """The options that said it."""
     codec_address: str | None
+    found: bool = False
+    """It was not named, neither by an option nor by the environment: it is the one of the current folder."""
 
     @classmethod
     def of(cls, store: str | None, codec: str | None) -> Place:
         """The store of a command line."""
         said = (("--store", store) if store else ()) + (("--codec", codec) if codec else ())
-        return cls(store or default_store(), said, codec or default_codec())
+        found = not store and not os.environ.get("HOLDFAST_STORE")
+        return cls(store or default_store(), said, codec or default_codec(), found)
 
     def codec(self) -> PayloadCodec | None:
         """What encodes its payloads. Its module may print as it likes: stdout is the command's alone."""
@@ -57,8 +74,8 @@ class Place(msgspec.Struct, frozen=True):
             return load_codec(self.codec_address)
 
     def client(self, *, create: bool = False) -> Client:
-        """A client of this store."""
-        return Client.open(self.where, create=create, codec=self.codec())
+        """A client of this store, for the user at this terminal."""
+        return Client.open(self.where, create=create, codec=self.codec(), actor=local_actor())
 
     def command(self, *words: str) -> str:
         """A command line that works on this store, to be copied as it is."""

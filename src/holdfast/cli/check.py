@@ -10,10 +10,10 @@ import msgspec
 import typer
 
 from holdfast.cli.arguments import JsonOption
+from holdfast.cli.checking_pages import read_page
 from holdfast.cli.terminal import print_document, printable
 from holdfast.contract.codes import Named, Status, meaning_of
-from holdfast.contract.reading import MAX_PAGE_BYTES, read
-from holdfast.contract.terms import Contract, Field, Level, Limits, Problem, Reading
+from holdfast.contract.terms import Contract, Field, Limits, Reading
 
 _UNFIT = 2
 
@@ -30,48 +30,28 @@ def check(
     """Read worker.md pages and tell every problem, with its line.
 
     A page without errors is summed up: what the worker takes and gives, and what it may do. Of a worker's file its @worker and @tool are
-    read, not run, and its pages with them. The exit code is 2 if anything has an error.
+    read, not run, and its pages with them; it is said which folder must be trusted before its tools run. The exit code is 2 if anything has
+    an error.
     """
-    readings = [
-        one for file in files for one in (_worker_file(file, tool or []) if file.suffix == ".py" else [(file, _read(file, tool or []))])
-    ]
+    readings, needs = [], []
+    for file in files:
+        if file.suffix != ".py":
+            readings.append((file, read_page(file, tool or [])))
+            continue
+        from holdfast.cli.checking_files import trust_of, worker_file  # what runs workers is slow to load, and pages need none of it
+
+        readings += worker_file(file, tool or [])
+        needs += trust_of(file)
     if json_output:
-        print_document({"ok": not any(reading.errors for _, reading in readings), "files": [_document(*one) for one in readings]})
+        fine = not any(reading.errors for _, reading in readings)
+        print_document({"ok": fine, "files": [_document(*one) for one in readings], "trust": needs})
     else:
         for file, reading in readings:
             print("\n".join(_lines(str(file), reading)))
+        for need in needs:
+            print(printable(need["told"]))
     if any(reading.errors for _, reading in readings):
         raise typer.Exit(_UNFIT)
-
-
-def _read(file: Path, tools: list[str]) -> Reading:
-    try:
-        with file.open("rb") as opened:
-            return read(opened.read(MAX_PAGE_BYTES + 1), tools=tools)
-    except (OSError, ValueError) as error:
-        return _unreadable(error)
-
-
-def _unreadable(error: OSError | ValueError) -> Reading:
-    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return Reading(None, (Problem(Level.ERROR, "file_not_readable", "", 0, f"The file could not be read: {why}."),))
-
-
-def _worker_file(file: Path, tools: list[str]) -> list[tuple[Path, Reading]]:
-    """The pages of a worker's file, which know its tools; the file itself too, where something is wrong with it."""
-    from holdfast.workers.tools.declaring import declarations_of
-
-    try:
-        declared = declarations_of(file.read_bytes())
-    except (OSError, ValueError) as error:
-        return [(file, _unreadable(error))]
-    wrong = [(problem.line, problem.message) for problem in declared.problems]
-    if not declared.workers and not wrong:
-        wrong = [(1, 'The file declares no worker: mark its function with @worker("page.md").')]
-    told = Reading(None, tuple(Problem(Level.ERROR, "worker_file", "", *one) for one in wrong))
-    own = [*tools, *(each.name for each in declared.tools)]
-    pages = [(file.parent / body.page, _read(file.parent / body.page, own)) for body in declared.workers]
-    return [(file, told), *pages] if wrong else pages
 
 
 def _document(file: Path, reading: Reading) -> dict[str, Any]:

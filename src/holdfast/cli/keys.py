@@ -10,13 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, Place, StoreOption
+from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, Place, StoreOption, local_actor
+from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.terminal import moment, print_document, print_line, print_table, say, seconds
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.credentials import Credential, CredentialKind, Role, checked_roles
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.ids import id_at
-from holdfast.server.auth.keys import Issued, Sealing, new_access_key, new_token, operators_secret
+from holdfast.server.auth.keys import Issued, new_access_key, new_token, seal_anew, sealing_of
+from holdfast.server.auth.sealing import Sealing, access_keys
+from holdfast.server.auth.secret import KeysSecrets
 from holdfast.store.opening import open_store, shown
 from holdfast.store.seam import Store
 
@@ -40,14 +43,16 @@ def create(
     codec: CodecOption = None,
 ) -> None:
     """Make a credential and print its secret, this once."""
-    roles = checked_roles(role)
-    with _opened(Place.of(store, codec), create=True) as (opened, clock):
+    roles, place = checked_roles(role), Place.of(store, codec)
+    with _opened(place, create=True) as (opened, clock):
         if token:
             issued = new_token(roles=roles, now=clock.now(), chance=os.urandom, tenant=tenant, note=note, days=days)
         else:
-            sealing = Sealing(opened.seal, operators_secret(os.environ), chance=os.urandom)
+            sealing = sealing_of(opened, KeysSecrets(with_taken(), place.where), os.urandom, wanted=True)
             issued = new_access_key(sealing, roles=roles, now=clock.now(), chance=os.urandom, tenant=tenant, note=note, days=days)
-        opened.put_credential(issued.credential)
+        made = issued.credential
+        whose = "" if made.tenant is None else f" of tenant {made.tenant}"
+        opened.put_credential(made, local_actor().did("create key", made.id, f"made: {', '.join(made.roles)}{whose}", clock.now()))
     _print_secret(issued, json)
 
 
@@ -84,10 +89,41 @@ def revoke(
 ) -> None:
     """Revoke a credential. Running servers refuse it within about a second."""
     place = Place.of(store, codec)
-    with _opened(place) as (opened, _):
-        if not opened.remove_credential(credential):
+    with _opened(place) as (opened, clock):
+        if not opened.remove_credential(credential, local_actor().did("revoke key", credential, "revoked", clock.now())):
             raise InvalidParameter(f"There is no credential {credential!r} in {shown(place.where)}.")
     say(f"revoked {credential}")
+
+
+@app.command("rotate")
+def rotate(
+    lost: Annotated[bool, typer.Option("--lost", help="Revoke the access keys that no secret here opens.")] = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Seal every access key with the current secret. Keys stay valid: only what the store keeps of them changes.
+
+    To change the secret, set HOLDFAST_KEYS_SECRET to the new one and HOLDFAST_KEYS_SECRET_BEFORE to the old one.
+    """
+    place = Place.of(store, codec)
+    with _opened(place) as (opened, clock):
+        secrets = KeysSecrets(with_taken(), place.where)
+        revoked = _revoke_lost(opened, secrets, clock) if lost else []
+        sealing_of(opened, secrets, os.urandom)
+        count = len(access_keys(opened.credentials()))
+        opened.note(local_actor().did("rotate keys", f"{count} access keys", f"sealed anew: {secrets.says()}", clock.now()))
+    for credential in revoked:
+        say(f"revoked {credential}, which could not be opened")
+    say(f"{count} access keys are sealed with the current secret; {secrets.says()}" if count else "there are no access keys")
+
+
+def _revoke_lost(opened: Store, secrets: KeysSecrets, clock: Clock) -> list[str]:
+    sealing = Sealing(opened.seal, secrets, chance=os.urandom)
+    seal_anew(opened, sealing)
+    found = [credential.id for credential in access_keys(opened.credentials()) if not sealing.opens(credential)]
+    for credential in found:
+        opened.remove_credential(credential, local_actor().did("revoke key", credential, "revoked: its secret is lost", clock.now()))
+    return found
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.arguments import CodecOption, LinesOption, Place, StoreOption
+from holdfast.cli.arguments import CodecOption, ConfigOption, LinesOption, Place, StoreOption, TrustOption
 from holdfast.cli.terminal import moment, print_line, print_table, say, seconds
 
 
@@ -15,6 +15,8 @@ def limits(
         list[str] | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant. May be given several times.")
     ] = None,
     json_output: LinesOption = False,
+    trust: TrustOption = False,
+    config: ConfigOption = None,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
@@ -22,9 +24,9 @@ def limits(
 
     Caps are set in holdfast.toml: [policy.caps] for every tenant, [policy.tenant_caps.NAME] for one. Only what has a cap is counted.
     """
-    from holdfast.service.operator import read_operator
+    from holdfast.cli.consent import Consent, operators_settings
 
-    policy = read_operator().policy
+    policy = operators_settings(None, config, Consent(trust=trust))[0].policy
     with Place.of(store, codec).client() as client:
         found = client.spent_today(policy, tenant or ())
     if json_output:

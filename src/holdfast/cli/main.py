@@ -12,6 +12,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
+from holdfast.cli import keys_secret
 from holdfast.cli.terminal import printable, say
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, Rejected, Unsuccessful
@@ -19,7 +20,22 @@ from holdfast.model.errors import HoldfastError, Rejected, Unsuccessful
 UNSUCCESSFUL, MISTAKE, TROUBLE, BUG, INTERRUPTED = 1, 2, 3, 70, 130
 _PATIENCE_SECONDS = 1.0
 
-COMMANDS: Final = ("run", "check", "replay", "serve", "limits", "new", "runs", "executions", "callbacks", "approvals", "keys")
+COMMANDS: Final = (
+    "run",
+    "check",
+    "replay",
+    "serve",
+    "limits",
+    "new",
+    "trust",
+    "runs",
+    "executions",
+    "callbacks",
+    "approvals",
+    "keys",
+    "audit",
+    "db",
+)
 """As the help lists them. Each is a module beside this one, with a function of that name or, for a group of commands, an `app`."""
 
 
@@ -61,6 +77,7 @@ def _root(
 
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
+    keys_secret.take()
     code = _exit_code()
     try:
         sys.stdout.flush()

@@ -15,8 +15,9 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.terminal import say
+from holdfast.cli.terminal import printable, say
 from holdfast.model.errors import InvalidParameter
+from holdfast.service.trust import TrustBook, TrustRefused
 
 app = typer.Typer(help="Begin something new.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -34,11 +35,15 @@ def worker(
 ) -> None:
     """Make a folder with a worker that runs: its page, its function, a case to run it on, a test, and recorded answers.
 
-    Nothing is ever overwritten: a folder of that name is refused.
+    Nothing is ever overwritten: a folder of that name is refused. The new folder is trusted: what is in it, you have just made.
     """
     made = _written(_checked(name), folder)
     for file in sorted(made.iterdir()):
         print(file)
+    try:
+        TrustBook().add(made)
+    except TrustRefused as refused:
+        say("\n".join(f"warning: {printable(line)}" for line in f"the folder is not trusted: {refused}".split("\n")))
     module, here = _module(name), shlex.quote(str(made))
     say(f"run it:   cd {here} && holdfast run {module}.py --input @case.json --key first")
     say("          kill -9 it while it saves, and run the same command again: facts.jsonl gets its line once")

@@ -10,18 +10,21 @@ import asyncio
 import contextlib
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from holdfast.cli.arguments import CodecOption, JsonOption, Place, StoreOption
+from holdfast.cli.arguments import CodecOption, ConfigOption, JsonOption, Place, StoreOption, TrustOption
 from holdfast.cli.terminal import print_document, printable, say
 from holdfast.cli.workers import declares_workers
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.loading import load
 from holdfast.service.replaying import replay as replayed
+
+if TYPE_CHECKING:
+    from holdfast.workers.replaying import Replayed
 
 _MISMATCH = 1
 
@@ -41,6 +44,8 @@ def replay(
         str | None, typer.Option("--isolation", metavar="LEVEL", help="How a worker is locked in, as for `holdfast run`.")
     ] = None,
     json_output: JsonOption = False,
+    trust: TrustOption = False,
+    config: ConfigOption = None,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
@@ -50,25 +55,27 @@ def replay(
     run; a call without a receipt is refused and shown. The exit code is 0 if the code matches the records, and 1 if it does not.
     """
     if target is None or declares_workers(target):
-        _replay_run(what, target, isolation, Place.of(store, codec), json_output=json_output)
+        told = _replay_run(what, target, isolation, Place.of(store, codec), config, trust=trust)
+        _print_run(told, json_output=json_output)
         return
     with contextlib.redirect_stdout(sys.stderr):
         function = load(target).function
         try:
-            told = replayed(Path(what), function)
+            ran = replayed(Path(what), function)
         except NonDeterministicExecutionError as mismatch:
             say(f"error[{mismatch.code}]: {printable(str(mismatch))}")
             raise typer.Exit(_MISMATCH) from None
     if json_output:
-        print_document(msgspec.to_builtins(told))
+        print_document(msgspec.to_builtins(ran))
     else:
-        print(f"{'matches' if told.matches else 'does not match'}: {printable(told.why)}")
-    if not told.matches:
+        print(f"{'matches' if ran.matches else 'does not match'}: {printable(ran.why)}")
+    if not ran.matches:
         raise typer.Exit(_MISMATCH)
 
 
-def _replay_run(what: str, target: str | None, isolation: str | None, place: Place, *, json_output: bool) -> None:
-    from holdfast.service.operator import read_operator
+def _replay_run(what: str, target: str | None, isolation: str | None, place: Place, config: Path | None, *, trust: bool) -> Replayed:
+    """No tool runs, so the user need not trust a folder; a holdfast.toml in a folder that is not trusted may only tighten."""
+    from holdfast.cli.consent import Consent, operators_settings
     from holdfast.service.reruns import exported_run, replay_run
 
     document = Path(what)
@@ -80,7 +87,11 @@ def _replay_run(what: str, target: str | None, isolation: str | None, place: Pla
         with place.client() as client:
             finished = client.finished(what)
     files = [] if target is None else [target.partition(":")[0]]
-    told = asyncio.run(replay_run(finished, place.where, read_operator(isolation), files))
+    settings, _ = operators_settings(isolation, config, Consent(trust=trust))
+    return asyncio.run(replay_run(finished, place.where, settings, files))
+
+
+def _print_run(told: Replayed, *, json_output: bool) -> None:
     if json_output:
         print_document({"matches": told.matches, **msgspec.to_builtins(told)})
     else:

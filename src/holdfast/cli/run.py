@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.arguments import CodecOption, Place, StoreOption, read_json
+from holdfast.cli.arguments import CodecOption, ConfigOption, Place, StoreOption, TrustOption, read_json
 from holdfast.cli.following import Order, follow
 from holdfast.cli.show import error_line
 from holdfast.cli.terminal import moment, print_document, say
@@ -26,6 +26,14 @@ from holdfast.service.loading import Loaded, load
 
 _CODES = {"FAILED": "execution_failed", "TIMED_OUT": "execution_timed_out", "STOPPED": "execution_stopped"}
 _UNSUCCESSFUL = 1
+
+
+IsolationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--isolation", metavar="LEVEL", help="How a worker is locked in: all (the default), process, or inline, which is not at all."
+    ),
+]
 
 
 def run(
@@ -55,15 +63,12 @@ def run(
     constraints: Annotated[
         str | None, typer.Option("--constraints", metavar="JSON|@FILE", help="Tighter limits for this run of a worker.")
     ] = None,
-    isolation: Annotated[
-        str | None,
-        typer.Option(
-            "--isolation", metavar="LEVEL", help="How a worker is locked in: all (the default), process, or inline, which is not at all."
-        ),
-    ] = None,
+    isolation: IsolationOption = None,
     user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="For whom a worker runs.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Write the execution, print its ARN, and leave it for a later runner.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document about the execution, however it ended.")] = False,
+    trust: TrustOption = False,
+    config: ConfigOption = None,
     store: StoreOption = None,
     codec_address: CodecOption = None,
 ) -> None:
@@ -75,7 +80,8 @@ def run(
     place = Place.of(store, codec_address)
     if declares_workers(target):
         named = name if key is None else key  # an empty one is refused: somebody meant to give a key
-        order = WorkerOrder.of(target, input_, named, constraints, isolation=isolation, user=user, place=place)
+        more = {"isolation": isolation, "user": user, "place": place, "config": config, "trust": trust}
+        order = WorkerOrder.of(target, input_, named, constraints, **more)
         raise typer.Exit(run_worker(order, json_output=json_output, detach=detach))
     payload = None if input_ is None else codec.dumps(read_json("--input", input_))
     asked = Order(target, payload, name, place)

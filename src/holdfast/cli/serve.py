@@ -13,15 +13,18 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
 
-from holdfast.cli.arguments import CodecOption, Place
+from holdfast.cli.arguments import CodecOption, ConfigOption, Place, TrustOption
+from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.serving_workers import IsolationOption, Workers
-from holdfast.cli.terminal import print_table, printable, say
+from holdfast.cli.terminal import print_table, printable, say, warn_of_root
 from holdfast.model.errors import ExtraMissing, HoldfastError, InvalidParameter
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.settings import Settings
 from holdfast.store.opening import shown
 
@@ -41,6 +44,14 @@ _KEPT_VERSIONS: Final = 20
 _EXTRA: Final = "`holdfast serve` needs packages that are installed on request: pip install 'holdfast[server]'."
 
 
+TargetsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TARGET...",
+        help="A SAM or CloudFormation template, a Python file or module with durable functions, a worker's file or the id of a ready"
+        " worker, or a folder with such files.",
+    ),
+]
 HostsOption = Annotated[
     list[str] | None,
     typer.Option("--allow-host", metavar="NAME", help="Another name the server is called by. May be given several times."),
@@ -77,17 +88,12 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     log_days: int
     parameters: Mapping[str, str]
     isolation: str | None
+    config: Path | None
+    trust: bool
 
 
 def serve(
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TARGET...",
-            help="A SAM or CloudFormation template, a Python file or module with durable functions, a worker's file or the id of a ready"
-            " worker, or a folder with such files.",
-        ),
-    ] = None,
+    targets: TargetsArgument = None,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen. Other than loopback needs credentials.")] = (
         "127.0.0.1"
     ),
@@ -103,6 +109,8 @@ def serve(
     log_days: DaysOption = 14,
     parameter: ParametersOption = None,
     isolation: IsolationOption = None,
+    trust: TrustOption = False,
+    config: ConfigOption = None,
     store: Annotated[
         str | None,
         typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
@@ -129,6 +137,8 @@ def serve(
         log_days=log_days,
         parameters=_parameters(parameter or ()),
         isolation=isolation,
+        config=config,
+        trust=trust,
     )
     try:
         import uvloop
@@ -136,8 +146,10 @@ def serve(
         import holdfast.server.serving  # noqa: F401 (whether it can be imported is the question)
     except ImportError as missing:
         raise ExtraMissing(f"{_EXTRA} ({missing})") from None
+    found = _find(order)
+    workers = Workers.of(found, order.place, order.isolation, order.config, trust=order.trust)  # it may ask, and Ctrl-C ends the question
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(order))
+        runner.run(_serve(order, found, workers))
 
 
 def _parameters(given: Sequence[str]) -> dict[str, str]:
@@ -150,7 +162,7 @@ def _parameters(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-async def _serve(order: _Order) -> None:
+async def _serve(order: _Order, found: Found, workers: Workers | None) -> None:
     from holdfast.server.app import make_app
     from holdfast.server.deploying import Deploying
     from holdfast.server.logs import LogReading
@@ -160,8 +172,7 @@ async def _serve(order: _Order) -> None:
     from holdfast.service.serving import open_serving
 
     leaving = _told_to_leave()
-    found = _find(order)
-    workers = Workers.of(found, order.place.where, order.isolation)
+    warn_of_root()
     settings = Settings(store=order.place.where, codec=order.place.codec())
     signalling = Signalling.read(order.signals, os.environ, settings.clock)
     _hear_functions()
@@ -188,6 +199,7 @@ async def _serve(order: _Order) -> None:
                 signalling.end()
                 if workers is not None:
                     await workers.leave()
+            await gate.close()
             say("leaving: what runs comes to where it can be left")
             if not await service.drain(_DRAIN_SECONDS):
                 say("some of it did not in time; it begins again where it was when the store is served next")
@@ -202,6 +214,7 @@ def _hear_functions() -> None:
 
 def _gate(order: _Order, service: Serving, app: ASGIApp) -> Gate:
     from holdfast.server.auth import protect
+    from holdfast.server.auth.secret import KeysSecrets
 
     return protect(
         app,
@@ -211,6 +224,7 @@ def _gate(order: _Order, service: Serving, app: ASGIApp) -> Gate:
         allow_deploy=order.allow_deploy,
         hosts=order.allowed_hosts,
         origins=order.allowed_origins,
+        secrets=KeysSecrets(with_taken(), order.place.where),
     )
 
 
@@ -262,7 +276,7 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
         watched, warned = [*found.watched], found.warnings
         async for _ in changes(watched, service.leave_out):
             try:
-                current = await asyncio.to_thread(_find, order, warned)
+                current = await in_thread(Purpose.HOUSE, _find, order, warned)
                 watched[:], warned = current.watched, current.warnings
                 for described in current.deployed:
                     before = service.catalogue.entry(described.name)

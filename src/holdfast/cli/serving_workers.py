@@ -12,14 +12,19 @@ import typer
 
 from holdfast.cli.terminal import print_table, printable, say
 from holdfast.model.errors import DuplicateFunction, HoldfastError
+from holdfast.model.threads import Purpose, in_thread
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from holdfast.cli.allowing import Allowing
+    from holdfast.cli.arguments import Place
     from holdfast.contract.terms import Contract
     from holdfast.server.app import App
     from holdfast.server.asgi import ASGIApp
     from holdfast.server.protocol.app import WorkerProtocol
     from holdfast.service.serving import Serving
-    from holdfast.service.staff import Staff
+    from holdfast.service.staff import Staff, StaffSettings
     from holdfast.service.targets.descriptions import Found
 
 IsolationOption = Annotated[
@@ -36,24 +41,29 @@ _EXAMPLES = {"string": "…", "integer": 1, "number": 1, "boolean": True, "array
 class Workers:
     """The workers of one server."""
 
-    def __init__(self, staff: Staff, isolation: str) -> None:
+    def __init__(self, staff: Staff, settings: StaffSettings, allowing: Allowing) -> None:
         self.staff = staff
-        self._isolation = isolation
+        self._allowing = allowing
+        self._settings = settings
+        self._isolation = settings.policy.isolation
         self._protocol: WorkerProtocol | None = None
         self._warming: asyncio.Task[None] | None = None
 
     @classmethod
-    def of(cls, found: Found, store: str, isolation: str | None) -> Workers | None:
+    def of(cls, found: Found, place: Place, isolation: str | None, config: Path | None, *, trust: bool) -> Workers | None:
         """Those that the targets have, if any. Inline they are only where the operator has said so, in a word or in his file."""
         if not found.workers:
             return None
-        from holdfast.service.operator import read_operator
+        from holdfast.cli.allowing import Allowing, check_allowed, serve_settings
         from holdfast.service.staff import Staff, home_beside
 
-        settings = read_operator(isolation)
+        settings, files = serve_settings(found.workers, place, isolation, config, trust=trust)
         if find_spec("prometheus_client") is not None:
             settings = msgspec.structs.replace(settings, signals=msgspec.structs.replace(settings.signals, metrics=True))
-        staff = Staff(found.workers, settings, home_beside(store))
+        staff = Staff(found.workers, settings, home_beside(place.where))
+        check_allowed(staff.packages, settings, files)
+        allowing = Allowing(staff, settings)
+        allowing.check()
         ids = {package.contract.worker_id for package in staff.packages}
         names = [*ids, *(one.name for one in found.deployed), *{one.name for one in found.inline}]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -65,9 +75,11 @@ class Workers:
                 if any(known in warning for known in provided):
                     continue  # its file has it
                 say(f"{package.contract.worker_id}: {printable(warning)}")
+            for line in package.left_behind:
+                say(f"warning: {package.contract.worker_id}: {printable(line)}")
         if settings.policy.isolation == "inline":
             say("warning: isolation is inline: workers run in this very process, see what it sees, and cannot be killed")
-        return cls(staff, settings.policy.isolation)
+        return cls(staff, settings, allowing)
 
     def around(self, app: ASGIApp, service: Serving, main: App) -> ASGIApp:
         """The app with the worker protocol beside it."""
@@ -88,9 +100,14 @@ class Workers:
             say(f"warning: error[{error.code}]: {error}")
 
     async def renew(self) -> None:
-        """Take in changed files."""
+        """Take in changed files. A folder that others could change by now is not taken in, and a tool that is new there is refused."""
+        from holdfast.cli.allowing import not_allowed
+
+        await in_thread(Purpose.HOUSE, self._allowing.check)
         for package in await self.staff.renew():
             say(f"{package.contract.worker_id} {package.contract.version} has changed; new runs get it")
+            for name in not_allowed(package, self._settings.tools):
+                say(f"warning: [tools] allow of the operator's file lacks {name}: its calls are refused until the server starts with it")
         await self._warm()
 
     async def leave(self) -> None:
@@ -108,6 +125,8 @@ class Workers:
         contracts = [package.contract for package in self.staff.packages]
         rows = [(one.worker_id, one.version, self._isolation, _limited(one)) for one in contracts]
         print_table(["WORKER", "VERSION", "ISOLATION", "LIMITS"], rows, folds="LIMITS")
+        if self._isolation != "inline":
+            say(self.staff.together.told())
 
     def print_try(self, url: str, *, needs_credentials: bool) -> None:
         """A line to try the first of them with."""

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.files import private
 from holdfast.model.errors import InvalidParameter
 
 _WIDE = 100_000
@@ -29,6 +31,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def warn_of_root() -> None:
+    """Whatever breaks out of a process of root has the machine."""
+    if os.geteuid() == 0:
+        say("warning: this runs as root: a fault in it, or in what it runs, could change anything here. Run it as an ordinary user.")
+
+
 def print_document(value: object) -> None:
     """One JSON document."""
     print(_calm(json.dumps(value, indent=2, ensure_ascii=False)))
@@ -38,7 +46,9 @@ def write_private(path: Path, value: object) -> None:
     """One JSON document in a file that nobody else may read."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with os.fdopen(private.open_given(path, os.O_WRONLY), "wb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                file.truncate()
             file.write(text.encode())
     except OSError as error:
         raise InvalidParameter(f"{path} could not be written: {error.strerror}.") from None

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.cli.arguments import Place, read_json
-from holdfast.cli.terminal import print_document, printable, say, shortened
+from holdfast.cli.terminal import print_document, printable, say, shortened, warn_of_root
 from holdfast.library import find
 from holdfast.model.errors import InvalidParameter
 from holdfast.signals.observing import Nobody, RunSeen, ToolSeen
 
 if TYPE_CHECKING:
+    from holdfast.cli.consent import RunTerms
     from holdfast.contract.protocol import Response
     from holdfast.contract.terms import Limits
 
@@ -32,6 +33,8 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
     isolation: str | None
     user: str | None
     place: Place
+    config: Path | None = None
+    trust: bool = False
 
     @classmethod
     def of(cls, target: str, inputs: str | None, key: str | None, constraints: str | None, **more: Any) -> WorkerOrder:
@@ -66,7 +69,11 @@ def run_worker(order: WorkerOrder, *, json_output: bool, detach: bool = False) -
         raise InvalidParameter("--input of a worker is a JSON object: its inputs by name.")
     if not isinstance(order.constraints, dict | None):
         raise InvalidParameter('--constraints is a JSON object, such as {"max_tokens": 500}.')
-    response, limits = asyncio.run(_ran(order))
+    from holdfast.cli.consent import run_terms
+
+    warn_of_root()
+    terms = run_terms(order.file, order.place, order.isolation, order.config, trust=order.trust)
+    response, limits = asyncio.run(_ran(order, terms))
     if json_output:
         print_document(response_document(response))
     elif response.outputs is not None:
@@ -75,12 +82,17 @@ def run_worker(order: WorkerOrder, *, json_output: bool, detach: bool = False) -
     return exit_code(response)
 
 
-async def _ran(order: WorkerOrder) -> tuple[Response, Limits]:
+async def _ran(order: WorkerOrder, terms: RunTerms) -> tuple[Response, Limits]:
     from holdfast.service.opening import open as open_engine
-    from holdfast.service.operator import read_operator
 
-    staff = read_operator(order.isolation)
-    async with open_engine(order.place.where, workers=[order.file], staff=staff, codec=order.place.codec()) as engine:
+    opening = open_engine(order.place.where, workers=[order.file], staff=terms.settings, codec=order.place.codec())
+    staff = opening.staff
+    assert staff is not None
+    terms.check(staff.packages)
+    staff.admits = lambda worker, tool: terms.refusal
+    for line in dict.fromkeys(line for package in staff.packages for line in package.left_behind):
+        say(f"warning: {printable(line)}")
+    async with opening as engine:
         served = engine.workforce.served
         worker = order.worker or _only(list(served), order.file)
         engine.workforce.observe(_Teller())

@@ -14,7 +14,10 @@ from typing import Any, cast
 import jsonschema_rs
 import msgspec
 
-from holdfast.contract.redacting import Schema, has_marks, redacted
+from holdfast.contract.costs import LISTED_IN_PLACE, LISTED_PATIENTLY, cost_of
+from holdfast.contract.costs import SchemaInvalid as SchemaInvalid
+from holdfast.contract.costs import pointer as pointer
+from holdfast.contract.redacting import Redaction, Schema, has_marks
 from holdfast.model import codec
 
 MAX_MISMATCHES = 50
@@ -22,6 +25,8 @@ MAX_VALUE_CHARACTERS = 200
 MAX_DEPTH = 200
 """A value that does not fit and is deeper than this is not walked to say why."""
 _KEPT_VALIDATORS = 512
+_LINEAR = jsonschema_rs.RegexOptions(size_limit=128 * 1024, dfa_size_limit=1024 * 1024)
+"""The engine without look-around and back references: a text costs in proportion to its length."""
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -34,25 +39,19 @@ class Mismatch(msgspec.Struct, frozen=True):
     """The value there as JSON, its beginning only, without what the schema marks as secret."""
 
 
-class SchemaInvalid(Exception):
-    """The schema itself is no draft 2020-12 schema. Pages with one are refused, so this never reaches a user of a Contract."""
-
-    def __init__(self, path: Sequence[str | int], reason: str) -> None:
-        self.path = tuple(str(part) for part in path)
-        self.reason = reason
-        super().__init__(f"{pointer(path)}: {reason}" if path else reason)
-
-
 class Checker:
-    """A schema, compiled."""
+    """A schema, compiled. One that is above a limit, or is none, is refused as `SchemaInvalid`."""
 
     def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+        self.schema = schema
+        self.cost = cost_of(schema)
         self._marked = has_marks(schema)
         try:
-            self._validator = jsonschema_rs.Draft202012Validator(cast(Any, schema), validate_formats=True, offline=True, mask="the value")
+            self._validator = jsonschema_rs.Draft202012Validator(
+                cast(Any, schema), validate_formats=True, offline=True, mask="the value", pattern_options=_LINEAR
+            )
         except jsonschema_rs.ValidationError as error:
-            raise SchemaInvalid(error.instance_path, error.message) from None
+            raise _invalid(error) from None
         except (jsonschema_rs.ReferencingError, ValueError, RecursionError) as error:
             raise SchemaInvalid((), str(error)) from None
 
@@ -60,22 +59,61 @@ class Checker:
         """Whether the value is what the schema promises."""
         return not self.problems(value)
 
-    def problems(self, value: Any) -> tuple[Mismatch, ...]:
-        """Every place where the value breaks the schema, up to a bound; nothing if it fits."""
+    def problems(self, value: Any, *, patient: bool = False) -> tuple[Mismatch, ...]:
+        """Every place where the value breaks the schema, up to a bound; nothing if it fits.
+
+        Listing places takes many times as long as finding the first. Where there can be very many of them only the first is told; a
+        patient caller, which can be ended, is told more of them.
+        """
         try:
             if self._validator.is_valid(value):
                 return ()
             if codec.too_deep(value, MAX_DEPTH):
                 return (Mismatch("", f"the value does not fit, and is nested more than {MAX_DEPTH} levels deep", ""),)
-            shown = redacted(value, self._schema) if self._marked else value
-            return tuple(islice(self._mismatches(value, shown), MAX_MISMATCHES))
+            shown = Redaction(self.schema).redacted(value) if self._marked else value
+            return tuple(islice(self._mismatches(value, shown, patient), MAX_MISMATCHES))
         except (TypeError, ValueError, RecursionError, UnicodeError) as error:
             return (Mismatch("", f"the value is not JSON: {error}"[:MAX_VALUE_CHARACTERS], ""),)
 
-    def _mismatches(self, value: Any, shown: Any) -> Iterator[Mismatch]:
-        for error in self._validator.iter_errors(value):
+    def valid(self, value: Any) -> bool:
+        """Whether the value fits, without a look at why not."""
+        return bool(self._validator.is_valid(value))
+
+    def _mismatches(self, value: Any, shown: Any, patient: bool) -> Iterator[Mismatch]:
+        steps = LISTED_IN_PLACE + 1 if self.cost.unbounded else self.cost.steps(size_of(value).places, 0)
+        errors = self._validator.iter_errors(value) if steps <= (LISTED_PATIENTLY if patient else LISTED_IN_PLACE) else self._first(value)
+        for error in errors:
             path = error.instance_path
             yield Mismatch(pointer(path), _reason(error), brief(_at(shown, path)))
+
+    def _first(self, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
+        try:
+            self._validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            yield error
+
+
+class Size(msgspec.Struct, frozen=True):
+    """How large a value is, at most."""
+
+    places: int
+    text: bytes
+    """As JSON; empty for what is no plain JSON."""
+
+
+def size_of(value: Any) -> Size:
+    """The size of a value, found at the cost of writing it once."""
+    try:
+        text = codec.compact(value)
+    except (TypeError, ValueError, RecursionError):
+        return Size(LISTED_IN_PLACE + 1, b"")
+    return Size(1 + text.count(b",") + text.count(b":") + text.count(b"[") + text.count(b"{"), text)
+
+
+def _invalid(error: jsonschema_rs.ValidationError) -> SchemaInvalid:
+    if error.message.endswith('not a "regex"'):
+        return SchemaInvalid(error.instance_path, "the pattern is none, or cannot be matched in linear time", "schema_pattern")
+    return SchemaInvalid(error.instance_path, error.message)
 
 
 def problems_of(value: Any, schema: Schema) -> tuple[Mismatch, ...]:
@@ -96,11 +134,6 @@ def checker_of(schema: Schema) -> Checker:
 @lru_cache(maxsize=_KEPT_VALIDATORS)
 def _compiled(text: bytes) -> Checker:
     return Checker(msgspec.json.decode(text))
-
-
-def pointer(path: Sequence[str | int]) -> str:
-    """A path as a JSON pointer."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
 def brief(value: Any) -> str:

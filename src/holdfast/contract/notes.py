@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 
 from holdfast.contract.terms import Level, Problem
 
 MAX_PROBLEMS = 200
+MAX_GUESSES = 200
+"""Names of one page for which the one that was meant is looked for: each look takes its time."""
+_left: ContextVar[Iterator[int] | None] = ContextVar("guesses_left", default=None)
 _SHOWN_CHARACTERS = 60
 _MESSAGE_CHARACTERS = 900
 
@@ -17,6 +22,7 @@ class Notes:
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
+        self._noted_error = False
         self.failed = False
         """Whether there was any error."""
 
@@ -30,8 +36,9 @@ class Notes:
         self._note(Level.WARNING, code, section, line, message)
 
     def _note(self, level: Level, code: str, section: str, line: int, message: str) -> None:
-        first_error = level is Level.ERROR and not any(problem.level is Level.ERROR for problem in self._problems)
+        first_error = level is Level.ERROR and not self._noted_error
         if len(self._problems) < MAX_PROBLEMS or first_error:
+            self._noted_error |= level is Level.ERROR
             self._problems.append(Problem(level, code, section, line, _printable(message)[:_MESSAGE_CHARACTERS]))
 
     def problems(self) -> tuple[Problem, ...]:
@@ -39,8 +46,21 @@ class Notes:
         return tuple(sorted(self._problems, key=lambda problem: (problem.line, problem.level is Level.WARNING)))
 
 
+@contextlib.contextmanager
+def few_guesses() -> Iterator[None]:
+    """While one page is read, only so many names are looked for."""
+    token = _left.set(iter(range(MAX_GUESSES)))
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
 def meant(name: str, known: Iterable[str]) -> str:
     """A sentence that names what was probably meant, with a space before it; empty when nothing is near."""
+    left = _left.get()
+    if left is not None and next(left, None) is None:
+        return ""
     spelled = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS].lower(), list(spelled), n=1, cutoff=0.7)
     return f" Did you mean `{spelled[near[0]]}`?" if near else ""

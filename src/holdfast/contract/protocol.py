@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.contract.checking import Checker, Mismatch, brief, checker_of
+from holdfast.contract.checking import MAX_DEPTH, Checker, Mismatch, brief, checker_of
 from holdfast.contract.codes import Status as Status
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model import codec
 from holdfast.model.errors import PayloadNotJson
+from holdfast.model.shapes import crowding
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -197,6 +198,9 @@ def _loaded(document: str | bytes | Mapping[str, Any]) -> Any:
     if isinstance(document, Mapping):
         return dict(document)
     try:
+        text = document.encode(errors="surrogatepass") if isinstance(document, str) else document
+        if (crowded := crowding(text, MAX_DEPTH)) is not None:
+            raise InvalidRequest(f"The request {crowded}.")
         return codec.loads(document)
     except PayloadNotJson as error:
         raise InvalidRequest(str(error)) from None

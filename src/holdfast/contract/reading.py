@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.contract.bounds import Bounds, bounds_of
 from holdfast.contract.jsonblocks import JsonBlock, read_json
-from holdfast.contract.notes import Notes, meant, shown
+from holdfast.contract.notes import Notes, few_guesses, meant, shown
 from holdfast.contract.page import CONSTRAINTS, FAILURES, INPUT_SCHEMA, OUTPUT_SCHEMA, SIGNALS, SPEC, Page, parted
 from holdfast.contract.prose import catalogue, log_fields, names
 from holdfast.contract.refusals import ContractInvalid
@@ -24,6 +24,7 @@ from holdfast.contract.terms import DEFAULT_TIMEOUT_SECONDS, Contract, Field, Re
 from holdfast.contract.words import OTHER_TYPES, TYPES, type_of
 
 MAX_PAGE_BYTES = 256 * 1024
+MAX_PAGE_LINES = 20_000
 _WORKER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")  # also the name of a durable function
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _FIELD = re.compile(r"([\"'`]?)([A-Za-z_$][\w.$-]*)\1[ \t]*+(\([ \t]*+optional[ \t]*+\)[ \t]*+)?:[ \t]*+(.+)", re.I)
@@ -36,7 +37,11 @@ def read(page: str | bytes, *, tools: Collection[str] = ()) -> Reading:
     if len(data) > MAX_PAGE_BYTES:
         notes.error("page_too_large", "", 1, f"The page is larger than {MAX_PAGE_BYTES} bytes. A worker.md is a few kilobytes of text.")
         return Reading(None, notes.problems())
-    return _Reader(parted(_text(data, notes), notes), tools, notes).read(hashlib.sha256(data).hexdigest())
+    if data.count(b"\n") + data.count(b"\r") > MAX_PAGE_LINES:
+        notes.error("page_too_large", "", 1, f"The page has more than {MAX_PAGE_LINES} lines. A worker.md is a few kilobytes of text.")
+        return Reading(None, notes.problems())
+    with few_guesses():
+        return _Reader(parted(_text(data, notes), notes), tools, notes).read(hashlib.sha256(data).hexdigest())
 
 
 def contract_of(page: str | bytes, *, name: str = "worker.md", tools: Collection[str] = ()) -> Contract:

@@ -1,13 +1,21 @@
-"""Values without their secrets: what a schema marks with `"writeOnly": true` or `"x-redact": true` is not shown to anybody."""
+"""Values without their secrets: what a schema marks with `"writeOnly": true` or `"x-redact": true` is not shown to anybody.
+
+Only what can reach a mark is walked, and only so far: a value that would take longer is not shown at all.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
+
+from holdfast.contract.patterns import matcher
+from holdfast.contract.references import References
 
 Schema = Mapping[str, Any] | bool
 REDACTED = "[redacted]"
+MAX_STEPS: Final = 20_000
+"""Places and schemas that are looked at for one value, before all of it is taken to be secret."""
 _MARKS = ("writeOnly", "x-redact")
 _ALL_OF_MANY = ("allOf", "anyOf", "oneOf")
 _SAME_PLACE = ("if", "then", "else", "not")
@@ -33,96 +41,124 @@ def redacted(value: Any, schema: Schema) -> Any:
     A place is marked if any schema that might apply to it marks it: which branch of an `anyOf` holds is not asked, for a secret in a
     value that fits none of them is still a secret.
     """
-    return _Walk(schema).redacted(value, (schema,))
+    return Redaction(schema).redacted(value)
 
 
-class _Walk:
+class _TooLong(Exception):
+    """There is more to look at than may be looked at."""
+
+
+class Redaction:
+    """The marks of one schema."""
+
     def __init__(self, root: Schema) -> None:
         self._root = root
+        self._references = References(root)
+        self._together: dict[tuple[int, ...], list[Mapping[str, Any]]] = {}
+        self._steps = 0
 
-    def redacted(self, value: Any, schemas: Iterable[Any]) -> Any:
-        here = list(self._applying(schemas))
+    def redacted(self, value: Any) -> Any:
+        """A copy of a value without its secrets."""
+        self._steps = 0
+        try:
+            return self._at(value, (self._root,))
+        except (_TooLong, RecursionError):
+            return REDACTED
+
+    def _at(self, value: Any, schemas: Iterable[Any]) -> Any:
+        starting = [part for part in schemas if id(part) in self._reaching]
+        if not starting:
+            return value
+        here = self._applying(starting)
+        self._step(1 + len(here))
         if any(part.get(mark) is True for part in here for mark in _MARKS):
             return REDACTED
         if isinstance(value, dict):
-            return {key: self.redacted(item, _of_property(here, str(key))) for key, item in value.items()}
+            return {key: self._at(item, self._of_property(here, str(key))) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.redacted(item, _of_item(here, index)) for index, item in enumerate(value)]
+            return [self._at(item, _of_item(here, index)) for index, item in enumerate(value)]
         return value
 
-    def _applying(self, schemas: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    def _step(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            raise _TooLong
+
+    def _applying(self, starting: list[Any]) -> list[Mapping[str, Any]]:
         """Every schema that speaks of the same place: through references and the keywords that only combine."""
-        waiting, seen = list(schemas), set[int]()
+        key = tuple(map(id, starting))
+        if key not in self._together:
+            found: dict[int, Mapping[str, Any]] = {}
+            waiting = list(starting)
+            while waiting:
+                part = waiting.pop()
+                if isinstance(part, Mapping) and id(part) not in found:
+                    self._step(1)
+                    found[id(part)] = part
+                    waiting.extend(self._beside(part))
+            self._together[key] = list(found.values())
+        return self._together[key]
+
+    def _beside(self, part: Mapping[str, Any]) -> Iterator[Any]:
+        """The schemas that a schema applies to the very place it stands for."""
+        for word in _ALL_OF_MANY:
+            if isinstance(part.get(word), list):
+                yield from part[word]
+        yield from (part[word] for word in _SAME_PLACE if word in part)
+        if isinstance(part.get("dependentSchemas"), Mapping):
+            yield from part["dependentSchemas"].values()
+        for word in ("$ref", "$dynamicRef"):
+            if isinstance(part.get(word), str):
+                yield from (found.part for found in self._references.found(part[word]))
+
+    @cached_property
+    def _reaching(self) -> frozenset[int]:
+        """The schemas from which a mark can be reached: nothing below any other is secret."""
+        above: dict[int, list[int]] = {}
+        marked: list[int] = []
+        seen = set[int]()
+        waiting: list[Any] = [self._root]
         while waiting:
             part = waiting.pop()
-            if not isinstance(part, Mapping) or id(part) in seen:
+            if id(part) in seen or not isinstance(part, Mapping | list):
                 continue
             seen.add(id(part))
-            yield part
-            waiting.extend(x for word in _ALL_OF_MANY if isinstance(part.get(word), list) for x in part[word])
-            waiting.extend(part[word] for word in _SAME_PLACE if word in part)
-            if isinstance(part.get("dependentSchemas"), Mapping):
-                waiting.extend(part["dependentSchemas"].values())
-            for word in ("$ref", "$dynamicRef"):
-                if isinstance(part.get(word), str):
-                    waiting.extend(found(self._root, part[word]))
+            if isinstance(part, list):
+                below = list(part)
+            else:
+                if any(part.get(mark) is True for mark in _MARKS):
+                    marked.append(id(part))
+                below = [*part.values(), *self._beside(part)]
+            for one in below:
+                above.setdefault(id(one), []).append(id(part))
+            waiting.extend(below)
+        reaching = set[int]()
+        while marked:
+            at = marked.pop()
+            if at not in reaching:
+                reaching.add(at)
+                marked.extend(above.get(at, ()))
+        return frozenset(reaching)
+
+    def _of_property(self, here: list[Mapping[str, Any]], key: str) -> Iterator[Any]:
+        for part in here:
+            properties = part.get("properties")
+            if isinstance(properties, Mapping) and key in properties:
+                yield properties[key]
+            patterns = part.get("patternProperties")
+            if isinstance(patterns, Mapping):
+                self._step(len(patterns) * (1 + len(key) // _KEY_CHARACTERS))
+                yield from (schema for pattern, schema in patterns.items() if _might_match(pattern, key))
+            yield from (part[word] for word in ("additionalProperties", "unevaluatedProperties") if word in part)
 
 
-def found(root: Schema, reference: str) -> list[Any]:
-    """What a reference inside the document leads to: a pointer (`#/$defs/a`), an anchor (`#a`) or an `$id`."""
-    place, _, fragment = reference.partition("#")
-    start = [root] if not place else [part for part in _subschemas(root) if part.get("$id") == place]
-    if not fragment:
-        return start
-    if not fragment.startswith("/"):
-        return [part for base in start for part in _subschemas(base) if fragment in (part.get("$anchor"), part.get("$dynamicAnchor"))]
-    return [part for base in start for part in _pointed(base, fragment)]
-
-
-def _pointed(base: Any, fragment: str) -> list[Any]:
-    for part in fragment.split("/")[1:]:
-        key = _unquoted(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(base, Mapping) and key in base:
-            base = base[key]
-        elif isinstance(base, list) and key.isdecimal() and int(key[:9]) < len(base):
-            base = base[int(key[:9])]
-        else:
-            return []
-    return [base]
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"%([0-9a-fA-F]{2})", lambda hit: chr(int(hit.group(1), 16)), text)
-
-
-def _subschemas(root: Any) -> Iterator[Mapping[str, Any]]:
-    waiting = [root]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Mapping):
-            yield part
-            waiting.extend(part.values())
-        elif isinstance(part, list):
-            waiting.extend(part)
-
-
-def _of_property(here: list[Mapping[str, Any]], key: str) -> Iterator[Any]:
-    for part in here:
-        properties = part.get("properties")
-        if isinstance(properties, Mapping) and key in properties:
-            yield properties[key]
-        patterns = part.get("patternProperties")
-        if isinstance(patterns, Mapping):
-            yield from (schema for pattern, schema in patterns.items() if _might_match(pattern, key))
-        yield from (part[word] for word in ("additionalProperties", "unevaluatedProperties") if word in part)
+_KEY_CHARACTERS: Final = 32
 
 
 def _might_match(pattern: str, key: str) -> bool:
-    """When in doubt, yes: patterns are ECMAScript's, and showing too little is the safe mistake."""
-    try:
-        return re.search(pattern, key) is not None
-    except (re.error, RecursionError, OverflowError):
-        return True
+    """When in doubt, yes: showing too little is the safe mistake."""
+    found = matcher(pattern)
+    return found is None or found.search(key) is not None
 
 
 def _of_item(here: list[Mapping[str, Any]], index: int) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What a caller or an author must change: the two errors of this package."""
+"""What a caller or an author must change, and what a caller may try again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.contract.terms import Problem
-from holdfast.model.errors import Rejected
+from holdfast.model.errors import Rejected, Retryable
 
 
 class InvalidRequest(Rejected):
@@ -31,3 +31,9 @@ class ContractInvalid(Rejected):
     def __init__(self, message: str | None = None, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
         self.problems = tuple(problems)
+
+
+class Overloaded(Retryable):
+    """There is no room for more work of this kind now."""
+
+    code = "overloaded"

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from holdfast.contract.checking import Checker, SchemaInvalid
+import msgspec
+
+from holdfast.contract.checking import Checker
+from holdfast.contract.costs import MANY, NAMED, ONE, SchemaInvalid, pointer
 from holdfast.contract.jsonblocks import JsonBlock
 from holdfast.contract.notes import Notes, meant, shown
 from holdfast.contract.page import SPEC
-from holdfast.contract.redacting import found
+from holdfast.contract.references import References
 from holdfast.contract.terms import Field
 
 T = TypeVar("T", list[Any], dict[str, Any])
@@ -18,19 +21,16 @@ FORMATS = (
     "date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname", "ipv4", "ipv6", "iri", "iri-reference",
     "json-pointer", "regex", "relative-json-pointer", "time", "uri", "uri-reference", "uri-template", "uuid",
 )  # fmt: skip
-_ONE = (
-    "additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "contains", "propertyNames", "if", "then", "else",
-    "not", "contentSchema",
-)  # fmt: skip
-_MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
-_NAMED = ("properties", "patternProperties", "$defs", "dependentSchemas")
 _PLAIN = (
     "$schema", "$id", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor", "$comment", "$vocabulary", "type", "enum", "const", "multipleOf",
     "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength", "minLength", "pattern", "maxItems", "minItems",
     "uniqueItems", "maxContains", "minContains", "maxProperties", "minProperties", "required", "dependentRequired", "format", "title",
     "description", "default", "deprecated", "readOnly", "writeOnly", "examples", "contentEncoding", "contentMediaType",
 )  # fmt: skip
-KEYWORDS = (*_ONE, *_MANY, *_NAMED, *_PLAIN)
+KEYWORDS = (*ONE, *MANY, *NAMED, *_PLAIN)
+_KNOWN = frozenset(KEYWORDS)
+_MOST_DEFS_BYTES = 512 * 1024
+"""Of all `$defs` as a body gets them: each one that refers to others carries all of them."""
 _LOOSE = ("anyOf", "oneOf", "allOf", "const", "not", "if")
 
 
@@ -47,8 +47,8 @@ def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | N
     try:
         Checker(schema)
     except SchemaInvalid as error:
-        path = error.path or _lost_reference(schema)
-        notes.error("schema_invalid", section, block.at(*path), _explained(error.reason, path))
+        path = error.path if error.path or error.code != "schema_invalid" else _lost_reference(schema)
+        notes.error(error.code, section, block.at(*path), _explained(error, path))
         return None
     if schema.get("type", "object") != "object":
         told = f"The schema must describe an object, and says `{shown(schema['type'])}`. Put the value under a name of its own."
@@ -61,14 +61,25 @@ def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | N
 
 def _lost_reference(schema: dict[str, Any]) -> tuple[str, ...]:
     """Where the first reference stands that leads nowhere inside the page; the validator does not say."""
+    references = References(schema)
     for path, part in _schemas(schema):
-        if isinstance(part.get("$ref"), str) and not found(schema, part["$ref"]):
+        if isinstance(part.get("$ref"), str) and not references.found(part["$ref"]):
             return (*path, "$ref")
     return ()
 
 
-def _explained(reason: str, path: tuple[str, ...]) -> str:
-    where = f" (at /{'/'.join(path)})" if path else ""
+_SMALLER = {
+    "schema_too_large": "Make it smaller: what is large belongs into a field of its own, checked by the worker.",
+    "schema_too_deep": "Make it flatter.",
+    "schema_too_costly": "Refer to each definition fewer times: references that double are evaluated twice as often with each level.",
+    "schema_pattern": "Patterns are matched in linear time: no look-around, no back reference, no large repetition of a repetition.",
+}
+
+
+def _explained(error: SchemaInvalid, path: tuple[str, ...]) -> str:
+    reason, where = error.reason, f" (at {shown(pointer(path))})" if path else ""
+    if error.code in _SMALLER:
+        return f"The schema is refused{where}: {reason[:300]}. {_SMALLER[error.code]}"
     if "etrieval is disabled" in reason or "not present in a registry" in reason:
         return f"A reference leads out of the page{where}. Put what it means under `$defs` and refer to `#/$defs/NAME`."
     return f"This is no schema of draft 2020-12{where}: {reason[:300]}"
@@ -79,12 +90,12 @@ def _schemas(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
     if not isinstance(schema, Mapping):
         return
     yield path, schema
-    for word in _ONE:
+    for word in ONE:
         yield from _schemas(schema.get(word), (*path, word))
-    for word in _MANY:
+    for word in MANY:
         for part in _as(list, schema.get(word)):
             yield from _schemas(part, (*path, word))
-    for word in _NAMED:
+    for word in NAMED:
         for name, part in _as(dict, schema.get(word)).items():
             yield from _schemas(part, (*path, word, name))
 
@@ -97,7 +108,7 @@ def _as(kind: type[T], value: Any) -> T:
 def _words(path: tuple[str, ...], part: Mapping[str, Any], block: JsonBlock, section: str, notes: Notes) -> None:
     """Words that the checker would pass over in silence."""
     for word in part:
-        if word not in KEYWORDS and not word.startswith("x-") and (hint := meant(word, KEYWORDS)):
+        if word not in _KNOWN and not word.startswith("x-") and (hint := meant(word, KEYWORDS)):
             notes.warning("unknown_keyword", section, block.at(*path, word), f"`{shown(word)}` is no word of JSON Schema.{hint}")
     form = part.get("format")
     if isinstance(form, str) and form not in FORMATS:
@@ -124,18 +135,19 @@ def _shape(field: Field) -> dict[str, Any]:
 
 def fields_of(schema: Mapping[str, Any]) -> tuple[Field, ...]:
     """What a schema says a spec would list, where there is no spec."""
-    required = schema.get("required", ())
-    return tuple(Field(name, _type(schema, part) or "any", name not in required) for name, part in schema.get("properties", {}).items())
+    required, references = frozenset(schema.get("required", ())), References(schema)
+    properties = schema.get("properties", {})
+    return tuple(Field(name, _type(references, part) or "any", name not in required) for name, part in properties.items())
 
 
-def _type(schema: Mapping[str, Any], part: Any) -> str | None:
-    for one in _resolved(schema, part):
+def _type(references: References, part: Any) -> str | None:
+    for one in _resolved(references, part):
         if isinstance(one, Mapping) and isinstance(one.get("type"), str):
             return str(one["type"])
     return None
 
 
-def _resolved(schema: Mapping[str, Any], part: Any) -> list[Any]:
+def _resolved(references: References, part: Any) -> list[Any]:
     """The part, and what its references lead to."""
     seen: list[Any] = []
     waiting = [part]
@@ -143,7 +155,7 @@ def _resolved(schema: Mapping[str, Any], part: Any) -> list[Any]:
         one = waiting.pop()
         seen.append(one)
         if isinstance(one, Mapping) and isinstance(one.get("$ref"), str):
-            waiting.extend(found(schema, one["$ref"]))
+            waiting.extend(found.part for found in references.found(one["$ref"]))
     return seen
 
 
@@ -152,6 +164,8 @@ class Comparison:
 
     def __init__(self, block: JsonBlock, section: str, lines: Mapping[str, int], list_line: int, notes: Notes) -> None:
         self._schema: Mapping[str, Any] = block.value
+        self._references = References(block.value)
+        self._listed = frozenset(self._schema.get("required", ()))
         self._block = block
         self._section = section
         self._lines = lines
@@ -173,14 +187,14 @@ class Comparison:
                 self._differ(name, f"the schema names `{shown(name)}`, the spec does not", self._block.at("properties", name))
 
     def _required(self, field: Field) -> None:
-        listed = field.name in self._schema.get("required", ())
+        listed = field.name in self._listed
         if listed == field.optional:
             spec = "optional" if field.optional else "required"
             schema = "required" if listed else "optional"
             self._differ(field.name, f"in the spec it is {spec}, in the schema it is {schema}", self._block.at("required"))
 
     def _shape(self, field: Field, part: Any) -> None:
-        parts = [one for one in _resolved(self._schema, part) if isinstance(one, Mapping)]
+        parts = [one for one in _resolved(self._references, part) if isinstance(one, Mapping)]
         line = self._block.at("properties", field.name)
         if field.type == "enum":
             values = next((one["enum"] for one in parts if isinstance(one.get("enum"), list)), None)
@@ -205,12 +219,20 @@ class Comparison:
 def defs_of(schemas: Mapping[str, Mapping[str, Any]], blocks: Mapping[str, JsonBlock], notes: Notes) -> dict[str, Any]:
     """The `$defs` of all schemas under their names, each fit to be used alone: one that refers to others carries them."""
     merged: dict[str, Any] = {}
+    carried = 0
     for section, schema in schemas.items():
         own = schema.get("$defs", {})
+        size = len(msgspec.json.encode(own))
         for name, part in own.items():
             alone = part
             if isinstance(part, dict) and any("$ref" in one for _, one in _schemas(part)):
                 alone = {**part, "$defs": {**own, **part.get("$defs", {})}}
+                carried += size
+            if carried > _MOST_DEFS_BYTES:  # before anything compares or writes them
+                line = blocks[section].at("$defs", name)
+                told = f"The `$defs`, each with all it refers to, have more than {_MOST_DEFS_BYTES} bytes. Refer to fewer of them."
+                notes.error("schema_too_large", section, line, told)
+                return {}
             if name in merged and merged[name] != alone:
                 line = blocks[section].at("$defs", name)
                 told = f"`$defs` has another `{shown(name)}` in the input schema, and a worker sees that one. Give one another name."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol, TypeVar
 
+from holdfast.durable import checking
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import (
     CallbackConfig,
@@ -30,7 +31,7 @@ from holdfast.durable.operation.first_of import SUB_TYPE as FIRST_OF
 from holdfast.durable.operation.first_of import first_of
 from holdfast.durable.operation.invoke import invoke
 from holdfast.durable.operation.map import map_items
-from holdfast.durable.operation.parallel import parallel
+from holdfast.durable.operation.parallel import branch_names, parallel
 from holdfast.durable.operation.step import step
 from holdfast.durable.operation.wait import started, wait
 from holdfast.durable.operation.wait_for_callback import wait_for_callback
@@ -119,16 +120,18 @@ class Calls:
     # --- the plans: an identity is taken at the call
 
     def _step(self, func: Callable[[StepContext], T], name: str | None, config: StepConfig | None) -> tuple[Identity, Plan[T]]:
-        config = config or _PLAIN_STEP
+        config, name = config or _PLAIN_STEP, checking.name(name, "step")
         at = self._scope.next_identity(Type.STEP, config.sub_type or SubType.STEP.value, named(name, func))
         return at, step(at, self._scope, func, config)
 
     def _wait(self, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
-        seconds = _at_least_a_second(duration)
+        seconds, name = _at_least_a_second(duration, "wait"), checking.name(name, "wait")
         at = self._scope.next_identity(Type.WAIT, SubType.WAIT.value, name)
         return at, wait(at, seconds)
 
     def _callback(self, name: str | None, config: CallbackConfig) -> tuple[Identity, Plan[str]]:
+        name = checking.name(name, "create_callback")
+        _check_times(config, "create_callback")
         at = self._scope.next_identity(Type.CALLBACK, config.sub_type or SubType.CALLBACK.value, name)
         return at, create_callback(at, config)
 
@@ -138,38 +141,49 @@ class Calls:
     def _wait_for_callback(
         self, submitter: Callable[[str, WaitForCallbackContext], Any], name: str | None, config: WaitForCallbackConfig | None
     ) -> tuple[Identity, Plan[Any]]:
+        config, name = config or WaitForCallbackConfig(), checking.name(name, "wait_for_callback")
+        _check_times(config, "wait_for_callback")
         at = self._scope.next_identity(Type.CONTEXT, SubType.WAIT_FOR_CALLBACK.value, named(name, submitter))
-        return at, wait_for_callback(at, self._scope, submitter, config or WaitForCallbackConfig())
+        return at, wait_for_callback(at, self._scope, submitter, config)
 
     def _condition(self, check: Check[T], config: WaitForConditionConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
         for given, what in ((check, "check"), (config, "config")):
             if given is None:
                 raise ValidationError(f"`{what}` is required for wait_for_condition")
+        name = checking.name(name, "wait_for_condition")
         at = self._scope.next_identity(Type.STEP, SubType.WAIT_FOR_CONDITION.value, name)
         return at, wait_for_condition(at, self._scope, check, config)
 
     def _child(self, func: Callable[[Any], T], name: str | None, config: ChildConfig[T] | None) -> tuple[Identity, Plan[T]]:
-        config = config or ChildConfig()
+        config, name = config or ChildConfig(), checking.name(name, "run_in_child_context")
         at = self._scope.next_identity(Type.CONTEXT, config.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, named(name, func))
         return at, child(at, self._scope, func, config)
 
     def _retried(self, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
-        child = config.child_context_config or ChildConfig()
+        child, name = config.child_context_config or ChildConfig(), checking.name(name, "with_retry")
         at = self._scope.next_identity(Type.CONTEXT, child.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, name or None)
         return at, retried_inside(at, self._scope, func, config, child)
 
     def _invoke(self, function_name: str, payload: Any, name: str | None, config: InvokeConfig[Any, T] | None) -> tuple[Identity, Plan[T]]:
+        config, name = config or InvokeConfig(), checking.name(name, "invoke")
+        function_name = checking.text(function_name, "invoke", "function_name")
+        checking.optional_text(config.tenant_id, "invoke", "tenant_id")
         at = self._scope.next_identity(Type.CHAINED_INVOKE, SubType.CHAINED_INVOKE.value, name)
-        return at, invoke(at, self._scope, function_name, payload, config or InvokeConfig())
+        return at, invoke(at, self._scope, function_name, payload, config)
 
     def _timer(self, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
+        seconds, name = _at_least_a_second(duration, "create_timer"), checking.name(name, "create_timer")
         at = self._scope.next_identity(Type.WAIT, SubType.WAIT.value, name)
-        return at, started(at, _at_least_a_second(duration))
+        return at, started(at, seconds)
 
     def _first(self, awaited: Sequence[Awaited], name: str | None) -> tuple[Identity, Plan[int]]:
         if not awaited:
             raise ValidationError("first_of needs at least one callback or timer")
-        at = self._scope.next_identity(Type.CONTEXT, FIRST_OF, name)
+        places = [getattr(one, "at", None) for one in awaited]
+        for one, place in zip(awaited, places, strict=True):
+            if not isinstance(place, Identity):
+                raise ValidationError(f"first_of: {checking.shown(one)} is no callback and no timer of this context.")
+        at = self._scope.next_identity(Type.CONTEXT, FIRST_OF, checking.name(name, "first_of"))
         return at, first_of(at, self._scope, [one.at for one in awaited])
 
     def _parallel(
@@ -177,7 +191,8 @@ class Calls:
     ) -> tuple[Identity, Plan[BatchResult[Any]]]:
         if config is not None:
             config.completion_config.validate_for_total(len(functions))
-        at = self._scope.next_identity(Type.CONTEXT, SubType.PARALLEL.value, name)
+        branch_names(functions)
+        at = self._scope.next_identity(Type.CONTEXT, SubType.PARALLEL.value, checking.name(name, "parallel"))
         return at, parallel(at, self._scope, functions, config or ParallelConfig())
 
     def _map(
@@ -185,12 +200,17 @@ class Calls:
     ) -> tuple[Identity, Plan[BatchResult[Any]]]:
         if config is not None:
             config.completion_config.validate_for_total(len(inputs))
-        at = self._scope.next_identity(Type.CONTEXT, SubType.MAP.value, named(name, func))
+        at = self._scope.next_identity(Type.CONTEXT, SubType.MAP.value, named(checking.name(name, "map"), func))
         return at, map_items(at, self._scope, inputs, func, config or MapConfig())
 
 
-def _at_least_a_second(duration: Duration) -> int:
-    seconds = duration.to_seconds()
+def _check_times(config: CallbackConfig, call: str) -> None:
+    checking.seconds(config.timeout, call, "timeout")
+    checking.seconds(config.heartbeat_timeout, call, "heartbeat_timeout")
+
+
+def _at_least_a_second(duration: Duration, call: str) -> int:
+    seconds = checking.seconds(duration, call)
     if seconds < 1:
         raise ValidationError("duration must be at least 1 second")
     return seconds

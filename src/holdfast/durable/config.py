@@ -22,9 +22,9 @@ T = TypeVar("T")
 _SUB_TYPE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
-def _check_sub_type(sub_type: str | None) -> None:
+def _check_sub_type(sub_type: object) -> None:
     """Refuse here what the service would refuse later, when the step's body has already run."""
-    if sub_type and not _SUB_TYPE.fullmatch(sub_type):
+    if sub_type and not (isinstance(sub_type, str) and _SUB_TYPE.fullmatch(sub_type)):
         raise ValidationError(f"sub_type must be 1 to 32 characters from A-Z, a-z, 0-9, hyphen, and underscore, got: {sub_type!r}")
 
 

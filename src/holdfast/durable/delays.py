@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random, SystemRandom
-from typing import TypeAlias
+from typing import SupportsFloat, TypeAlias
 
+from holdfast.durable import checking
 from holdfast.durable.exceptions import ValidationError
 
 Numeric: TypeAlias = int | float
@@ -28,6 +29,8 @@ class Duration:
     seconds: int = 0
 
     def __post_init__(self) -> None:
+        if type(self.seconds) is not int:
+            object.__setattr__(self, "seconds", checking.whole(self.seconds, "Duration", "seconds"))
         if self.seconds < 0:
             raise ValidationError("Duration seconds must be positive")
 
@@ -38,22 +41,32 @@ class Duration:
     @classmethod
     def from_seconds(cls, value: float) -> Duration:
         """So many seconds."""
-        return cls(int(value))
+        return cls(_cut(value, 1))
 
     @classmethod
     def from_minutes(cls, value: float) -> Duration:
         """So many minutes."""
-        return cls(int(value * 60))
+        return cls(_cut(value, 60))
 
     @classmethod
     def from_hours(cls, value: float) -> Duration:
         """So many hours."""
-        return cls(int(value * 3_600))
+        return cls(_cut(value, 3_600))
 
     @classmethod
     def from_days(cls, value: float) -> Duration:
         """So many days."""
-        return cls(int(value * 86_400))
+        return cls(_cut(value, 86_400))
+
+
+def _cut(value: float, unit: int) -> int:
+    """So many units in whole seconds."""
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
+        raise ValidationError(f"Duration: {checking.shown(value)} is no length of time; it must be a finite number.")
+    try:
+        return int(value * unit)
+    except (TypeError, ValueError, OverflowError):
+        raise ValidationError(f"Duration: {checking.shown(value)} is no length of time; it must be a finite number.") from None
 
 
 class JitterStrategy(StrEnum):

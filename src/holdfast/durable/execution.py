@@ -12,6 +12,7 @@ from holdfast.durable.plugin import DurableInstrumentationPluginFactory
 from holdfast.durable.plugin_discovery import load_configured_plugins
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST, checked_function, checked_version
+from holdfast.model.operations import Kind
 
 _TERMS = Terms()
 
@@ -19,7 +20,7 @@ _TERMS = Terms()
 class DurableFunction:
     """A handler with what an engine must know to run it.
 
-    `read` and `write` are for the runtime's own: how its handler's input comes from its text, and its result becomes one.
+    `read`, `write` and `kind` are for the runtime's own: how its input comes from its text, its result becomes one, and what it is.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class DurableFunction:
         plugins: Sequence[DurableInstrumentationPluginFactory] = (),
         read: Callable[[str | None], Any] = event_of,
         write: Callable[[Any], str] = text_of,
+        kind: Kind = Kind.FUNCTION,
     ) -> None:
         functools.update_wrapper(self, handler)
         self.handler = handler
@@ -43,6 +45,7 @@ class DurableFunction:
         self.plugins = plugins
         self.read = read
         self.write = write
+        self.kind = kind
         self.is_async = is_async(handler)
 
     def __call__(self, event: Any, context: Any) -> Any:

@@ -327,7 +327,10 @@ def serialize(serdes: SerDes[T] | None, value: T, operation_id: str, durable_exe
     try:
         if serdes is None:
             return _write(value)
-        return serdes.serialize(value, SerDesContext(operation_id, durable_execution_arn))
+        text: object = serdes.serialize(value, SerDesContext(operation_id, durable_execution_arn))
+        if text is not None and not isinstance(text, str):
+            raise SerDesError(f"{type(serdes).__name__}.serialize gave {type(text).__name__}, not str, for id: {operation_id}.")
+        return cast("str", text)
     except (RetryableSerDesError, SerDesError):
         raise
     except Exception as error:

@@ -77,8 +77,12 @@ class Endings:
         waiters = None if header.status is ExecutionStatus.RUNNING else self._waiters.pop(header.id, None)
         while waiters and header.continued_as is not None:  # they wait for the last one of the chain
             waiters += self._waiters.pop(header.continued_as, [])
+            try:
+                heir = self._store.find(header.continued_as)
+            except HoldfastError as trouble:
+                _answer(waiters, trouble)
+                return
             self._waiters[header.continued_as] = waiters
-            heir = self._store.find(header.continued_as)
             if heir is None or heir.status is ExecutionStatus.RUNNING:
                 return
             header, payload = heir, None

@@ -21,16 +21,18 @@ from holdfast.engine.invoking import Invoking
 from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
+from holdfast.engine.sparing import readable, spared, unwritable
 from holdfast.engine.tending import Tender
 from holdfast.engine.watching import ThreadWatch, Watching
 from holdfast.engine.writer import Writer
+from holdfast.model.auditing import Notes
 from holdfast.model.charging import Charge
 from holdfast.model.clock import Clock
-from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, LeaseLost, Rejected
+from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, LeaseLost, Rejected, RowDamaged, WriteFailed
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, Terms, goes_on_as, new_execution
 from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.life import Claimant
-from holdfast.model.operations import Failure
+from holdfast.model.operations import Failure, Kind, Order
 from holdfast.model.outside import Answering, Fire, Heartbeat, Release, Stop
 from holdfast.model.ports import Host, Invocation
 from holdfast.model.signals import Subscriber
@@ -66,12 +68,10 @@ class Engine:
         self.outbox = Outbox(store, subscribers, clock=clock, chance=chance, runner=runner)
         self.health = Health(runner, lambda: self._loop.call_soon_threadsafe(self.look))
         self._host = host
-        self._ids = ids
-        self._chance = chance
+        self._ids, self._chance = ids, chance
         self._live: dict[str, tuple[Execution, Function]] = {}
         self.endings = self._endings = Endings(store)
-        self._open = False
-        self.backlog = False
+        self._open = self.backlog = False
         """Something may be ready that nobody had room for."""
 
     async def open(self) -> None:
@@ -91,7 +91,8 @@ class Engine:
             await self._tender.end()
             await self._writer.drain()
             for header, _ in list(self._live.values()):
-                self._host.cancel(header.id)
+                with spared(header.id):
+                    self._host.cancel(header.id)
                 self._interrupt(header)
             await self._writer.drain()
             self._writer.close()
@@ -118,9 +119,10 @@ class Engine:
         terms: Terms | None = None,
         charges: tuple[Charge, ...] = (),
         same: str | None = None,
+        order: Order | None = None,
     ) -> Execution:
-        """Start an execution, or find the one of this name and input: of `same`, if given. Only what is started makes `charges`."""
-        target = self.registry.wanted(function, version)
+        """Start an execution, or find the one of this name and input (`same`). Only a new one makes `charges`. A worker's needs `order`."""
+        target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": same}
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
@@ -131,27 +133,26 @@ class Engine:
             if isinstance(answer, Started) and created and claimant is not None:
                 self._begin(answer.header, target, payload)
                 return
-            self._give_back(target, claimant)
+            target.slots.free += claimant is not None
             self._doubt(answer)
             self.backlog |= created
 
-        started = await self._write(Start(header, payload, claimant, charges, same), landed)
+        started = await self._write(Start(header, payload, claimant, charges, same, target.kind), landed)
         return cast("Started", started).header
 
-    async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True) -> Execution:
+    async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
         """End an execution from outside, with what it invoked; one that has continued as another ends there."""
         while True:
-            header = await self._write(Stop(execution, error or Failure(), cascade))
-            assert isinstance(header, Execution)
+            header = cast("Execution", await self._write(Stop(execution, error or Failure(), cascade, notes=notes)))
             self.tell_if_over(header)
             if header.continued_as is None or not goes_on_as(header, self.store.find(header.continued_as)):
                 return header
             execution = header.continued_as
 
-    async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None) -> None:
+    async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None, notes: Notes = ()) -> None:
         """Answer a callback; what it wakes is claimed in the same write."""
         execution, operation = self.store.seal.callback_target(callback_id)
-        await self.wake(lambda by: Answering(execution, operation, result, error, by), execution)
+        await self.wake(lambda by: Answering(execution, operation, result, error, by, notes=notes), execution)
 
     async def heartbeat(self, callback_id: str) -> None:
         """Say that somebody still works on a callback."""
@@ -159,8 +160,7 @@ class Engine:
 
     async def release(self, execution: str) -> Execution:
         """Let a quarantined execution run again."""
-        header = await self._write(Release(execution))
-        assert isinstance(header, Execution)
+        header = cast("Execution", await self._write(Release(execution)))
         self.look()
         return header
 
@@ -221,7 +221,12 @@ class Engine:
         )
 
     def _settled(self, header: Execution, function: Function, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
-        if isinstance(answer, HoldfastError) and not isinstance(answer, LeaseLost | Rejected):
+        if isinstance(answer, WriteFailed | RowDamaged):
+            if (instead := unwritable(answer, outcome)) is not None:
+                self._ended(header, function, instead, seen)
+                return
+            log.error("the end of an invocation of %s cannot be written; a person must look at it: %s", header.name, answer)
+        elif isinstance(answer, HoldfastError) and not isinstance(answer, LeaseLost | Rejected):
             # The store could not take it. The invocation is over, so only its end is tried again.
             log.warning("could not settle %s, trying again: %s", header.name, answer)
             self._loop.call_later(_SETTLE_AGAIN_SECONDS, self._ended, header, function, outcome, seen)
@@ -229,11 +234,10 @@ class Engine:
         self._finished(header)
         if isinstance(answer, HoldfastError):
             # Somebody else closed or claimed it. Whoever waits for its end here shall hear of it.
-            current = self.store.find(header.id)
-            if current is not None:
+            for current in readable(self.store, [header.id]):
                 self.tell_if_over(current, ours=False)
-                if current.runner == self.runner:  # an earlier try was written after all, with the claim in it
-                    self._let_go()
+                if current.runner == self.runner and isinstance(answer, LeaseLost | Rejected):
+                    self._let_go()  # an earlier try was written after all, with the claim in it
         elif isinstance(answer, Execution):
             if answer.state is State.RUNNING and answer.runner == self.runner:
                 function.slots.free -= 1  # what this invocation just gave back, also where there is no room for others
@@ -271,9 +275,6 @@ class Engine:
         function.slots.free -= 1
         return True
 
-    def _give_back(self, function: Function, claimant: Claimant | None) -> None:
-        function.slots.free += claimant is not None
-
     def _doubt(self, answer: Answer | HoldfastError) -> None:
         """A write that may have claimed something failed. A store says that nothing of it is on disk; should it be wrong, nobody would
         ever run what was claimed, so look."""
@@ -285,12 +286,12 @@ class Engine:
         if not self._open:
             return
         try:
-            held = [self.store.find(execution) for execution in self.store.held(self.runner) if execution not in self._live]
+            held = list(readable(self.store, set(self.store.held(self.runner)) - self._live.keys()))
         except HoldfastError as trouble:
             self._doubt(trouble)
             return
         for header in held:
-            if header is not None and header.state is State.RUNNING and header.runner == self.runner:
+            if header.state is State.RUNNING and header.runner == self.runner:
                 log.warning("%s was claimed by a write that failed; it begins again", header.name)
                 self._writer.submit(self._settle(header, Outcome(OutcomeStatus.INTERRUPTED), header.revision, None), self._doubt)
                 self.backlog = True
@@ -305,7 +306,7 @@ class Engine:
         def landed(answer: Answer | HoldfastError) -> None:
             mine = isinstance(answer, Execution) and claimant is not None and answer.invocation == claimant.invocation
             if function and not mine:
-                self._give_back(function, claimant)
+                function.slots.free += claimant is not None
             self._doubt(answer)
             if isinstance(answer, Execution):
                 self.claimed(answer, function) if mine and function else self._moved(answer)
@@ -348,8 +349,8 @@ class Engine:
 
     def _followed(self, headers: Sequence[Execution]) -> None:
         """Writes of ours changed other executions too: children began or were stopped, parents got their answer."""
-        if self._open:
-            for header in headers:
+        for header in headers if self._open else ():
+            with spared(header.id):
                 self._moved(header)
 
     def look(self) -> None:
@@ -358,17 +359,16 @@ class Engine:
 
     def news(self) -> None:
         """Another process wrote: see what it did to what we run and wait for."""
-        for execution in self._endings.awaited:
-            header = self.store.find(execution)
-            if header is not None:
+        for header in readable(self.store, self._endings.awaited):
+            with spared(header.id):
                 self.tell_if_over(header, ours=False)
         if self._live:
             held = self.store.held(self.runner)
-            for execution, (header, _) in list(self._live.items()):
-                if execution not in held:
-                    now = self.store.find(execution)
+            for header in [header for execution, (header, _) in self._live.items() if execution not in held]:
+                with spared(header.id):
+                    now = self.store.find(header.id)
                     if now is None or now.epoch != header.epoch:
-                        self._drop(execution)
+                        self._drop(header.id)
 
     def retry(self) -> None:
         """From the watch's thread: see whether the disk takes what was kept."""

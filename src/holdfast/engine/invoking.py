@@ -12,7 +12,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.execution import Birth, new_execution
 from holdfast.model.ids import FunctionName, IdSource
-from holdfast.model.operations import Failure, Type, Update
+from holdfast.model.operations import Failure, Kind, Type, Update
 from holdfast.model.transitions import Children
 from holdfast.store.seam import Hosted, Store
 
@@ -32,9 +32,11 @@ class Invoking:
 
     def _child(self, parent: str, update: Update) -> Birth | Failure:
         try:
-            target = self._target(update.function_name or "")
-            payload = codec.storable(update.payload if update.payload is not None else "{}")
-            return self._birth(parent, update, target, payload) if target is not None else _unknown(update)
+            target, order = self._target(update.function_name or ""), update.order
+            if target is None or target.kind is not (Kind.FUNCTION if order is None else order.kind):
+                return _unknown(update)  # a worker is no function: whatever a payload holds, it was not accepted
+            payload = codec.storable(order.input if order is not None else "{}" if update.payload is None else update.payload)
+            return self._birth(parent, update, target, payload)
         except Rejected as refused:  # trouble with the store is no answer
             kind = "InvalidParameterValueException" if isinstance(refused, InvalidParameter) else type(refused).__name__
             return Failure(str(refused), kind)
@@ -43,7 +45,9 @@ class Invoking:
         now = self._clock.now()
         who = {"tenant": update.tenant_id or None, "trace": update.trace_id or None}
         header = new_execution(self._ids(now), None, target.function, target.version, payload=payload, now=now, terms=target.terms, **who)
-        return Birth(msgspec.structs.replace(header, parent=parent, parent_operation=update.id, cascade=update.cascade), payload)
+        return Birth(
+            msgspec.structs.replace(header, parent=parent, parent_operation=update.id, cascade=update.cascade), payload, target.kind
+        )
 
     def _target(self, name: str) -> Hosted | None:
         function = FunctionName.parse(name)

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.model.errors import DuplicateFunction, FunctionNotFound
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST
+from holdfast.model.operations import Kind
 from holdfast.store.seam import Hosted, Target
 
 _MORE_THAN_ANY: Final = 10**9
@@ -37,6 +38,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
     version: str = LATEST
     terms: Terms = Terms()
     slots: Slots
+    kind: Kind = Kind.FUNCTION
 
 
 def latest(versions: Collection[str]) -> str:
@@ -77,11 +79,15 @@ class Registry:
         """A function of exactly this version."""
         return self._functions.get((name, version))
 
-    def wanted(self, name: str, version: str | None) -> Function:
-        """The function a caller means: the version named, else `$LATEST`, else the highest there is."""
-        versions = [v for n, v in self._functions if n == name]
+    def wanted(self, name: str, version: str | None, kind: Kind = Kind.FUNCTION) -> Function:
+        """The function a caller means: the version named, else `$LATEST`, else the highest there is.
+
+        What is of another kind is not there for this caller: a worker takes orders that were accepted, and cannot be started by its name.
+        """
+        ours = [f for f in self._functions.values() if f.kind is kind]
+        versions = [f.version for f in ours if f.name == name]
         if not versions:
-            known = ", ".join(sorted({n for n, _ in self._functions})) or "none"
+            known = ", ".join(sorted({f.name for f in ours})) or "none"
             raise FunctionNotFound(f"No function {name!r} is registered here. Known functions: {known}.")
         version = version or latest(versions)
         found = self.get(name, version)
@@ -95,7 +101,7 @@ class Registry:
 
     def hosted(self) -> Sequence[Hosted]:
         """Everything hosted here, with its terms."""
-        return [Hosted(f.name, f.version, f.terms) for f in self._functions.values()]
+        return [Hosted(f.name, f.version, f.terms, f.kind) for f in self._functions.values()]
 
     def is_full(self) -> bool:
         """Whether there is a function here that has no room at all now."""

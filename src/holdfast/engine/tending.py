@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from holdfast.engine.health import Health
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.registry import Function, Registry
+from holdfast.engine.sparing import readable
 from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.watching import Watch, Watching
 from holdfast.model.clock import Clock, monotonic
-from holdfast.model.errors import DiskFailed, HoldfastError
+from holdfast.model.errors import DiskFailed, HoldfastError, Rejected, Retryable
 from holdfast.model.execution import Execution, State
 from holdfast.model.life import SUSPECT_DEATHS
 from holdfast.store.seam import Store
@@ -33,6 +34,8 @@ _HEARTBEAT_SECONDS: Final = 3.0
 _NEWS_SECONDS: Final = 0.05
 _DEATHS_SECONDS: Final = 1.0
 _TROUBLE_SECONDS: Final = 1.0
+_TROUBLED_SECONDS: Final = 60.0
+"""How long an execution that could not be fired or claimed is left alone."""
 _ASLEEP_MS: Final = _LEASE_MS // 2
 """Time that passed between two looks for dead runners, from which on we have slept ourselves, or the clock was set."""
 _AWAKE_SECONDS: Final = _HEARTBEAT_SECONDS + _DEATHS_SECONDS
@@ -77,6 +80,8 @@ class Tender:
         self._suspect: str | None = None
         self._suspect_until = 0.0
         self._suspect_asked_at: float | None = None
+        self._troubled: dict[str, float] = {}
+        """Executions that could not be fired or claimed, and when each is tried again: no other execution waits for them."""
         self._foreign = False
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
@@ -167,12 +172,33 @@ class Tender:
         room = engine.registry.claimable().values()
         times = (self._store.next_due([target for targets in room for target in targets]), engine.outbox.next_at)
         self._next = min((at for at in times if at is not None), default=None)
+        if self._troubled and self._next is not None:  # what is due may be one of them, and stays due
+            self._next = max(self._next, now + int(_TROUBLE_SECONDS * 1000))
 
     async def _fire_due(self, now: int) -> None:
-        while due := self._store.due(now, _BATCH):
-            await asyncio.gather(*(self._engine.fire(execution) for execution in due))
+        while due := self._well(self._store.due(now, _BATCH + len(self._troubled)), _BATCH):
+            await self._each({execution: self._engine.fire(execution) for execution in due})
             if len(due) < _BATCH:
                 return
+
+    def _well(self, found: Sequence[str], room: int) -> list[str]:
+        """Those of these that were not in trouble lately."""
+        if self._troubled:
+            now = monotonic()
+            self._troubled = {execution: until for execution, until in self._troubled.items() if until > now}
+        return [execution for execution in found if execution not in self._troubled][:room]
+
+    async def _each(self, work: Mapping[str, Awaitable[None]]) -> None:
+        """Do something for many executions at once. What fails for one is told and left alone for a while; what concerns all is raised."""
+        for execution, trouble in zip(work, await asyncio.gather(*work.values(), return_exceptions=True), strict=True):
+            if isinstance(trouble, Retryable) or (trouble is not None and not isinstance(trouble, Exception)):
+                raise trouble
+            if trouble is not None and not isinstance(trouble, Rejected):  # what is gone or closed needs nothing
+                self._troubled[execution] = monotonic() + _TROUBLED_SECONDS
+                known = isinstance(trouble, HoldfastError)
+                log.warning(
+                    "could not go on with %s, and leave it for a while: %s", execution, trouble, exc_info=None if known else trouble
+                )
 
     def _dead(self, now: int) -> frozenset[str]:
         if monotonic() - self._deaths_at < _DEATHS_SECONDS:
@@ -192,17 +218,17 @@ class Tender:
         offered = []
         for slots, targets in engine.registry.claimable().items():
             room = min(slots.free, _BATCH)
-            found = self._store.claimable(targets, dead, now, room)
+            found = self._well(self._store.claimable(targets, dead, now, room + len(self._troubled)), room)
             offered.append((slots, targets[0], found))
             engine.backlog |= len(found) == room
-        claims = []
+        claims: dict[str, Awaitable[None]] = {}
         for slots, target, found in offered:  # after the last read, so that a failed one leaves no room reserved
             function = engine.registry.get(target.function, target.version)
             assert function is not None
             slots.free -= len(found)
-            claims += [engine.claim(execution, dead, function) for execution in found]
+            claims |= {execution: engine.claim(execution, dead, function) for execution in found}
         engine.backlog |= engine.registry.is_full()
-        await asyncio.gather(*claims)
+        await self._each(claims)
         await self._claim_suspect()
 
     async def _claim_suspect(self) -> None:
@@ -211,7 +237,7 @@ class Tender:
         for slots, targets in engine.registry.claimable().items():
             found = self._store.suspect(targets)
             function = engine.registry.get(targets[0].function, targets[0].version)
-            if found is None or function is None:
+            if found is None or function is None or found in self._troubled:
                 continue
             engine.backlog = True  # so that whatever ends here makes us look again
             asked_at = self._suspect_asked_at = self._suspect_asked_at or monotonic()
@@ -220,7 +246,7 @@ class Tender:
                 engine.registry.shut()
                 self._suspect, self._suspect_until = found, monotonic() + _ALONE_SECONDS
                 self._suspect_asked_at = None
-                await engine.claim(found, frozenset(), function, alone=True)
+                await self._each({found: engine.claim(found, frozenset(), function, alone=True)})
                 self._end_suspicion()  # somebody else may have been quicker
             return
         self._suspect_asked_at = None
@@ -229,7 +255,7 @@ class Tender:
         """Let others in again when the suspect is gone, has made progress, or has had its time."""
         if self._suspect is None:
             return
-        header = self._store.find(self._suspect)
+        header = next(readable(self._store, [self._suspect]), None)
         ours = header is not None and header.runner == self._engine.runner and header.deaths >= SUSPECT_DEATHS
         if not ours or monotonic() >= self._suspect_until:
             self._suspect = None

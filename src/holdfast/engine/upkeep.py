@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import HoldfastError
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
@@ -47,7 +48,7 @@ class Upkeep:
         try:
             while not self._closing:
                 began = monotonic()
-                if not await asyncio.to_thread(self._store.expire, self._clock.now(), _ROWS):
+                if not await in_thread(Purpose.HOUSE, self._store.expire, self._clock.now(), _ROWS):
                     return
                 await asyncio.sleep(monotonic() - began)  # at most half of the time is ours
         except Exception as trouble:  # whatever it is, the next minute comes

@@ -27,7 +27,8 @@ from holdfast.model.errors import DiskFailed, EngineClosed, HoldfastError, Store
 from holdfast.model.execution import Execution
 from holdfast.model.outside import Fire
 from holdfast.model.verbs import Answer, Checkpoint, Claim, Settle, Write
-from holdfast.store.seam import Store
+from holdfast.store.isolating import committed_apart
+from holdfast.store.seam import Committed, Store
 
 log = logging.getLogger("holdfast.engine")
 
@@ -208,14 +209,20 @@ class Writer:
                 self._write_or_keep(batch, on_loop=on_loop)
         finally:
             self._turn.release()
-        self._pass_on(on_loop=on_loop)
+            self._pass_on(on_loop=on_loop)
 
     def _write_or_keep(self, batch: list[_Entry], *, on_loop: bool) -> None:
         answers = self._commit(batch)
-        if isinstance(answers[0], DiskFailed):  # then all are: nothing of the batch is written
-            self._queue.extendleft(entry for entry in reversed(batch) if isinstance(entry.write, _KEPT))
-            batch = [entry for entry in batch if not isinstance(entry.write, _KEPT)]
-            answers = answers[: len(batch)]
+        if isinstance(answers[-1], DiskFailed):  # of those that are answered so nothing is written, and they are the end of the batch
+            kept: list[_Entry] = []
+            told: list[tuple[_Entry, Answer | HoldfastError]] = []
+            for entry, answer in zip(batch, answers, strict=True):
+                if isinstance(answer, DiskFailed) and isinstance(entry.write, _KEPT):
+                    kept.append(entry)
+                else:
+                    told.append((entry, answer))
+            self._queue.extendleft(reversed(kept))
+            batch, answers = [entry for entry, _ in told], [answer for _, answer in told]
         self._answer(batch, answers, on_loop=on_loop)
 
     def _take(self) -> list[_Entry]:
@@ -232,27 +239,40 @@ class Writer:
         return batch
 
     def _commit(self, batch: list[_Entry]) -> Sequence[Answer | HoldfastError]:
-        began = idle_seconds()
+        began, now = idle_seconds(), self._clock.now()
         try:
-            answers, followed, signalled = self._store.commit([entry.write for entry in batch], self._clock.now())
-            if followed:
-                self._loop.call_soon_threadsafe(self._moved, followed)
-            if signalled:
-                self._loop.call_soon_threadsafe(self._signalled)
-            if self._health.trouble is not None:
-                self._health.rose()
+            done = committed_apart([entry.write for entry in batch], lambda part: self._store.commit(part, now), _shared)
+            answers = done.answers
+            if len(answers) != len(batch):
+                raise StoreBroken(f"The store answered {len(answers)} of {len(batch)} writes.")
+            self._tell(done)
         except HoldfastError as error:
-            if isinstance(error, DiskFailed):
-                self._health.fell(error)
             answers = [error] * len(batch)
-        except Exception as error:  # a bug in a decision must not leave anybody waiting for ever
-            broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
-            broken.__cause__ = error
-            answers = [broken] * len(batch)
+        except Exception as error:  # a store that answers in a shape of its own must not leave a caller waiting for ever
+            log.exception("the store's answer could not be read")
+            answers = [StoreBroken(f"The store's answer could not be read: {type(error).__name__}.")] * len(batch)
+        except BaseException as ended:  # the program is interrupted, or native code panics: those who wait hear of it
+            self._answer(batch, [StoreBroken(f"A write was broken off: {type(ended).__name__}.")] * len(batch), on_loop=False)
+            raise
+        trouble = answers[-1]
+        if isinstance(trouble, DiskFailed):
+            self._health.fell(trouble)
         # Only waiting for the disk is worth another thread: two that compute would take turns anyway. The estimate rises slowly and
         # falls at once, so that a busy neighbour on the machine does not look like a slow disk.
         self._disk_seconds = min(idle_seconds() - began, self._disk_seconds * 1.25 + 0.0001)
         return answers
+
+    def _tell(self, done: Committed) -> None:
+        """What is written is written, and is answered so, whether or not the rest of the engine still wants to hear of it."""
+        try:
+            if done.followed:
+                self._loop.call_soon_threadsafe(self._moved, done.followed)
+            if done.signalled:
+                self._loop.call_soon_threadsafe(self._signalled)
+            if self._health.trouble is not None and not isinstance(done.answers[-1], DiskFailed):
+                self._health.rose()
+        except RuntimeError as closed:  # the loop is gone
+            log.warning("the engine cannot be told what a write changed: %s", closed)
 
     def _answer(self, batch: list[_Entry], answers: Sequence[Answer | HoldfastError], *, on_loop: bool) -> None:
         later: list[tuple[Deliver, Answer | HoldfastError]] = []
@@ -295,6 +315,11 @@ class Writer:
 def _deliver_all(answers: list[tuple[Deliver, Answer | HoldfastError]]) -> None:
     for deliver, answer in answers:
         _deliver(deliver, answer)
+
+
+def _shared(error: Exception) -> HoldfastError | None:
+    """An error of ours that a store raises concerns all, says the seam. Any other is a bug somewhere, which one entry may have met."""
+    return error if isinstance(error, HoldfastError) else None
 
 
 def _nowhere(answer: Answer | HoldfastError) -> None:

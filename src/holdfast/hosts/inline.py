@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Self
 
 from holdfast.durable.blocking import BlockingState
 from holdfast.durable.context import DurableContext
@@ -17,7 +18,7 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.durable.hooks.moments import Hooks
 from holdfast.durable.outcomes import PENDING, crashed, failed, given, succeeded
 from holdfast.durable.scope import Scope
-from holdfast.durable.stragglers import LoopStragglers, ThreadStragglers
+from holdfast.durable.stragglers import LoopStragglers, ThreadStragglers, Unhurried
 from holdfast.hosts.coroutine import Coroutine, Report
 from holdfast.hosts.threads import Threads
 from holdfast.model.clock import Clock
@@ -31,12 +32,17 @@ class InlineHost:
     def __init__(self, functions: Iterable[DurableFunction], *, clock: Clock, threads: int, park: int) -> None:
         self.clock = clock
         self.threads = Threads(threads)
-        self.loop_stragglers = LoopStragglers()
-        self._thread_stragglers = ThreadStragglers()
+        self.loop_stragglers: LoopStragglers | Unhurried = LoopStragglers()
+        self._thread_stragglers: ThreadStragglers | Unhurried = ThreadStragglers()
         self._functions = {(f.name, f.version): f for f in functions}
         self._room = park
         self._running: dict[str, Coroutine] = {}
         self._parked: dict[str, Coroutine] = {}
+
+    def unhurried(self) -> Self:
+        """Call this before the first invocation: the number of writes then does not depend on how busy the machine is."""
+        self.loop_stragglers = self._thread_stragglers = Unhurried()
+        return self
 
     def invoke(self, invocation: Invocation, port: Port, done: Report) -> None:
         """Begin an invocation, or go on with the coroutine that waits for it."""

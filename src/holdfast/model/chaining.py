@@ -47,7 +47,7 @@ class Return(msgspec.Struct, frozen=True, gc=False):
 def follow_ups(write: Write, before: Execution, change: Change, children: Callable[[str], Iterable[str]]) -> Iterator[Write]:
     """The writes that must go with this one. `children` finds the open executions that an execution has invoked."""
     for birth in change.births:
-        yield Start(birth.header, birth.input)
+        yield Start(birth.header, birth.input, kind=birth.kind)
     header = change.header
     if header.status is before.status:
         return

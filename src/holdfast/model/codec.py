@@ -16,6 +16,9 @@ from holdfast.model.errors import InvalidParameter, PayloadNotJson, PayloadTooLa
 from holdfast.model.operations import Failure
 
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
+_MOST_ERROR = MAX_PAYLOAD_BYTES // 16
+"""Characters of each text of an error: all of them together fit into a payload, whatever they are."""
+_MOST_LINES = 1_000
 _failure_decoder = msgspec.json.Decoder(Failure)
 _encoder = msgspec.json.Encoder()
 
@@ -33,6 +36,19 @@ def dumps(value: object, *, sort: bool = True) -> str:
         return storable(json.dumps(value, sort_keys=sort, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise PayloadNotJson(f"The value cannot be written as JSON: {error}") from None
+
+
+def compact(value: object) -> bytes:
+    """The value as JSON, fast and without care for what is unusual: TypeError for that."""
+    return orjson.dumps(value)
+
+
+def check(text: str | bytes) -> None:
+    """Refuse what is no JSON, without making values of it."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        loads(text)  # the quick reader refuses a little more than the grammar does
 
 
 def loads(text: str | bytes) -> Any:
@@ -66,6 +82,8 @@ def payload_hash(text: str) -> str:
 
 def storable(text: str) -> str:
     """The text itself, if it is Unicode: a lone surrogate is a Python string, but nothing can write it down."""
+    if not isinstance(text, str):
+        raise InvalidParameter(f"The text is of type {type(text).__name__}; it must be a str.")
     if not text.isascii():
         try:
             text.encode()
@@ -95,11 +113,18 @@ def text_of(value: object, what: str) -> str:
 
 
 def readable(failure: Failure) -> Failure:
-    """The error with texts that can be stored. Its author may not have chosen them (a file name, say), so they are never refused."""
+    """The error with texts that can be stored. Its author may not have chosen them (a file name, say), so they are never refused.
+
+    What is no text becomes one, a stack that is no list of lines is left out, and what is endless is cut.
+    """
     stack = failure.stack_trace
-    if all(text is None or _is_text(text) for text in (failure.message, failure.type, failure.data, *(stack or ()))):
-        return failure
-    lines = stack and tuple(_escaped(line) or "" for line in stack)
+    if stack is None or type(stack) is tuple:
+        texts = (failure.message, failure.type, failure.data, *(stack or ()))
+        if all(text is None or _is_text(text) for text in texts) and sum(len(text or "") for text in texts) <= _MOST_ERROR:
+            return failure
+    lines = tuple(_escaped(line) or "" for line in stack[:_MOST_LINES]) if isinstance(stack, list | tuple) else None
+    if lines is not None and sum(map(len, lines)) > _MOST_ERROR:
+        lines = None
     return Failure(_escaped(failure.message), _escaped(failure.type), _escaped(failure.data), lines)
 
 
@@ -115,7 +140,10 @@ def _is_text(value: object) -> bool:
 
 
 def _escaped(text: object) -> str | None:
-    return None if text is None else str(text).encode(errors="backslashreplace").decode()
+    if text is None:
+        return None
+    written = str(text).encode(errors="backslashreplace").decode()
+    return written if len(written) <= _MOST_ERROR else f"{written[:_MOST_ERROR]}... (cut: {len(written)} characters)"
 
 
 def failure_text(failure: Failure) -> str:

@@ -18,6 +18,12 @@ from holdfast.model.operations import Word
 _TENANT: Final = re.compile(r"[a-zA-Z0-9._:/=+\-@ ]{1,256}")
 _MAX_NOTE: Final = 256
 
+KEYS_SECRET_VARIABLE: Final = "HOLDFAST_KEYS_SECRET"
+KEYS_SECRET_BEFORE_VARIABLE: Final = "HOLDFAST_KEYS_SECRET_BEFORE"
+KEYS_FILE_VARIABLE: Final = "HOLDFAST_KEYS_FILE"
+KEYS_VARIABLES: Final = frozenset({KEYS_SECRET_VARIABLE, KEYS_SECRET_BEFORE_VARIABLE, KEYS_FILE_VARIABLE})
+"""What opens access keys. No function, tool or body may have any of it."""
+
 
 class CredentialKind(Word):
     """How its holder shows it."""
@@ -34,7 +40,9 @@ class Role(Word):
     OPERATOR = "operator"
     """Invoke functions, stop executions, and checkpoint as a function does."""
     APPROVER = "approver"
-    """Answer callbacks."""
+    """Answer callbacks, and decide what workers ask for."""
+    SETTLER = "settler"
+    """Say what became of a call of a worker whose outcome is unknown."""
     ADMIN = "admin"
     """Everything, deploying functions included."""
 

@@ -12,6 +12,8 @@ HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller mu
                │             ├─ CallbackNotFound
                │             ├─ CallbackClosed
                │             ├─ StoreNotFound
+               │             ├─ StoreNotMigrated
+               │             ├─ StoreInUse
                │             ├─ CodecMismatch
                │             ├─ CodecNotLoadable
                │             ├─ ExtraMissing
@@ -31,8 +33,11 @@ HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller mu
                │             ├─ TooManyRequests
                │             ├─ DeliveryFailed
                │             └─ DiskFailed ─ DiskFull
-               ├─ Fatal ─────┬─ StoreBroken          a person must look
+               ├─ Fatal ─────┬─ StoreBroken ─ RowDamaged   a person must look
+               │             ├─ WriteFailed
                │             ├─ StoreUnsuitable
+               │             ├─ NotPrivate
+               │             ├─ KeysSecretNeeded
                │             ├─ CodecFailed
                │             └─ ExecutionQuarantined
                ├─ Unsuccessful ┬─ ExecutionFailed    what `result()` raises: the execution's own ending
@@ -147,6 +152,18 @@ class StoreNotFound(Rejected):
     code = "store_not_found"
 
 
+class StoreNotMigrated(Rejected):
+    """The store has an older schema, which must be migrated first."""
+
+    code = "store_not_migrated"
+
+
+class StoreInUse(Rejected):
+    """Another process has the store open."""
+
+    code = "store_in_use"
+
+
 class CodecMismatch(Rejected):
     """The store was made with another payload codec, or without one."""
 
@@ -205,6 +222,12 @@ class CodeInvalid(Rejected):
     """The code of a function cannot be taken as it is."""
 
     code = "code_invalid"
+
+
+class CodeChanged(Rejected):
+    """The code of a deployed function is not what was deployed, and is not run."""
+
+    code = "code_changed"
 
 
 class ResourceConflict(Rejected):
@@ -285,10 +308,34 @@ class StoreBroken(Fatal):
     code = "store_broken"
 
 
+class RowDamaged(StoreBroken):
+    """A row of the store is damaged; the rows beside it are not."""
+
+    code = "row_damaged"
+
+
+class WriteFailed(Fatal):
+    """This one write could not be decided or stored, and nothing of it is on disk. The writes beside it are not touched."""
+
+    code = "write_failed"
+
+
 class StoreUnsuitable(Fatal):
     """This store cannot be used by this version of Holdfast."""
 
     code = "store_unsuitable"
+
+
+class NotPrivate(Fatal):
+    """A file or folder belongs to another user of the machine, or another user may replace it."""
+
+    code = "not_private"
+
+
+class KeysSecretNeeded(Fatal):
+    """The secret that seals access keys is not here, or it is not the one that sealed them."""
+
+    code = "keys_secret_needed"
 
 
 class CodecFailed(Fatal):

@@ -11,11 +11,12 @@ from typing import Protocol
 import msgspec
 
 from holdfast.model import codec
+from holdfast.model.auditing import Note
 from holdfast.model.charging import Charge
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.history import Event
 from holdfast.model.ids import checked_name
-from holdfast.model.operations import Failure, Operation, Word
+from holdfast.model.operations import Failure, Kind, Operation, Word
 
 DAY_SECONDS = 86_400
 MAX_TIMEOUT_SECONDS = 366 * DAY_SECONDS
@@ -142,6 +143,7 @@ class Birth(msgspec.Struct, frozen=True, gc=False):
 
     header: Execution
     input: str
+    kind: Kind = Kind.FUNCTION
 
 
 def new_execution(
@@ -158,9 +160,10 @@ def new_execution(
     same: str | None = None,
 ) -> Execution:
     """The header that a start asks for; without a name the execution is called like its id. `same` is as in `verbs.Start`."""
-    codec.fitting(payload, "Execution input")
-    for what, text in (("tenant", tenant), ("trace header", trace)):
-        if text is not None and not text.isprintable():
+    codec.fitting(codec.storable(payload), "Execution input")
+    texts: dict[str, object] = {"tenant": tenant, "trace header": trace}
+    for what, text in texts.items():
+        if text is not None and not (isinstance(text, str) and text.isprintable()):
             raise InvalidParameter(f"A {what} must have letters that can be printed, and only those: {text!r:.100}.")
     return Execution(
         id=identity,
@@ -227,3 +230,5 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """Of the header only what an ordinary checkpoint moves has changed: revision, sequence, counts, due and touched time."""
     births: tuple[Birth, ...] = ()
     charges: tuple[Charge, ...] = ()
+    notes: tuple[Note, ...] = ()
+    """Lines of the audit log that are written with it."""

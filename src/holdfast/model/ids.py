@@ -81,9 +81,9 @@ class Arn(NamedTuple):
         return f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{self.function}:{self.version}/durable-execution/{self.name}/{self.id}"
 
     @classmethod
-    def parse(cls, text: str) -> Arn:
+    def parse(cls, text: object) -> Arn:
         """Read an execution ARN."""
-        found = _ARN.fullmatch(text)
+        found = _ARN.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             raise InvalidParameter(f"Not the ARN of a durable execution: {text!r}")
         return cls(found["function"], found["version"], found["name"], found["id"])
@@ -96,9 +96,9 @@ class FunctionName(NamedTuple):
     version: str | None
 
     @classmethod
-    def parse(cls, text: str) -> FunctionName:
+    def parse(cls, text: object) -> FunctionName:
         """Read a function's name, partial ARN or ARN."""
-        found = _FUNCTION.fullmatch(text)
+        found = _FUNCTION.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             raise InvalidParameter(f"Not a function's name or ARN: {text!r}")
         if found["account"] not in (None, ACCOUNT):
@@ -108,9 +108,9 @@ class FunctionName(NamedTuple):
         return cls(found["name"], found["version"])
 
 
-def checked_function(name: str) -> str:
+def checked_function(name: object) -> str:
     """A function name that fits into an ARN."""
-    if not _FUNCTION_NAME.fullmatch(name):
+    if not isinstance(name, str) or not _FUNCTION_NAME.fullmatch(name):
         raise InvalidParameter(f"Function name {name!r}: use 1 to 64 letters, digits, '-' or '_'.")
     return name
 
@@ -120,6 +120,13 @@ def checked_name(name: object) -> str:
     if not isinstance(name, str) or not _EXECUTION_NAME.fullmatch(name):
         raise InvalidParameter(f"Execution name {name!r}: use 1 to 64 letters, digits, '-' or '_'.")
     return name
+
+
+def checked_mention(execution: object) -> str:
+    """What a caller names an execution by: its ARN, its id or its name."""
+    if not isinstance(execution, str):
+        raise InvalidParameter(f"An execution is named by a str, its ARN or its id, and {execution!r:.100} is none.")
+    return execution
 
 
 def checked_version(version: int | str) -> str:

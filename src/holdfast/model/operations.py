@@ -74,8 +74,28 @@ class SubType(StrEnum):
     CHAINED_INVOKE = "ChainedInvoke"
 
 
+class Kind(Word):
+    """What a function of the store is. Only a plain one can be invoked or started by its name and an input."""
+
+    FUNCTION = "function"
+    WORKER = "worker"
+    """A request is accepted first, and its order is what an execution begins with."""
+    PIPELINE = "pipeline"
+
+
+class Order(msgspec.Struct, frozen=True, gc=False):
+    """What accept has made of a request for a run: the mark of its execution. No wire form has one, so only accept can hand one over."""
+
+    kind: Kind
+    input: str
+
+
 APPROVAL = "Approval"
 """The sub-type of a callback that a person's decision answers, and nothing else does."""
+CANCEL = "Cancel"
+"""The sub-type of a callback that the cancel of a run answers, and nothing else does."""
+KEPT = frozenset({APPROVAL, CANCEL})
+"""Callbacks that take no answer by their id alone: each takes the one answer whose authority was looked at."""
 
 
 class Failure(
@@ -145,6 +165,8 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Nothing is asked for if the operation is over by then. Not on the wire: AWS refuses such an update."""
     tenant_id: str | None = None
     trace_id: str | None = None
+    order: Order | None = None
+    """CHAINED_INVOKE START: the order of a run, in place of the payload. Not on the wire: what a caller writes is no order."""
 
 
 def is_pending(operation: Operation) -> bool:

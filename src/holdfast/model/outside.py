@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.model import codec, life, transitions
+from holdfast.model.auditing import Note
 from holdfast.model.draft import Draft
 from holdfast.model.errors import CallbackClosed, CallbackNotFound, CodecFailed, InvalidParameter
-from holdfast.model.execution import ExecutionStatus, State, View
+from holdfast.model.execution import Change, ExecutionStatus, State, View
 from holdfast.model.ids import Seal
 from holdfast.model.life import Claimant
-from holdfast.model.operations import APPROVAL, Failure, Operation, Status, Type
+from holdfast.model.operations import KEPT, Failure, Operation, Status, Type
 from holdfast.model.verbs import Decision
 
 
@@ -22,19 +23,23 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
     result: str | None = None
     error: Failure | None = None
     by: Claimant | None = None
-    decision: bool = False
-    """It is a person's decision, whose authority was looked at: an approval takes no other answer, and no other callback takes one."""
+    kept: str | None = None
+    """Set where the caller's authority was checked: the sub-type of the callback that this answers. Such a callback (`operations.KEPT`)
+    takes no answer without this, and a callback of another sub-type does not take this answer."""
+    notes: tuple[Note, ...] = ()
+    """Who decided, for the audit log; here and below."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """The first answer wins; whether it is too late is decided in this same write."""
         draft, operation = _open_callback(view, self.operation_id, now)
-        if self.decision is not (operation.sub_type == APPROVAL):
+        if self.kept != _kept(operation):
             raise CallbackNotFound
         result = None if self.result is None else codec.fitting(codec.storable(self.result), "CALLBACK output")
         error = None if self.error is None else codec.readable(self.error)
         status = Status.SUCCEEDED if error is None else Status.FAILED
         draft.put(life.answered(draft, operation, status, result, error), operation)
-        return life.claimed_now(life.woken(draft), self.by, now)
+        change, header = life.claimed_now(life.woken(draft), self.by, now)
+        return noted(change, self.notes), header
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
@@ -46,6 +51,8 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """No event is written: a heartbeat is not part of the story, and no news for a handler, so the operation keeps its revision."""
         draft, operation = _open_callback(view, self.operation_id, now)
+        if _kept(operation) is not None:
+            raise CallbackNotFound
         due_at = transitions.callback_due(now, operation.timeout_at, operation.heartbeat_ms)
         draft.put(msgspec.structs.replace(operation, due_at=due_at), operation)
         change = draft.done()
@@ -61,6 +68,7 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
     """Stop what it invoked, too."""
     inherited: bool = False
     """It comes from the parent's stop, which a child may have been made to survive."""
+    notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """A live invocation is told of as completed, then the terminal event, then nothing."""
@@ -75,7 +83,7 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
         if header.state is State.RUNNING:
             life.complete_invocation(draft)
         change = life.close(draft, ExecutionStatus.STOPPED, codec.failure_text(self.error))
-        return change, change.header
+        return noted(change, self.notes), change.header
 
 
 class Fire(msgspec.Struct, frozen=True, gc=False):
@@ -112,6 +120,7 @@ class Release(msgspec.Struct, frozen=True, gc=False):
     """A person lets a quarantined execution run again."""
 
     execution: str
+    notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """Only what is quarantined can be released."""
@@ -119,7 +128,16 @@ class Release(msgspec.Struct, frozen=True, gc=False):
         if header.state is not State.QUARANTINED:
             raise InvalidParameter(f"Execution {header.name!r} is not quarantined; it is {header.state}.")
         change = Draft(view, now).done(state=State.READY, ready_at=now, deaths=0)
-        return change, change.header
+        return noted(change, self.notes), change.header
+
+
+def noted(change: Change, notes: tuple[Note, ...]) -> Change:
+    """A change with the lines of the audit log that tell who decided it."""
+    return msgspec.structs.replace(change, notes=notes) if notes else change
+
+
+def _kept(operation: Operation) -> str | None:
+    return operation.sub_type if operation.sub_type in KEPT else None
 
 
 def _open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Operation]:

@@ -87,7 +87,9 @@ def _made(codec: PayloadCodec, what: str, make: Callable[[], object]) -> str:
         why = f"it gave {type(made).__name__}, not str"
     except CodecFailed as error:  # our own codec's sentences are known to tell nothing secret
         why = str(error).rstrip(".")
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of native code is no Exception, and must not touch the writes beside this one
         why = type(error).__name__
     # Raised here, where the codec's error is gone: its words and frames may hold what the codec is there to hide.
     raise CodecFailed(f"Codec {codec.name!r} could not {what}: {why}.")

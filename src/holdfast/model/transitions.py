@@ -25,6 +25,7 @@ MAX_NAME = 256
 SHORT = codec.MAX_PAYLOAD_BYTES // 4
 """So many characters fit whatever they are."""
 
+_PLAIN: Final = frozenset({str, type(None)})
 ABSENT: Final = None
 STARTED, PENDING, READY = Status.STARTED, Status.PENDING, Status.READY
 SUCCEEDED, FAILED, CANCELLED, TIMED_OUT = Status.SUCCEEDED, Status.FAILED, Status.CANCELLED, Status.TIMED_OUT
@@ -101,7 +102,23 @@ def _may_follow(earlier: Update, later: Update) -> bool:
     return earlier.action is Action.START and later.action is not Action.START and later.type in (Type.STEP, Type.CONTEXT)
 
 
+def _check_types(update: Update) -> None:
+    """Texts are texts. The wire and the durable calls have checked already; other code that makes updates is told here."""
+    texts: dict[str, object] = {"id": update.id, "name": update.name, "subtype": update.sub_type, "parent id": update.parent_id}
+    for what, text in (*texts.items(), ("payload", update.payload)):
+        if not isinstance(text, str) and (text is not None or what == "id"):
+            raise InvalidParameter(f"Operation {what} is of type {type(text).__name__}; it must be a str.")
+
+
 def _check_values(update: Update) -> None:
+    if not (
+        type(update.id) is str
+        and type(update.name) in _PLAIN
+        and type(update.sub_type) in _PLAIN
+        and type(update.parent_id) in _PLAIN
+        and type(update.payload) in _PLAIN
+    ):
+        _check_types(update)
     if not update.id or len(update.id) > MAX_ID:
         raise InvalidParameter(f"Operation id must have 1 to {MAX_ID} characters.")
     if update.name is not None and len(update.name) > MAX_NAME:
@@ -193,7 +210,7 @@ def _started(draft: Draft, update: Update, before: Operation | None, seal: Seal)
 
 def _wait_started(draft: Draft, update: Update) -> Operation:
     seconds = update.wait_seconds
-    if seconds is None or not 1 <= seconds <= MAX_WAIT_SECONDS:
+    if type(seconds) is not int or not 1 <= seconds <= MAX_WAIT_SECONDS:
         raise InvalidParameter(f"WaitSeconds must be between 1 and {MAX_WAIT_SECONDS}.")
     due_at = draft.at + seconds * 1000
     place = draft.log(EventType.WAIT_STARTED, update.id, None, {"Duration": seconds, "ScheduledEndTimestamp": due_at / 1000})
@@ -202,7 +219,7 @@ def _wait_started(draft: Draft, update: Update) -> Operation:
 
 def _callback_started(draft: Draft, update: Update, seal: Seal) -> Operation:
     timeout, heartbeat = update.timeout_seconds, update.heartbeat_seconds
-    if not (0 <= timeout <= MAX_CALLBACK_SECONDS and 0 <= heartbeat <= MAX_CALLBACK_SECONDS):
+    if not all(type(seconds) is int and 0 <= seconds <= MAX_CALLBACK_SECONDS for seconds in (timeout, heartbeat)):
         raise InvalidParameter(f"Callback timeouts must be between 0 and {MAX_CALLBACK_SECONDS} seconds.")
     callback_id = seal.callback(draft.header.id, update.id)
     detail = {"CallbackId": callback_id, "Timeout": timeout, "HeartbeatTimeout": heartbeat}
@@ -229,7 +246,7 @@ def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Ope
         of = child.header
         if parent.tenant or parent.trace:  # inherited, unless the update names others
             of = msgspec.structs.replace(of, tenant=of.tenant or parent.tenant, trace=of.trace or parent.trace)
-            child = Birth(of, child.input)
+            child = Birth(of, child.input, child.kind)
         detail |= {"ExecutedVersion": of.version, "DurableExecutionArn": str(Arn(of.function, of.version, of.name, of.id))}
     place = draft.log(EventType.CHAINED_INVOKE_STARTED, update.id, update.payload, detail)
     born = _born(draft, update, place)
@@ -253,7 +270,7 @@ def _retried(draft: Draft, update: Update, before: Operation | None) -> Operatio
     delay = update.delay_seconds
     if delay is None:
         raise InvalidParameter("Invalid StepOptions for the given action.")
-    if not 1 <= delay <= MAX_WAIT_SECONDS:
+    if type(delay) is not int or not 1 <= delay <= MAX_WAIT_SECONDS:
         raise InvalidParameter(f"NextAttemptDelaySeconds must be between 1 and {MAX_WAIT_SECONDS}.")
     attempt = (before.attempt if before is not None else 0) + 1
     retry = {"RetryDetails": {"CurrentAttempt": attempt, "NextAttemptDelaySeconds": delay}}

@@ -7,19 +7,29 @@ those that one execution's write brings to another.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.model import codec, life, transitions
 from holdfast.model.charging import Charge
 from holdfast.model.draft import Draft
-from holdfast.model.errors import CodecFailed, ExecutionAlreadyStarted, InvalidToken, LeaseLost, Rejected, StoreBroken
+from holdfast.model.errors import (
+    CodecFailed,
+    ExecutionAlreadyStarted,
+    InvalidParameter,
+    InvalidToken,
+    LeaseLost,
+    Rejected,
+    RowDamaged,
+    StoreBroken,
+    WriteFailed,
+)
 from holdfast.model.execution import Change, Execution, ExecutionStatus, Outcome, OutcomeStatus, State, View
-from holdfast.model.history import Event, EventType
+from holdfast.model.history import KIND, Event, EventType
 from holdfast.model.ids import Arn, Position, Seal
 from holdfast.model.life import Claimant
-from holdfast.model.operations import SERVED, Action, Failure, Operation, Update
+from holdfast.model.operations import SERVED, Action, Failure, Kind, Operation, Update
 from holdfast.model.transitions import NO_CHILDREN, Children
 
 
@@ -38,7 +48,7 @@ class Checkpointed(msgspec.Struct, frozen=True, gc=False):
     revision: int
 
 
-_UNREADABLE = (CodecFailed.__name__, StoreBroken.__name__)
+_UNREADABLE = (CodecFailed.__name__, StoreBroken.__name__, RowDamaged.__name__, WriteFailed.__name__)
 """What keeps an invocation from beginning that is no fault of its function: a person mends it, and the execution goes on."""
 
 Answer = Started | Checkpointed | Execution
@@ -62,6 +72,8 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     charges: tuple[Charge, ...] = ()
     same: str | None = None
     """What makes two starts of one name the same, where that is not the whole input."""
+    kind: Kind = Kind.FUNCTION
+    """What the execution is marked as. Code that makes a start of another kind has accepted an order for the execution first."""
 
     @property
     def execution(self) -> str:
@@ -71,9 +83,13 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     def create(self, now: int) -> tuple[Change, Started]:
         """The first change of a new execution."""
         header = self.header
+        if type(header.status) is not ExecutionStatus or type(header.state) is not State:
+            raise InvalidParameter("An execution begins with a status and a state that there are.")  # else its row could not be read
         at = max(now, header.started_at)
         deadline = at + header.terms.timeout_seconds * 1000
-        detail = {"ExecutionTimeout": header.terms.timeout_seconds}
+        detail: dict[str, Any] = {"ExecutionTimeout": header.terms.timeout_seconds}
+        if self.kind is not Kind.FUNCTION:
+            detail[KIND] = self.kind.value
         event = Event(1, EventType.EXECUTION_STARTED, at, None, self.input, detail)
         born = msgspec.structs.replace(
             header,
@@ -164,7 +180,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """A repeated request gets the same next token; any other old token is refused."""
         header, at = view.header, self.at
-        client = self.client_token and f"{at.epoch}.{at.sequence}.{self.client_token}"
+        client = self.client_token and f"{at.epoch}.{at.sequence}.{codec.storable(self.client_token)}"
         if client and client == header.client:
             return None, self._again(view, seal)
         if header.epoch != at.epoch or header.state is not State.RUNNING:

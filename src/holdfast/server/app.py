@@ -18,6 +18,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.server.asgi import Receive, Scope, Send, send_reply
 from holdfast.server.bodies import Gone, read_body
 from holdfast.server.callbacks import Callbacks
+from holdfast.server.connections import Connections
 from holdfast.server.errors import Refused, refusal, shaped, too_many, unavailable
 from holdfast.server.executions import Executions
 from holdfast.server.functions import Functions
@@ -43,6 +44,7 @@ class App:
     def __init__(self, api: LambdaApi, routes: Routes[Route], limits: Limits) -> None:
         self._routes = routes
         self.limits = limits
+        self.connections = Connections(limits.connections, limits.connections_of_one)
         self.request_id = api.request_id
         self._busy = 0
         self._waiting = 0

@@ -27,11 +27,11 @@ class Callbacks:
 
     async def succeed(self, request: Request) -> Reply:
         """SendDurableExecutionCallbackSuccess; the body is the result itself."""
-        return json_reply(await self._api.succeed_callback(request.label, request.body))
+        return json_reply(await self._api.succeed_callback(request.label, request.body, request.actor))
 
     async def fail(self, request: Request) -> Reply:
         """SendDurableExecutionCallbackFailure; the body is the error itself."""
-        return json_reply(await self._api.fail_callback(request.label, request.json(Failure)))
+        return json_reply(await self._api.fail_callback(request.label, request.json(Failure), request.actor))
 
     async def heartbeat(self, request: Request) -> Reply:
         """SendDurableExecutionCallbackHeartbeat."""

@@ -19,6 +19,7 @@ from holdfast.model import codec
 from holdfast.model.errors import HoldfastError, InvalidParameter, Rejected
 from holdfast.model.ids import Arn
 from holdfast.model.signals import StatusSignal
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.asgi import ASGIApp, Receive, Scope, Send
 from holdfast.server.auth.identity import identity_of
 from holdfast.signals.broadcast import Broadcaster, Gap, Listener
@@ -98,7 +99,7 @@ class EventStream:
         if pattern is not None and not pattern.matches(event):
             return None
         if tenant is not None:
-            found = await asyncio.to_thread(self._store.find, Arn.parse(signal.arn).id)
+            found = await in_thread(Purpose.STORE, self._store.find, Arn.parse(signal.arn).id)
             if found is None or found.tenant != tenant:
                 return None
         return f"id: {signal.number}\ndata: {codec.dumps(event)}\n\n".encode()

@@ -72,7 +72,7 @@ class Executions:
 
     async def stop(self, request: Request) -> Reply:
         """StopDurableExecution; the body is the error itself."""
-        return json_reply(await self._api.stop(request.label, request.json(Failure)))
+        return json_reply(await self._api.stop(request.label, request.json(Failure), request.actor))
 
     async def list(self, request: Request) -> Reply:
         """ListDurableExecutionsByFunction."""

@@ -30,5 +30,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """408 when a synchronous invocation takes longer; its execution may end after 900."""
     leave_seconds: float = 1.5
     """503 for a synchronous invocation that takes longer when the server leaves. Less than a server waits for its connections."""
+    connections: int | None = None
+    """503 above it, and the connection that asks for nothing longest is closed. None: half of the descriptors that the process may have."""
+    connections_of_one: int | None = None
+    """429 above it: of one address. None: half of `connections`."""
     keep_alive_seconds: int = 75
     """An idle connection is closed after it."""

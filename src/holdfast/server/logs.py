@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from holdfast.model.errors import HoldfastError, LogNotFound, Rejected
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.errors import Refused, retry_after
 from holdfast.server.replies import Header, Reply
 from holdfast.server.requests import Request
@@ -50,7 +50,7 @@ class LogReading:
                 known = ", ".join(self.operations)
                 raise Refused(400, "UnknownOperationException", f"X-Amz-Target names no operation that is known here. There are {known}.")
             asked = request.json(operation.asked)
-            answer = await asyncio.to_thread(operation.verb, asked, request.tenant)
+            answer = await in_thread(Purpose.LOGS, operation.verb, asked, request.tenant)
             return Reply(200, msgspec.json.encode(answer), (_CONTENT,))
         except Refused as refused:
             return _refusal(refused.status, refused.shape, str(refused))

@@ -11,10 +11,11 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from holdfast.model.auditing import Actor
 from holdfast.model.credentials import Role
 from holdfast.model.errors import InvalidParameter
 from holdfast.server.asgi import Scope
-from holdfast.server.auth.identity import identity_of
+from holdfast.server.auth.identity import actor_of, identity_of
 from holdfast.server.errors import unreadable
 
 T = TypeVar("T")
@@ -45,6 +46,11 @@ class Request:
         return identity_of(self._scope).roles
 
     @property
+    def actor(self) -> Actor | None:
+        """Who acts, for the audit log."""
+        return actor_of(self._scope)
+
+    @property
     def sees_values(self) -> bool:
         """Whether whoever asks may see what environment variables hold: who could also set them."""
         return Role.ADMIN in self.roles and self.tenant is None
@@ -65,7 +71,9 @@ class Request:
     @cached_property
     def _query(self) -> list[tuple[str, str]]:
         try:
-            return parse_qsl(self._scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+            # As signatures read it (auth/sigv4.py): a letter that came as it is and the same letter percent-encoded are one.
+            text = self._scope["query_string"].decode("utf-8", "replace")
+            return parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
         except ValueError:
             raise unreadable(f"The query has more than {_MAX_FIELDS} fields.") from None
 
@@ -74,8 +82,11 @@ class Request:
         return tuple(value for key, value in self._query if key == name)
 
     def text(self, name: str) -> str | None:
-        """A query member."""
-        return next((value for key, value in self._query if key == name), None)
+        """A query member. Two different values are refused: a signature does not say which of them came first."""
+        found = set(self.texts(name))
+        if len(found) > 1:
+            raise unreadable(f"{name}: is given {len(found)} times, with different values.")
+        return found.pop() if found else None
 
     def number(self, name: str) -> int | None:
         """A query member that is a number."""

@@ -10,19 +10,21 @@ from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdfast.hosts.runtime.whole import Whole
 from holdfast.server.app import App
 from holdfast.server.asgi import ASGIApp
 from holdfast.server.bodies import Bodies
+from holdfast.server.connections import Connections
 from holdfast.server.errors import shaped
 from holdfast.server.limits import Limits
 from holdfast.server.replies import Reply
 
 BACKLOG = 2048
 _TICK_SECONDS = 1.0
-_REASONS = {400: "Bad Request", 431: "Request Header Fields Too Large"}
+_REASONS = {400: "Bad Request", 429: "Too Many Requests", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
+_LATER = (b"retry-after", b"1")
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -30,6 +32,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     limits = Limits()
     request_id: Callable[[], str]
+    doors = Connections()
     head = 0
     in_head = True
     slow: TimerHandle | None = None
@@ -39,9 +42,15 @@ class BoundedProtocol(HttpToolsProtocol):
         """Somebody is there, and shall ask for something."""
         super().connection_made(transport)
         self._hurry(self.limits.keep_alive_seconds)
+        full = self.doors.open(self)
+        if full is not None:
+            status, kind = (429, "TooManyRequestsException") if "one address" in full else (503, "ServiceException")
+            self._refuse(shaped(status, kind, f"There is no place for one more connection: {full}."), _LATER)
 
     def data_received(self, data: bytes) -> None:
         """Count what comes before a body."""
+        if self.transport.is_closing():
+            return
         if self.in_head:
             if self.head == 0:
                 self._hurry(self.limits.head_seconds)
@@ -50,10 +59,16 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.in_head and self.head > self.limits.head_bytes:
             self._refuse_head()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Headers stand before the body. What comes after it (a trailer) was in no signature, and would be read as one of them."""
+        if self.in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """The head is here."""
         self.in_head = False
         self._in_time()
+        self.doors.asked(self)
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.head_bytes:
             self._refuse_head()
         else:
@@ -75,7 +90,23 @@ class BoundedProtocol(HttpToolsProtocol):
         """Nobody is there any more."""
         self._in_time()
         self._read_on()
+        self.doors.closed(self)
         super().connection_lost(exc)
+
+    @property
+    def address(self) -> str:
+        """The client's address; clients on a UNIX socket have none."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def end(self) -> None:
+        """Close the connection, to make room for another client."""
+        self.transport.close()
 
     def pause_writing(self) -> None:
         """More of an answer waits than the kernel takes: it fills our memory until somebody reads it."""
@@ -98,11 +129,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def _refuse_head(self) -> None:
         self._refuse(shaped(431, "RequestTooLargeException", f"The headers have more than {self.limits.head_bytes} bytes."))
 
-    def _refuse(self, reply: Reply) -> None:
+    def _refuse(self, reply: Reply, *more: tuple[bytes, bytes]) -> None:
         if self.transport.is_closing():
             return
         head = f"HTTP/1.1 {reply.status} {_REASONS[reply.status]}\r\ncontent-length: {len(reply.body)}\r\nconnection: close\r\n"
-        headers = (*reply.headers, (b"x-amzn-requestid", self.request_id().encode()))
+        headers = (*reply.headers, *more, (b"x-amzn-requestid", self.request_id().encode()))
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(head.encode() + lines + b"\r\n" + reply.body)
         self.transport.close()
@@ -124,7 +155,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
 def protocol_for(app: App) -> type[HttpToolsProtocol]:
     """The protocol of a server of this app, with its limits."""
-    return type("Protocol", (BoundedProtocol,), {"limits": app.limits, "request_id": staticmethod(app.request_id)})
+    return type(
+        "Protocol", (BoundedProtocol,), {"limits": app.limits, "doors": app.connections, "request_id": staticmethod(app.request_id)}
+    )
 
 
 class _Server(uvicorn.Server):

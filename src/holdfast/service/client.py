@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.model.auditing import Actor, Note, Noted, NoteFilter, principal
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.codec import text_of
-from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter, StoreNotFound
+from holdfast.model.errors import ExecutionNotFound, FunctionNotFound, HoldfastError, InvalidParameter, Rejected, StoreNotFound
 from holdfast.model.execution import Execution, ExecutionStatus, State, goes_on_as, new_execution
-from holdfast.model.ids import Arn, IdSource, id_at
-from holdfast.model.operations import Failure, Operation
+from holdfast.model.ids import Arn, IdSource, checked_mention, id_at
+from holdfast.model.operations import Failure, Kind, Operation
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Answer, Start, Started, Write
@@ -39,22 +41,33 @@ _RUNNER_GONE = "Its runner is gone. It goes on as soon as a runner that has its 
 class Client:
     """Blocking verbs on the executions of a store. An execution is named by its ARN, its id, `function/name`, or a name that is unique."""
 
-    def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource) -> None:
+    def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
         self._store = store
         self._where = where
         self._clock = clock
         self._ids = ids
+        self._actor = actor
 
     @classmethod
     def open(
-        cls, where: str, *, create: bool = False, codec: PayloadCodec | None = None, clock: Clock | None = None, ids: IdSource = id_at
+        cls,
+        where: str,
+        *,
+        create: bool = False,
+        codec: PayloadCodec | None = None,
+        clock: Clock | None = None,
+        ids: IdSource = id_at,
+        actor: Actor | None = None,
     ) -> Client:
-        """Open the store at a path. One that is not there is refused unless `create`: a look must not leave a file behind."""
+        """Open the store at a path. One that is not there is refused unless `create`: a look must not leave a file behind.
+
+        `actor` is whom the audit log names for what is decided through this client; without one nothing is noted.
+        """
         clock = clock or SystemClock()
         if not create and "://" not in where and not Path(where).exists():
             raise StoreNotFound(f"There is no store at {where}. The first execution started there makes it.")
         store = open_store(where, ids(clock.now()), codec)
-        return cls(store, shown(where), clock=store.clock(clock), ids=ids)
+        return cls(store, shown(where), clock=store.clock(clock), ids=ids, actor=actor)
 
     def __enter__(self) -> Client:
         return self
@@ -88,7 +101,7 @@ class Client:
         return found
 
     def _meant(self, execution: str) -> Execution | None:
-        if execution.startswith("arn:"):
+        if checked_mention(execution).startswith("arn:"):
             return self._store.find(Arn.parse(execution).id)
         if "/" in execution:
             function, _, name = execution.partition("/")
@@ -138,6 +151,10 @@ class Client:
 
     def start(self, function: DurableFunction, payload: str, *, name: str | None = None) -> Started:
         """Write an execution and leave it ready for a runner; the same name with the same input finds the one that is there."""
+        if any(hosted.kind is not Kind.FUNCTION for hosted in self._store.hosted(function.name)):
+            raise FunctionNotFound(
+                f"{function.name!r} is a worker of this store, and no function. Run it with `holdfast run`, or over HTTP."
+            )
         now = self._clock.now()
         header = new_execution(
             self._ids(now),
@@ -156,7 +173,7 @@ class Client:
         """End it from outside, with what it invoked. Answers how it stands, and whether this ended it: a closed one stays as it was."""
         while True:
             before = self.find(execution)
-            after = self._write(Stop(before.id, error or Failure(), cascade))
+            after = self._write(Stop(before.id, error or Failure(), cascade, notes=self._did("stop", before.id, "stopped")))
             assert isinstance(after, Execution)
             if after.continued_as is None or not goes_on_as(after, self._store.find(after.continued_as)):
                 break
@@ -165,7 +182,8 @@ class Client:
 
     def release(self, execution: str) -> Execution:
         """Let it run again after it was quarantined."""
-        header = self._write(Release(self.find(execution).id))
+        found = self.find(execution).id
+        header = self._write(Release(found, self._did("release", found, "released")))
         assert isinstance(header, Execution)
         return header
 
@@ -207,15 +225,15 @@ class Client:
         edited_arguments: dict[str, Any] | None = None,
     ) -> Approval:
         """Write a decision, as the user of this machine; the first one counts."""
-        from holdfast.workers.approvals import Decision
+        from holdfast.workers.approvals import SETTLING, Decision
         from holdfast.workers.looking import Asker, deciding
-        from holdfast.workers.workforce import principal
 
         by, now = principal(), self._clock.now()
         decision = Decision(
             verdict=verdict, decided_by=by, decided_at=now, comment=comment, result=result, edited_arguments=edited_arguments
         )
-        self._write(deciding(self._store, approval_id, decision, Asker(principal=by)))
+        with self._noting_refusals("settle" if verdict in SETTLING else verdict, approval_id):
+            self._write(deciding(self._store, approval_id, decision, Asker(principal=by, actor=self._actor)))
         return self.approval(approval_id)
 
     # --- runs of workers
@@ -246,7 +264,7 @@ class Client:
         from holdfast.workers.looking import Asker, cancelling
 
         found = self.find(run).id
-        write = cancelling(self._store, found, Asker())
+        write = cancelling(self._store, found, Asker(actor=self._actor), self._clock.now())
         if write is not None:
             self._write(write)
         return self.run(found), write is not None
@@ -260,9 +278,33 @@ class Client:
 
     def _answer(self, callback_id: str, result: str | None, error: Failure | None) -> Execution:
         execution, operation = self._store.seal.callback_target(callback_id)
-        header = self._write(Answering(execution, operation, result, error))
+        notes = self._did("callback", execution, "succeeded" if error is None else "failed")
+        with self._noting_refusals("callback", execution):
+            header = self._write(Answering(execution, operation, result, error, notes=notes))
         assert isinstance(header, Execution)
         return header
+
+    # --- the audit log
+
+    def audit(self, wanted: NoteFilter) -> Iterator[Noted]:
+        """Up to `wanted.limit` notes, newest first, read page by page."""
+        left, before = wanted.limit, wanted.before
+        while left > 0 and (page := self._store.audit(msgspec.structs.replace(wanted, before=before, limit=min(left, _PAGE)))):
+            yield from page
+            left, before = left - len(page), page[-1].number
+
+    def _did(self, what: str, on: str, outcome: str) -> tuple[Note, ...]:
+        return () if self._actor is None else self._actor.did(what, on, outcome, self._clock.now())
+
+    @contextlib.contextmanager
+    def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
+        """A decision that is not taken is noted, too."""
+        try:
+            yield
+        except Rejected as refused:
+            if self._actor is not None:
+                self._store.note([self._actor.refused(what, on, refused.code, self._clock.now())])
+            raise
 
     def _write(self, write: Write) -> Answer:
         (answer,) = self._store.commit([write], self._clock.now()).answers

@@ -17,7 +17,7 @@ from holdfast.hosts.threads import on_engine_thread
 from holdfast.model import codec
 from holdfast.model.errors import BlockingCallRefused, ExecutionNotFound, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus
-from holdfast.model.ids import Arn, checked_version
+from holdfast.model.ids import Arn, checked_mention, checked_version
 from holdfast.model.operations import Failure
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.ports import Host
@@ -45,6 +45,7 @@ def open(
     settings: Settings | None = None,
     staff: StaffSettings | None = None,
     codec: PayloadCodec | None = None,
+    migrate: bool = False,
 ) -> Opening:
     """An engine over a store, to be entered with `async with` or `with`; `:memory:` keeps everything in memory.
 
@@ -52,10 +53,13 @@ def open(
     `subscribers` are functions by name, each called with a `StatusSignal` whenever an execution of the store begins or ends: in order, at
     least once, from the first time a name is given until `unsubscribe`, also for what happened while nobody was there.
     `codec` encodes payloads in the file (`holdfast.AesGcm` encrypts them); it is the settings' unless given.
+    `migrate` brings a Postgres store of an older release up to date first, as `holdfast db migrate` does; a file always is.
     """
     settings = settings or Settings()
     if codec is not None:
         settings = msgspec.structs.replace(settings, codec=codec)
+    if migrate:
+        settings = msgspec.structs.replace(settings, migrate=True)
     where = os.fspath(store) if store is not None else settings.store
     for function in functions:
         if not isinstance(function, DurableFunction):
@@ -144,7 +148,7 @@ class OpenEngine:
         if settings.tune:
             tune()
         runner = settings.ids(settings.clock.now())
-        store = open_store(where, runner, settings.codec)
+        store = open_store(where, runner, settings.codec, migrate=settings.migrate)
         try:
             clock = store.clock(settings.clock)
             host = InlineHost(functions, clock=clock, threads=settings.threads, park=settings.park)
@@ -220,7 +224,7 @@ class OpenEngine:
 
     async def get(self, execution: str) -> OpenExecution:
         """An execution by ARN or id."""
-        wanted = Arn.parse(execution).id if execution.startswith("arn:") else execution
+        wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
         header = self._store.find(wanted)
         if header is None:
             raise ExecutionNotFound(f"There is no execution {execution}.")
@@ -250,7 +254,8 @@ class OpenEngine:
 def registered(functions: Sequence[DurableFunction], settings: Settings) -> list[Function]:
     """Functions of this process, as an engine knows them: those of a colour share their places."""
     coroutines, threads = Slots(settings.live), Slots(settings.threads)
-    return [Function(name=f.name, version=f.version, terms=f.terms, slots=coroutines if f.is_async else threads) for f in functions]
+    room = [coroutines if f.is_async else threads for f in functions]
+    return [Function(name=f.name, version=f.version, terms=f.terms, slots=s, kind=f.kind) for f, s in zip(functions, room, strict=True)]
 
 
 class OpenExecution:

@@ -16,29 +16,40 @@ import msgspec
 from holdfast.contract.terms import RateLimit
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.observing import SignalSettings
-from holdfast.service.staff import StaffSettings
+from holdfast.service.staff import StaffSettings, ToolSettings
 from holdfast.signals.tracing import wanted
-from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.policy import Caps, Most, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings, cassette_settings
 from holdfast.workers.tools.fetching import FetchSettings
 from holdfast.workers.tools.language_model import ModelSettings
 from holdfast.workers.tools.prices import prices_of
 
 FILE: Final = "holdfast.toml"
-_TABLES: Final = ("policy", "fetch", "model", "parameters", "secrets", "artifacts", "cassette", "signals")
+_TABLES: Final = ("policy", "fetch", "model", "parameters", "secrets", "artifacts", "cassette", "signals", "tools")
+_LONGEST: Final = 1024 * 1024
 
 
 def read_operator(isolation: str | None = None, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> StaffSettings:
-    """The settings of `file`, else of $HOLDFAST_CONFIG, else of ./holdfast.toml if it is there; the environment adds keys and cassettes."""
+    """The settings of `file`, else of $HOLDFAST_CONFIG, else of ./holdfast.toml if it is there; the environment adds keys and cassettes.
+
+    For programs, which are their own operators. The command line asks first whether the folder is trusted (service/operators_file.py).
+    """
     path = file or Path(environment.get("HOLDFAST_CONFIG") or FILE)
-    told: dict[str, Any] = {}
-    if path.is_file():
-        told = _loaded(path)
-    elif file is not None or environment.get("HOLDFAST_CONFIG"):
+    if not path.is_file() and (file is not None or environment.get("HOLDFAST_CONFIG")):
         raise InvalidParameter(f"There is no file {path}.")
+    return isolated(settings_of(load_toml(path) if path.is_file() else {}, path, environment), isolation)
+
+
+def isolated(settings: StaffSettings, isolation: str | None) -> StaffSettings:
+    """The settings with the isolation that a command names, if it names one."""
+    if isolation is None:
+        return settings
+    return msgspec.structs.replace(settings, policy=msgspec.structs.replace(settings.policy, isolation=_isolation(isolation)))
+
+
+def settings_of(told: Mapping[str, Any], path: Path, environment: Mapping[str, str]) -> StaffSettings:
+    """The settings that the file at `path` tells, and the environment's."""
     policy = _policy(told.get("policy", {}), path)
-    if isolation is not None:
-        policy = msgspec.structs.replace(policy, isolation=_isolation(isolation))
     parameters: str | None = _converted(told.get("parameters"), str | None, path, "parameters")
     artifacts: str | None = _converted(told.get("artifacts"), str | None, path, "artifacts")
     return StaffSettings(
@@ -50,14 +61,22 @@ def read_operator(isolation: str | None = None, file: Path | None = None, enviro
         artifacts=_beside(path, artifacts) if artifacts else None,
         cassette=_cassette(environment.get("HOLDFAST_CASSETTE"), told.get("cassette"), path),
         signals=_signals(told.get("signals", {}), path, environment),
+        tools=_converted(told.get("tools", {}), ToolSettings, path, "tools"),
     )
 
 
-def _loaded(path: Path) -> dict[str, Any]:
+def load_toml(path: Path) -> dict[str, Any]:
+    """What the file says, with tables that are known; its size and its depth have bounds, since its writer may be unknown."""
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as opened:
+            data = opened.read(_LONGEST + 1)
+        if len(data) > _LONGEST:
+            raise InvalidParameter(f"{path} is longer than {_LONGEST:,} bytes.")
+        told = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidParameter(f"{path} is not TOML: {error}.") from None
+    except RecursionError:
+        raise InvalidParameter(f"{path} is not TOML: it is nested too deep.") from None
     except OSError as error:
         raise InvalidParameter(f"{path} could not be read: {error.strerror}.") from None
     unknown = [name for name in told if name not in _TABLES]
@@ -68,7 +87,11 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 def _policy(told: Any, path: Path) -> Policy:
     policy: Policy = _converted(told, Policy, path, "policy")
-    parts = {"caps": (Caps, {"caps": told.get("caps", {})}), "tenant_caps": (Caps, told.get("tenant_caps", {}))}
+    parts = {
+        "caps": (Caps, {"caps": told.get("caps", {})}),
+        "most": (Most, {"most": told.get("most", {})}),
+        "tenant_caps": (Caps, told.get("tenant_caps", {})),
+    }
     for name, (kind, tables) in {**parts, "rate_limits": (RateLimit, told.get("rate_limits", {}))}.items():
         for key, table in tables.items():
             _converted(table, kind, path, f"policy.{name}" if key == name else f"policy.{name}.{key}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from holdfast.hosts.runtime.output import Line, Log
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.ids import LATEST
 from holdfast.model.signals import Subscriber
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.catalogue.catalogue import Catalogue
 from holdfast.service.catalogue.keeping import Keeper, folder_of
 from holdfast.service.catalogue.records import EVENT, NOT_DURABLE, Code, Entry, Version, runtime_of
@@ -49,6 +51,7 @@ from holdfast.store.seam import Filter, Hosted
 if TYPE_CHECKING:  # whoever serves no workers loads nothing of them
     from holdfast.service.staff import Staff
 
+log = logging.getLogger("holdfast.service")
 T = TypeVar("T")
 App = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI app."""
@@ -98,7 +101,7 @@ class Serving:
 
         async def changed() -> T:
             async with self._changing:
-                answer = await asyncio.to_thread(verb)
+                answer = await in_thread(Purpose.HOUSE, verb)
                 await self._host(name)
                 return answer
 
@@ -128,7 +131,7 @@ class Serving:
         old = sorted(map(int, entry.versions))[:-keep]
         for version in [str(number) for number in old if str(number) not in named]:
             running = Filter(function=name, version=version, statuses=(ExecutionStatus.RUNNING,), limit=1)
-            if not await asyncio.to_thread(self.engine.store.list, running):
+            if not await in_thread(Purpose.HOUSE, self.engine.store.list, running):
                 await self.change(name, functools.partial(self.catalogue.delete, name, version))
         if old:
             running_code = {Path(folder).name for folder in self._processes.folders()}
@@ -163,6 +166,9 @@ class Serving:
             registry.remove(name, version)
             self._processes.drop(name, version)
         fresh = [one for version, one in wanted.items() if before.get(version) != one]
+        for one in await self._changed(name, fresh):
+            fresh.remove(one)
+            del wanted[one.version]
         for one in fresh:
             self._processes.put(runtime_of(name, one, str(self.catalogue.folder(one))))
             registry.put(self._function(name, one))
@@ -173,9 +179,21 @@ class Serving:
             registry.aliases.update({(name, alias.name): alias.version for alias in entry.aliases.values()})
         if fresh:
             terms = [Hosted(name, one.version, one.config.terms or NOT_DURABLE) for one in fresh]
-            await asyncio.to_thread(self.engine.store.publish, terms)
+            await in_thread(Purpose.HOUSE, self.engine.store.publish, terms)
             self.engine.backlog = True
             self.engine.look()
+
+    async def _changed(self, name: str, fresh: Sequence[Version]) -> list[Version]:
+        """Those whose code is not what was deployed: the server does not run them, and tells callers and the operator why."""
+        found = []
+        for one in fresh:
+            self.catalog.changed.pop((name, one.version), None)
+            if not await in_thread(Purpose.HOUSE, self.catalogue.keeper.intact, one.code):
+                why = f"The code of {name}:{one.version} in {self.catalogue.folder(one)} is not what was deployed, so it is not run."
+                self.catalog.changed[name, one.version] = f"{why} Restore that folder, or deploy the function again."
+                log.error("error[code_changed]: %s", self.catalog.changed[name, one.version])
+                found.append(one)
+        return found
 
     def _function(self, name: str, one: Version) -> Function:
         slots = self._slots.setdefault(name, Slots(self._processes.limits.per_function))

@@ -29,6 +29,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Set the interpreter up for many coroutines beside busy threads (see `service.tuning`)."""
     codec: PayloadCodec | None = None
     """Encodes payloads in the store's file, e.g. `holdfast.AesGcm`. A store is always opened with the codec that made it."""
+    migrate: bool = False
+    """Bring a Postgres store of an older release up to date when it is opened; the store's file always is."""
     clock: Clock = msgspec.field(default_factory=SystemClock)
     ids: IdSource = id_at
     chance: Callable[[], random.Random] = random.SystemRandom

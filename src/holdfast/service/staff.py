@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
+from holdfast.files import private
+from holdfast.hosts.sandbox.together import Together
 from holdfast.hosts.toolhost.host import ToolHost
 from holdfast.library import find
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.observing import Signals, SignalSettings
 from holdfast.workers.artifacts import Artifacts
-from holdfast.workers.packages import Package, PackagedWorker, Packages
+from holdfast.workers.packages import Package, PackagedWorker, Packages, WorkerChanged
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Worker
 from holdfast.workers.storing.folder import Folder
@@ -29,9 +35,25 @@ from holdfast.workers.tools.declaring import Declared
 from holdfast.workers.tools.fetching import FetchSettings, FetchUrl
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
 from holdfast.workers.tools.parameters import ParameterStore, parameters_from
+from holdfast.workers.tools.refused import RefusedTool
 from holdfast.workers.tools.seam import Tool
 from holdfast.workers.tools.secrets import EnvironmentSecrets, Redactor, Secrets, secrets_from
 from holdfast.workers.workforce import Workforce
+
+_log = logging.getLogger("holdfast.service")
+_OLD_WORKERS = 4
+"""So many workers that only older runs need keep a stub and a spare; the others start them again when they are needed."""
+
+
+class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools of workers' authors, which run outside the sandbox."""
+
+    allow: tuple[str, ...] = ()
+    """Those that `holdfast serve` may run: `TOOL`, or `WORKER:TOOL`."""
+
+    def allows(self, worker: str, tool: str) -> bool:
+        """Whether a tool of a worker is among them."""
+        return tool in self.allow or f"{worker}:{tool}" in self.allow
 
 
 class StaffSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +70,7 @@ class StaffSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where artifacts lie: an address such as `s3://bucket/prefix`, or a folder; None: beside the store."""
     cassette: CassetteSettings = CassetteSettings()
     signals: SignalSettings = SignalSettings()
+    tools: ToolSettings = ToolSettings()
 
 
 class Staff:
@@ -56,11 +79,19 @@ class Staff:
     def __init__(self, files: Sequence[str | os.PathLike[str]], settings: StaffSettings, home: Path | None) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="holdfast-") if home is None else None
         self._home = Path(self._temporary.name) if self._temporary is not None else home or Path()
+        if home is not None and home.exists():
+            private.own_folder(home)
         self._settings = settings
         self._packages = Packages(self._home / "packages")
         self.replaced: Callable[[Tool], Tool] = lambda tool: tool
         """Puts something in a tool's place; holdfast.testing does."""
+        self.together = Together(settings.policy.bodies_memory_mb, settings.policy.bodies_processes)
+        self.admits: Callable[[str, Declared], str | None] = lambda worker, tool: None
+        """Why an author's tool may not run outside the sandbox, or None where it may. A program that opens an engine is the operator, so
+        by itself every tool may; the command line asks whether its folder is trusted."""
         self._made: dict[tuple[str, str], PackagedWorker] = {}
+        self._old: list[PackagedWorker] = []
+        """Those that older runs needed, the latest last."""
         self._files = files
         self._found = self._read()
         if not self._found and files:
@@ -75,7 +106,7 @@ class Staff:
         """Everything that runs need, before the engine runs any."""
         settings = self._settings
         where = settings.artifacts  # tried first: when it is wrong, nothing has been opened yet
-        storage = Folder(self._home / "artifacts") if where is None else await asyncio.to_thread(open_storage, where)
+        storage = Folder(self._home / "artifacts") if where is None else await in_thread(Purpose.HOUSE, open_storage, where)
         self._host = ToolHost()
         self._secrets = Secrets([EnvironmentSecrets(os.environ), *(secrets_from(text) for text in settings.secrets)])
         self._cassette = Cassette(settings.cassette, Redactor({"model_key": settings.model.api_key or ""}))
@@ -105,7 +136,7 @@ class Staff:
 
     async def renew(self) -> Sequence[Package]:
         """Take in the files as they are now: what has changed is what new runs get, and runs that began stay with what they had."""
-        known, found = {package.name for package in self._found}, await asyncio.to_thread(self._read)
+        known, found = {package.name for package in self._found}, await in_thread(Purpose.HOUSE, self._read)
         changed = [package for package in found if package.name not in known]
         for package in changed:
             if package.contract.worker_id not in self.workforce.served:
@@ -124,16 +155,17 @@ class Staff:
 
     async def close(self) -> None:
         """End bodies, tool processes and connections."""
-        for worker in self._made.values():
-            await worker.close()
-        await self._host.close()
-        for tool in self._built_in.values():
-            close = getattr(tool, "close", None)
-            if close is not None:
-                await close()
-        await asyncio.to_thread(self.signals.close)
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        async with AsyncExitStack() as closing:  # the last one pushed is closed first; one that fails keeps none of the others open
+            if self._temporary is not None:
+                closing.callback(self._temporary.cleanup)
+            closing.push_async_callback(in_thread, Purpose.HOUSE, self.signals.close)
+            for tool in self._built_in.values():
+                close = getattr(tool, "close", None)
+                if close is not None:
+                    closing.push_async_callback(close)
+            closing.push_async_callback(self._host.close)
+            for worker in self._made.values():
+                closing.push_async_callback(worker.close)
 
     def _built(self) -> dict[str, Tool]:
         settings = self._settings
@@ -146,15 +178,30 @@ class Staff:
         key = package.name, package.contract.worker_id  # a file may declare several
         worker = self._made.get(key)
         if worker is None:
-            worker = self._made[key] = PackagedWorker(package, self._settings.policy, self._built_in, self._author_tool)
+            worker = self._made[key] = PackagedWorker(
+                package, self._settings.policy, self._built_in, partial(self._author_tool, package.contract.worker_id), self.together
+            )
         return worker
 
-    def _author_tool(self, declared: Declared, file: Path, paths: tuple[str, ...]) -> Tool:
+    def _author_tool(self, worker: str, declared: Declared, file: Path, paths: tuple[str, ...]) -> Tool:
+        refusal = self.admits(worker, declared)
+        if refusal is not None:
+            return RefusedTool(declared, refusal)
         return self.replaced(self._cassette.wrap(AuthorTool(declared, file, self._host, self._secrets, paths)))
 
     async def _loaded(self, worker_id: str, package: str) -> Worker:
         """The worker that an older run is pinned to."""
-        return self._worker(self._packages.load(package, worker_id))
+        worker = self._made.get((package, worker_id))
+        if worker is None:
+            try:
+                worker = self._worker(await in_thread(Purpose.HOUSE, self._packages.load, package, worker_id))
+            except WorkerChanged as changed:
+                _log.error("error[%s]: %s", changed.code, changed)
+                raise
+        self._old = [*(other for other in self._old if other is not worker), worker]
+        for other in self._old[:-_OLD_WORKERS]:
+            await other.rest()  # unless it is at work
+        return worker
 
 
 def _file_of(worker: str | os.PathLike[str]) -> Path:

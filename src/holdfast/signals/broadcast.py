@@ -14,6 +14,7 @@ from typing import Final
 
 from holdfast.model.errors import StoreBusy
 from holdfast.model.signals import StatusSignal
+from holdfast.model.threads import Purpose, in_thread
 
 _RECENT: Final = 1000
 _QUEUE: Final = 256
@@ -148,7 +149,7 @@ class Listener:
         after, first = self._last, self._backlog[0].number if self._backlog else None
         is_whole = after is None or first == after + 1
         while not is_whole and after is not None and self._kept is not None:
-            page = await asyncio.to_thread(self._kept, after, _PAGE)
+            page = await in_thread(Purpose.STORE, self._kept, after, _PAGE)
             for signal in page:
                 if first is None or signal.number < first:
                     yield signal

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.files import private
 from holdfast.model import codec
-from holdfast.model.errors import DeliveryFailed, InvalidParameter
+from holdfast.model.errors import DeliveryFailed, InvalidParameter, NotPrivate
 
 _NEWLINE: Final = b"\n"
 
@@ -38,10 +39,12 @@ class LineFile:
                 self._append(line)
             except OSError as error:
                 raise DeliveryFailed(f"{self.path} could not be written: {error.strerror}.") from None
+            except NotPrivate as refused:
+                raise DeliveryFailed(str(refused)) from None
 
     def _append(self, line: bytes) -> None:
         is_new = not self.path.exists()
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = private.open_file(self.path, os.O_RDWR | os.O_APPEND)
         try:
             size = os.fstat(file).st_size
             if size and os.pread(file, 1, size - 1) != _NEWLINE:

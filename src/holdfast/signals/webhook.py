@@ -12,6 +12,7 @@ from holdfast.model import codec
 from holdfast.model.clock import Clock
 from holdfast.model.errors import DeliveryFailed, ExtraMissing, InvalidParameter
 from holdfast.model.signals import StatusSignal
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.signals.event import Event
 from holdfast.signals.signing import key_of, signature
 from holdfast.signals.sinks import Sink, Wanted
@@ -64,7 +65,7 @@ class Webhook(Sink):
         try:
             await self._send(event)
         except DeliveryFailed as error:
-            await asyncio.to_thread(self.failed, signal, event, error)
+            await in_thread(Purpose.STORE, self.failed, signal, event, error)
 
     async def aclose(self) -> None:
         """Close the connections."""

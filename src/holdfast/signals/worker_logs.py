@@ -18,8 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.files import private
 from holdfast.model.clock import Clock
-from holdfast.model.errors import InvalidParameter
+from holdfast.model.errors import InvalidParameter, NotPrivate
 from holdfast.signals.observing import AttemptSeen, EndSeen, Nobody, ParkedSeen, Refusal, RunSeen, ToolSeen
 
 log = logging.getLogger("holdfast.signals")
@@ -100,13 +101,13 @@ class LineWriter:
                 if file != _STDERR:
                     os.close(file)
             self._broken = False
-        except OSError as error:
+        except (OSError, NotPrivate) as error:
             if not self._broken:
                 self._broken = True
-                log.warning("the log of workers cannot be written: %s", error.strerror)
+                log.warning("the log of workers cannot be written: %s", error.strerror if isinstance(error, OSError) else error)
 
     def _opened(self) -> int:
-        return os.open(self._where, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return private.open_given(self._where, os.O_WRONLY | os.O_APPEND)
 
 
 class WorkerLog(Nobody):

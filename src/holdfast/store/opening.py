@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.model.errors import ExtraMissing, InvalidParameter
 from holdfast.model.payloads import PayloadCodec
+from holdfast.store.keeping import Keeping
 from holdfast.store.seam import Store
 
 _PASSWORD: Final = re.compile(r"(?<=://)([^:@/?]*):[^@/]*(?=@)|(?<=[?&])password=[^&]*&?")
@@ -17,20 +18,42 @@ def shown(where: str) -> str:
     return _PASSWORD.sub(r"\1", where) if "://" in where else where
 
 
-def open_store(where: str, member: str, codec: PayloadCodec | None = None) -> Store:
+def open_keeping(where: str, member: str, codec: PayloadCodec | None = None) -> Keeping:
+    """The store at a path or an address, for its operator; nothing is opened yet."""
+    if _is_postgres(where):
+        try:
+            from holdfast.store.postgres.keeping import PostgresKeeping
+        except ImportError:
+            raise _postgres_missing() from None
+        return PostgresKeeping(where)
+    from holdfast.store.sqlite.keeping import SqliteKeeping
+
+    return SqliteKeeping(where, member, codec)
+
+
+def _is_postgres(where: str) -> bool:
+    scheme, address, _ = where.partition("://")
+    if address and scheme not in ("postgres", "postgresql"):
+        raise InvalidParameter(f"No store for {scheme!r} addresses. Give the path of a SQLite file, or postgresql://….")
+    return bool(address)
+
+
+def _postgres_missing() -> ExtraMissing:
+    return ExtraMissing("A Postgres store needs the package `psycopg`: pip install 'holdfast[postgres]'.")
+
+
+def open_store(where: str, member: str, codec: PayloadCodec | None = None, *, migrate: bool = False) -> Store:
     """Open the store at a path (`:memory:` for one that dies with its process) or at `postgresql://…`; `member` names this process in it.
 
-    `codec` is what payloads are encoded with; a store is opened with the codec that made it, or with none if none did.
+    `codec` is what payloads are encoded with; a store is opened with the codec that made it, or with none if none did. A file of an older
+    release is migrated when it is opened; a Postgres schema only if `migrate` says so, because other processes use it at the same time.
     """
-    if "://" in where:
-        scheme = where.split("://", 1)[0]
-        if scheme not in ("postgres", "postgresql"):
-            raise InvalidParameter(f"No store for {scheme!r} addresses. Give the path of a SQLite file, or postgresql://….")
+    if _is_postgres(where):
         try:
             from holdfast.store.postgres.store import PostgresStore
         except ImportError:
-            raise ExtraMissing("A Postgres store needs the package `psycopg`: pip install 'holdfast[postgres]'.") from None
-        return PostgresStore(where, member, codec)
+            raise _postgres_missing() from None
+        return PostgresStore(where, member, codec, migrate=migrate)
     from holdfast.store.sqlite.store import SqliteStore
 
     return SqliteStore(where, member, codec)

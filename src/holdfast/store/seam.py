@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from holdfast.model.auditing import Note, Noted, NoteFilter
 from holdfast.model.charging import Counter
 from holdfast.model.clock import Clock
 from holdfast.model.credentials import Credential
@@ -19,7 +20,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus, Terms
 from holdfast.model.history import Event
 from holdfast.model.ids import Seal
-from holdfast.model.operations import Operation
+from holdfast.model.operations import Kind, Operation
 from holdfast.model.signals import StatusSignal
 from holdfast.model.verbs import Answer, Write
 
@@ -37,6 +38,8 @@ class Hosted(msgspec.Struct, frozen=True):
     function: str
     version: str
     terms: Terms
+    kind: Kind = Kind.FUNCTION
+    """What it is: only a plain function can be invoked by its name."""
 
 
 class Committed(NamedTuple):
@@ -91,6 +94,11 @@ class Store(Protocol):
         """Seals tokens and callback ids with this store's own key."""
         ...
 
+    @property
+    def unmarked(self) -> str:
+        """The id of the last execution from before runs were marked (history.KIND); empty in a store that was made with marks."""
+        ...
+
     def clock(self, machine: Clock) -> Clock:
         """The time that counts here, read through the machine's own clock: all who share a store must agree on it. Every `now` and
         every lease comes from this clock. A virtual one stays what it is.
@@ -100,8 +108,12 @@ class Store(Protocol):
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
         """Write a batch in one transaction, with what it brings to other executions (model.chaining), and answer each entry.
 
-        Entries of one execution are decided in order. A refused entry changes nothing and spoils no other. An error of the whole
-        batch is raised, and then nothing of it is on disk.
+        Entries of one execution are decided in order. A refused entry changes nothing and spoils no other. No exception of whatever
+        type in the decision, the encoding or a row of one entry touches another: that entry alone is answered with an error
+        (store.isolating). To find such an entry a store may write the batch in parts, in order, each in a transaction of its own.
+
+        An error of the whole batch is raised, and then nothing of it is on disk. If parts of it are, such an error is the answer of
+        the entries that are not: these are the end of the batch.
 
         Each change of a status is a signal, written in the same transaction if there is a subscriber.
         """
@@ -209,18 +221,32 @@ class Store(Protocol):
         """Signals that are still kept, in order, whoever has had them: for those who only look, and may come too late for some."""
         ...
 
+    # The audit log (model.auditing): notes are added, read, and forgotten by `expire` when their time is over. Nothing changes one.
+
+    def note(self, notes: Sequence[Note]) -> None:
+        """Add notes to the audit log, in order, all or none. A note that belongs to a write travels with it instead (`Change.notes`)."""
+        ...
+
+    def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
+        """Notes, newest first."""
+        ...
+
     # Credentials. A change may take until the next question to be seen by other processes.
 
-    def put_credential(self, credential: Credential) -> None:
-        """Keep a credential, in place of one of the same id."""
+    def put_credential(self, credential: Credential, notes: Sequence[Note] = ()) -> None:
+        """Keep a credential, in place of one of the same id, and with it these notes."""
         ...
 
     def credentials(self) -> Sequence[Credential]:
         """All of them, in the order of their ids."""
         ...
 
-    def remove_credential(self, credential: str) -> bool:
-        """Forget a credential; False when there is none of this id."""
+    def reseal_credential(self, credential: str, before: str, after: str) -> bool:
+        """Put another sealed secret in the place of this one, of which nothing is left; False when it is not there any more."""
+        ...
+
+    def remove_credential(self, credential: str, notes: Sequence[Note] = ()) -> bool:
+        """Forget a credential, and with that keep these notes; False, and no note, when there is none of this id."""
         ...
 
     def join(self, runner: str, lease_until: int) -> None:

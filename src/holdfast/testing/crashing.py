@@ -6,7 +6,7 @@ heard, and another invocation has only the history to go on with. `before` the w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -43,8 +43,19 @@ class Meaning(msgspec.Struct, frozen=True):
     status: ExecutionStatus
     payload: str | None
     error: Failure | None
-    operations: tuple[tuple[Any, ...], ...]
+    operations: Mapping[str, Told]
+    """By their ids, at every depth. Branches that run at the same time begin in any order, with a crash and without."""
     effects: Any
+
+
+class Told(msgspec.Struct, frozen=True):
+    """An operation without its times, which a crash may move, and without its attempts, which an interrupted one may use up."""
+
+    what: str
+    name: str | None
+    inside: str | None
+    """The id of the operation that it belongs to."""
+    came_to: tuple[str, str | None, Failure | None]
 
 
 def crash_everywhere(
@@ -69,7 +80,7 @@ def crash_everywhere(
             reset()
         crash = Crash(point, when)
         with Runner(function, functions=functions, stubs=stubs, replay=True) as runner:
-            runner.wrap = lambda host: Crashing(host, function.name, crash)
+            runner.wrap = lambda host: Crashing(host.unhurried(), function.name, crash)
             result = _driven(runner, input, script)
             return _meaning(result, effects() if effects is not None else None), crash.seen
 
@@ -186,12 +197,14 @@ class Crashing:
 
 
 def _meaning(result: Result, effects: Any) -> Meaning:
-    return Meaning(result.status, result.payload, result.error, tuple(map(_told, result.operations)), effects)
+    return Meaning(result.status, result.payload, result.error, dict(_told(result.operations, None)), effects)
 
 
-def _told(op: Seen) -> tuple[Any, ...]:
-    """An operation without its times, which a crash may move, and without its attempts, which an interrupted one may use up."""
-    return (op.id, op.type.value, op.sub_type, op.name, op.status.value, op.payload, op.error, tuple(map(_told, op.operations)))
+def _told(operations: Sequence[Seen], inside: str | None) -> Iterator[tuple[str, Told]]:
+    """The innermost first: what differs inside a batch is the cause of what differs in the batch."""
+    for op in operations:
+        yield from _told(op.operations, op.id)
+        yield op.id, Told(op.sub_type or op.type.value, op.name, inside, (op.status.value, op.payload, op.error))
 
 
 def _difference(straight: Meaning, crashed: Meaning, point: int, points: int, when: str) -> str:
@@ -200,7 +213,11 @@ def _difference(straight: Meaning, crashed: Meaning, point: int, points: int, wh
         was, now = getattr(straight, name), getattr(crashed, name)
         if was != now:
             return f"{where}: {name} was {was!r}, now it is {now!r}."
-    for was, now in zip(straight.operations, crashed.operations, strict=False):
-        if was != now:
-            return f"{where}: {was[2] or was[1]} {was[3]!r} was {was[4:7]!r}, now {now[2] or now[1]} {now[3]!r} is {now[4:7]!r}."
-    return f"{where}: there were {len(straight.operations)} operations, now there are {len(crashed.operations)}."
+    for id, told in straight.operations.items():
+        then = crashed.operations.get(id)
+        if then is None:
+            return f"{where}: {told.what} {told.name!r} was {told.came_to!r}, now it is not there."
+        if told != then:
+            return f"{where}: {told.what} {told.name!r} was {told.came_to!r}, now {then.what} {then.name!r} is {then.came_to!r}."
+    more = [told for id, told in crashed.operations.items() if id not in straight.operations]
+    return f"{where}: {more[0].what} {more[0].name!r} was not there, now it is {more[0].came_to!r}."

@@ -157,7 +157,7 @@ class World:
         chance = Random(f"chance {self.seed} {self._count}")
         engine = Engine(
             FaultyStore(inner, process, self.rates, chance, self.tell),
-            [Function(name=f.name, version=f.version, terms=f.terms, slots=slots) for f in functions],
+            [Function(name=f.name, version=f.version, terms=f.terms, slots=slots, kind=f.kind) for f in functions],
             host,
             clock=self.clock,
             ids=ids,

@@ -163,7 +163,7 @@ async def _ran(
     opening = Opening(":memory:", [], NO_SUBSCRIBERS, Settings(clock=clock, ids=Ids(Random(0)), park=0, tune=False), hired)
     wanted = worker or hired.packages[0].contract.worker_id
     if crash is not None:
-        opening.wrap = lambda host: Crashing(host, wanted, crash)
+        opening.wrap = lambda host: Crashing(host.unhurried(), wanted, crash)
     async with opening as engine:
         asked = request_from({"worker_id": wanted, "inputs": dict(inputs), **request})
         response = await _decided(engine, await engine.workforce.invoke(asked, _TESTER), decisions)

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.contract.checking import checker_of, told_of
+from holdfast.contract.checking import told_of
 from holdfast.durable.identifier import Identity
+from holdfast.hosts.evaluator.checking import problems_now
 from holdfast.model import codec
 from holdfast.model.errors import Rejected
 from holdfast.model.execution import Execution
@@ -24,9 +25,11 @@ Kind = Literal["approve", "unknown_outcome", "question"]
 VERDICTS: dict[Kind, frozenset[str]] = {
     "approve": frozenset({"approve", "reject"}),
     "unknown_outcome": frozenset({"happened", "not_happened", "stop"}),
-    "question": frozenset({"answer", "stop"}),
+    "question": frozenset({"answer", "reject"}),
 }
 """What may be said to each kind."""
+SETTLING = VERDICTS["unknown_outcome"]
+"""What `settle` may say. To settle a call and to approve one are two permissions: `settle` approves nothing, `approve` settles nothing."""
 _PREFIX = "a_"
 _SHOWN = 16
 _DECIDED = ("decided_by", "decided_at", "edited_arguments", "comment", "own_request")
@@ -211,15 +214,21 @@ def checked(request: Requested, decision: Decision, *, logged_in: bool) -> Decis
     if edited is not None and (request.kind != "approve" or decision.verdict != "approve"):
         raise ApprovalRefused("Only an approval can come with edited arguments.")
     if edited is not None or decision.verdict == "answer":
-        _check_fits(request.schema, edited if edited is not None else decision.result)
+        _check_fits(request.schema, edited if edited is not None else decision.result, request.requested_by)
     hashed = None if edited is None else arguments_hash(edited)
     return msgspec.structs.replace(decision, edited_sha256=hashed, own_request=own)
 
 
-def _check_fits(schema: dict[str, Any] | None, value: Any) -> None:
+def check_settles(verdict: str) -> None:
+    """Refuse a verdict that `settle` does not bring: who may settle need not be who may approve."""
+    if verdict not in SETTLING:
+        raise ApprovalRefused(f"`settle` takes {', '.join(sorted(SETTLING))}, not {verdict!r:.50}.")
+
+
+def _check_fits(schema: dict[str, Any] | None, value: Any, who: str) -> None:
     if schema is None:
         return
-    problems = checker_of(schema).problems(value)
+    problems = problems_now(schema, value, who)
     if problems:
         raise ApprovalRefused(f"What was given does not fit: {told_of(problems)}.")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from hashlib import sha256
@@ -10,9 +9,12 @@ from typing import Any
 
 import msgspec
 
+from holdfast.contract.checking import MAX_DEPTH
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.model import codec
-from holdfast.model.errors import Rejected
+from holdfast.model.errors import PayloadNotJson, Rejected
+from holdfast.model.shapes import crowding
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.workers.storing.seam import ArtifactsUnreachable, Storage
 from holdfast.workers.tools.seam import ToolFailed
 
@@ -24,6 +26,28 @@ class ArtifactMissing(Rejected):
     """No artifact of that id belongs to this tenant."""
 
     code = "artifact_not_found"
+
+
+class HandedFile:
+    """A file that a body handed over by its descriptor, and may still write to. Read by position: its offset is the body's, too.
+
+    The runner reads no more than the file has when it comes. A file that has another size at the end is refused: the runner cannot know
+    which content the body meant.
+    """
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self._name = name
+        self._at = 0
+        self.size = os.fstat(fd).st_size
+
+    def read(self, most: int) -> bytes:
+        """The next piece; nothing at the end."""
+        data = os.pread(self._fd, min(most, self.size - self._at), self._at)
+        self._at += len(data)
+        if not data and (self._at, os.fstat(self._fd).st_size) != (self.size, self.size):
+            raise ToolFailed("artifact_changed", f"The file of artifact {self._name!r:.100} became longer or shorter while it was kept.")
+        return data
 
 
 class Artifacts:
@@ -56,6 +80,11 @@ class Artifacts:
             except ArtifactsUnreachable as away:
                 raise ToolFailed(away.code, str(away)) from None
         return reference
+
+    @property
+    def most_bytes(self) -> int:
+        """How large one may be."""
+        return self._most
 
     def check_size(self, name: str, size: int) -> None:
         """Refuse what says beforehand that it is too large."""
@@ -94,13 +123,16 @@ class Artifacts:
     def value(self, tenant: str, identity: str) -> Any:
         """An artifact that holds JSON, loaded."""
         with os.fdopen(self.open(tenant, identity), "rb") as file:
-            return codec.loads(file.read())
+            text = file.read()
+            if (crowded := crowding(text, MAX_DEPTH)) is not None:
+                raise PayloadNotJson(f"The artifact {crowded}.")
+            return codec.loads(text)
 
     async def resolved(self, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs with every top-level reference resolved; off the loop, for they may be large."""
         if all(_reference(value) is None for value in inputs.values()):
             return inputs
-        found: dict[str, Any] = await asyncio.to_thread(brought_in, inputs, lambda identity: self.value(tenant, identity))
+        found: dict[str, Any] = await in_thread(Purpose.ARTIFACTS, brought_in, inputs, lambda identity: self.value(tenant, identity))
         return found
 
     def forget(self, tenant: str) -> None:
@@ -126,7 +158,7 @@ async def moved_out(
     for name, text in sorted(texts.items(), key=lambda item: -len(item[1])):
         if total <= above:
             break
-        reference = await asyncio.to_thread(keep, name, text)
+        reference = await in_thread(Purpose.ARTIFACTS, keep, name, text)
         moved.append(reference)
         kept[name] = {"$artifact": msgspec.to_builtins(reference)}
         total -= len(text)

@@ -36,19 +36,18 @@ from holdfast.workers.frames import (
     frame_of,
 )
 from holdfast.workers.gateway import Answer, Gateway, Parked
+from holdfast.workers.handing import HandedFiles
 from holdfast.workers.journal import STEP, Journal, begun, ended, place
-from holdfast.workers.observing import MOST_LOG_BYTES, size_of
+from holdfast.workers.lines import Lines, Watcher
+from holdfast.workers.policy import Most
 from holdfast.workers.storing.seam import ArtifactsUnreachable
 from holdfast.workers.tools.seam import ToolFailed
 
 _dying: set[asyncio.Future[Ended]] = set()
 """Bodies that have done their work and are being ended."""
+_MOST = Most()
 _MOST_OPEN = 256
 """Questions a body may have open at once."""
-_MOST_ARTIFACTS = 1000
-_MOST_LOGS = 1000
-_MESSAGE_LENGTH = 4000
-_FIELDS_BYTES = 16 * 1024
 
 
 class Body(Protocol):
@@ -91,37 +90,42 @@ class StepFailed(Exception):
         self.error = error
 
 
-class Watcher(Protocol):
-    """Whoever looks on while a body works."""
+class Passed(Exception):
+    """A body made more of something than the operator allows: its attempt ends with this code."""
 
-    def progressed(self, data: Any) -> None: ...
-    def logged(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Comes back as it may be kept."""
-        ...
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Attempt:
     """The service of one body. Each question is a task of its own; the answers go back in the order they are ready."""
 
     def __init__(
-        self, number: int, at: Identity, tenant: str, gateway: Gateway, journal: Journal, artifacts: Artifacts, watcher: Watcher
+        self,
+        number: int,
+        at: Identity,
+        tenant: str,
+        gateway: Gateway,
+        journal: Journal,
+        artifacts: Artifacts,
+        watcher: Watcher,
+        most: Most = _MOST,
     ) -> None:
         self._number = number
         self._at = at
-        self._tenant = tenant
         self._gateway = gateway
         self._journal = journal
-        self._artifacts = artifacts
         self._watcher = watcher
+        self._most = most
         self._tasks: set[asyncio.Task[None]] = set()
         self._steps: dict[int, asyncio.Future[StepEnded]] = {}
-        self._step_count = self._last_id = 0
+        self._step_count = self._last_id = self._questions = self._progressed = 0
         self._ending: asyncio.Future[Ended] | None = None
         self._waits_for: Place | None = None
         self._broken: BaseException | None = None
-        self._kept: dict[str, ArtifactRef] = {}
-        self._logs: list[dict[str, Any]] = []
-        self._logged_bytes = self._unkept = self._keeping = self._kept_bytes = 0
+        self._files = HandedFiles(artifacts, tenant, most.artifacts)
+        self._lines = Lines(number, watcher, most.log_lines)
         self.dying: asyncio.Future[Ended] | None = None
         """Over when nothing of the body is left."""
 
@@ -152,8 +156,8 @@ class Attempt:
             await self._dead(body, outcome)
         return msgspec.structs.replace(
             outcome,
-            artifacts=tuple(self._kept.values()),
-            logs=self._kept_logs(),
+            artifacts=tuple(self._files.kept.values()),
+            logs=self._lines.kept(),
             isolation=str(body.isolation.get("isolation", "none")),
             duration_ms=int((monotonic() - began) * 1000),
         )
@@ -192,10 +196,19 @@ class Attempt:
                 return _failed(received.code or "worker_crashed", received.detail or "The body's process ended without an answer.")
             try:
                 frame = frame_of(received.data)
-                last = self._taken(frame, received.fds)
+                last = None
+                if isinstance(frame, Logged):
+                    await self._lines.said(frame.level, frame.message, frame.fields)
+                elif isinstance(frame, Progress):
+                    await self._progress(frame)
+                else:
+                    last = self._taken(frame, received.fds)
             except FrameInvalid as wrong:
                 await self._body.kill("worker_crashed")
                 return _failed("worker_crashed", str(wrong))
+            except Passed as limit:
+                await self._body.kill("cancelled", str(limit))
+                return _failed(limit.code, str(limit))
             finally:
                 for fd in received.fds:
                     os.close(fd)
@@ -208,11 +221,7 @@ class Attempt:
             return Outcome(outputs=frame.outputs)
         if isinstance(frame, Failed):
             return Outcome(error=frame.error)
-        if isinstance(frame, Progress):
-            self._watcher.progressed(frame.data)
-        elif isinstance(frame, Logged):
-            self._log(frame)
-        elif isinstance(frame, StepEnded):
+        if isinstance(frame, StepEnded):
             waiting = self._steps.pop(frame.id, None)
             if waiting is None:
                 raise FrameInvalid(f"No step {frame.id} is running.")
@@ -230,9 +239,12 @@ class Attempt:
         if isinstance(frame, ToolAsked):
             serving = self._answer(frame.id, self._noted(frame.tool, self._gateway.call(frame)))
         elif isinstance(frame, Asked):
-            serving = self._answer(frame.id, self._noted("ask", self._gateway.ask(frame)))
+            self._questions += 1
+            serving = self._answer(frame.id, self._noted("ask", self._ask(frame, self._questions)))
         elif isinstance(frame, StepBegun):
             self._step_count += 1
+            if self._step_count > self._most.steps:
+                raise Passed("step_limit", f"The body began more than {self._most.steps} steps in one attempt (policy.most.steps).")
             serving = self._answer(frame.id, self._step(frame, self._step_count), theirs=True)
         elif isinstance(frame, ArtifactGiven):
             serving = self._answer(frame.id, self._keep(frame, _first(fds)))
@@ -273,11 +285,11 @@ class Attempt:
             answer = await serving
         except ToolFailed as failed:
             if not failed.recorded:
-                self._line("warning", failed.message, {"event": "tool_refused", "tool": tool[:200], "error_code": failed.code})
+                self._lines.add("warning", failed.message, {"event": "tool_refused", "tool": tool[:200], "error_code": failed.code})
             raise
         if answer.beyond:
             told = f"{tool} took {answer.beyond} tokens more than could be reserved for it."
-            self._line("warning", told, {"event": "overshoot", "tool": tool, "tokens": answer.beyond})
+            self._lines.add("warning", told, {"event": "overshoot", "tool": tool, "tokens": answer.beyond})
         return answer
 
     async def _refuse(self, id: int, failed: ToolFailed) -> None:
@@ -313,50 +325,40 @@ class Attempt:
     # --- artifacts
 
     async def _keep(self, frame: ArtifactGiven, fd: int) -> Answer:
-        """Store a file; off the loop, for it may be large."""
-        with os.fdopen(fd, "rb") as file:
-            self._keeping += 1
-            self._kept_bytes += os.fstat(fd).st_size
-            if self._keeping > _MOST_ARTIFACTS:
-                raise ToolFailed("artifact_too_large", f"An attempt may keep {_MOST_ARTIFACTS} artifacts.")
-            self._artifacts.check_size(frame.name, self._kept_bytes)  # all of them together are no larger than one may be
-            kept = await asyncio.to_thread(self._artifacts.keep, self._tenant, frame.name, frame.media_type, file.read)
-        self._kept[kept.artifact_id] = kept
-        return Answer(msgspec.to_builtins(kept), 0)
+        try:
+            return Answer(msgspec.to_builtins(await self._files.keep(frame.name, frame.media_type, fd)), 0)
+        finally:
+            os.close(fd)
 
     async def _open(self, frame: OpenAsked) -> None:
         try:
-            fd = await asyncio.to_thread(self._artifacts.open, self._tenant, frame.artifact_id)
+            fd = await self._files.open(frame.artifact_id)
         except (ArtifactMissing, ArtifactsUnreachable) as missing:
             await self._refuse(frame.id, ToolFailed(missing.code, str(missing)))
+            return
+        except ToolFailed as refused:
+            await self._refuse(frame.id, refused)
             return
         try:
             await self._send({"op": "answer", "id": frame.id, "fd": True}, fd)
         finally:
             os.close(fd)
 
-    def _log(self, frame: Logged) -> None:
-        fields = {name: value for name, value in frame.fields.items() if name != "event"}
-        if fields and size_of(fields) > _FIELDS_BYTES:
-            fields = {"truncated": True}
-        self._line(frame.level[:20], frame.message, fields)
+    # --- what it says
 
-    def _line(self, level: str, message: str, fields: dict[str, Any]) -> None:
-        """A line of this attempt's log; when there are too many, the oldest stay and the last says how many are missing."""
-        record = {**fields, "level": level, "message": message[:_MESSAGE_LENGTH], "attempt": self._number}
-        kept = self._watcher.logged(record)
-        size = size_of(kept)
-        if len(self._logs) < _MOST_LOGS and self._logged_bytes + size <= MOST_LOG_BYTES and not self._unkept:
-            self._logs.append(kept)
-            self._logged_bytes += size
-        else:
-            self._unkept += 1
+    async def _ask(self, frame: Asked, count: int) -> Answer:
+        if count > self._most.questions:
+            raise ToolFailed("budget_exceeded", f"An attempt may put {self._most.questions} questions to people (policy.most.questions).")
+        return await self._gateway.ask(frame)
 
-    def _kept_logs(self) -> tuple[dict[str, Any], ...]:
-        if not self._unkept:
-            return tuple(self._logs)
-        missing = {"level": "warning", "message": f"{self._unkept} more lines were not kept.", "attempt": self._number}
-        return (*self._logs, missing)
+    async def _progress(self, frame: Progress) -> None:
+        self._progressed += 1
+        if self._progressed <= self._most.progress:
+            clean = await self._watcher.hidden({"progress": frame.data})
+            self._watcher.progressed(clean["progress"])
+        elif self._progressed == self._most.progress + 1:
+            told = f"More than {self._most.progress} notes of progress (policy.most.progress): the rest are dropped."
+            self._lines.add("warning", told, {})
 
 
 def _first(fds: tuple[int, ...]) -> int:

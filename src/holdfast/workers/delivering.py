@@ -8,7 +8,10 @@ import msgspec
 
 from holdfast.contract.checking import told_of
 from holdfast.contract.protocol import ArtifactRef
+from holdfast.contract.refusals import Overloaded
 from holdfast.contract.terms import Contract
+from holdfast.hosts.evaluator.checking import CheckTooCostly
+from holdfast.hosts.evaluator.checking import problems as problems_of
 from holdfast.workers.artifacts import Artifacts, moved_out
 from holdfast.workers.attempt import Outcome
 from holdfast.workers.frames import BodyError
@@ -19,7 +22,10 @@ async def delivered(outcome: Outcome, contract: Contract, artifacts: Artifacts, 
     """An outcome whose outputs are what the contract promises, with what is large moved out; else why they are not."""
     if outcome.error is not None:
         return outcome
-    problems = contract.gives.problems(outcome.outputs)
+    try:
+        problems = await problems_of(contract.gives, outcome.outputs, f"{tenant}/{contract.worker_id}")
+    except (CheckTooCostly, Overloaded) as refused:
+        return msgspec.structs.replace(outcome, outputs=None, error=BodyError(error_code=refused.code, message=str(refused)))
     if problems or not isinstance(outcome.outputs, dict):
         told = told_of(problems) or "the outputs are no object"
         error = BodyError(

@@ -18,6 +18,7 @@ from holdfast.model.errors import StoreBusy
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import TERMINAL, EventType
 from holdfast.model.operations import APPROVAL, Operation, Status
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.seam import Line, Store
 from holdfast.workers.approvals import approval_id, decision_of
 from holdfast.workers.attempt import Outcome
@@ -94,15 +95,15 @@ class _Follower:
 async def _followed(store: Store, run_id: str, accepted: Accepted, after: int, follower: _Follower) -> AsyncIterator[RunEvent | None]:
     while True:
         follower.news.clear()
-        while lines := await asyncio.to_thread(store.history, run_id, after, _PAGE):
-            for event in await asyncio.to_thread(_events, store, run_id, accepted, lines):
+        while lines := await in_thread(Purpose.STORE, store.history, run_id, after, _PAGE):
+            for event in await in_thread(Purpose.STORE, _events, store, run_id, accepted, lines):
                 yield event
                 if event.event == "done":
                     return
             after = lines[-1].event.number
         while follower.live:
             yield follower.live.popleft()
-        header = await asyncio.to_thread(store.find, run_id)
+        header = await in_thread(Purpose.STORE, store.find, run_id)
         if header is None or header.state is State.QUARANTINED:
             yield RunEvent(None, "quarantined", {"run_id": run_id})
             return

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.contract.checking import SchemaInvalid, checker_of, told_of
 from holdfast.contract.terms import Limits
 from holdfast.model import codec
 from holdfast.model.charging import Charge
@@ -27,6 +26,8 @@ from holdfast.workers.journal import EFFECTS, Journal, begun, ended, place
 from holdfast.workers.ledger import CallError, Intent, Ledger, Receipt, Try, intent_at, receipt_at
 from holdfast.workers.observing import CLOSED, Eye
 from holdfast.workers.policy import Policy
+from holdfast.workers.tools.fitting import check_arguments, check_schema
+from holdfast.workers.tools.refused import RefusedTool
 from holdfast.workers.tools.seam import (
     Call,
     DidNotHappen,
@@ -70,6 +71,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     family: str
     """The same for every run of one idempotency key: what is handed downstream does not change with a new run."""
     tenant: str
+    worker_id: str = ""
     requested_by: str
     limits: Limits
     egress: tuple[str, ...] | None
@@ -88,6 +90,7 @@ class Gateway:
         self._policy = policy
         self._clock = clock
         self._counters = Counters(policy, terms.tenant, clock)
+        self._who = f"{terms.tenant}/{terms.worker_id}"
         self.attempt, self.deadline, self.used_ms = 0, 0.0, 0
         self.cancelled = False
         """Nobody is asked any more: the run ends, and says what is not known."""
@@ -131,6 +134,8 @@ class Gateway:
         tool = self._tools.get(name)
         if tool is None:
             raise ToolFailed("tool_not_allowed", f"Nobody provides the tool {name!r} here.")
+        if isinstance(tool, RefusedTool):  # before a person is asked to approve what cannot be called
+            raise ToolFailed("tool_not_trusted", tool.refusal)
         return tool
 
     def _identity(self, tool: Tool, asked: ToolAsked) -> str:
@@ -143,7 +148,7 @@ class Gateway:
     async def _made(self, tool: Tool, asked: ToolAsked, identity: str, hashed: str, known: Try | None) -> Answer:
         arguments, approval = asked.arguments, None
         number = 1 if known is None else known.intent.number + 1
-        _check_arguments(tool, arguments)
+        await check_arguments(tool.name, tool.arguments_schema, arguments, self._who)
         if tool.name in self._terms.approvals:
             which = f"{identity}.{self.ledger.spent(identity)}"
             decision, decided = await self._decided("approve", tool.name, which, arguments, _schema(tool))
@@ -284,16 +289,13 @@ class Gateway:
 
     async def ask(self, asked: Asked) -> Answer:
         """Put a question to a person; raises Parked until it is answered."""
-        try:
-            checker_of(asked.schema or {})
-        except SchemaInvalid as wrong:
-            raise ToolFailed("tool_failed", f"The schema of a question is no schema: {wrong}"[:_MESSAGE_LENGTH]) from None
+        await check_schema(asked.schema or {}, "The schema of a question", self._who)
         arguments = {"question": asked.question}
         asked_before = f"ask {arguments_hash(arguments)}"
         self._ordinals[asked_before] += 1
         identity = f"{asked_before}#{self._ordinals[asked_before]}"
         decision, decided = await self._decided("question", "ask", identity, arguments, asked.schema, asked.question)
-        if decision.verdict == "stop":
+        if decision.verdict in ("reject", "stop"):  # `stop` is what 0.1 wrote
             raise ToolFailed("approval_rejected", f"{decision.decided_by} did not answer the question.{_said(decision)}")
         return Answer(decision.result, decided.ended_at or 0)
 
@@ -377,14 +379,6 @@ def _reserved(attempted: Try) -> Usage:
 
 def _said(decision: Decision) -> str:
     return "" if decision.comment is None else f" ({decision.comment})"
-
-
-def _check_arguments(tool: Tool, arguments: dict[str, Any]) -> None:
-    schema = _schema(tool)
-    problems = () if schema is None else checker_of(schema).problems(arguments)
-    if problems:
-        told = f"{tool.name} was called with arguments that do not fit: {told_of(problems)}."
-        raise ToolFailed("tool_failed", told, details=msgspec.to_builtins(problems))
 
 
 def _schema(tool: Tool) -> dict[str, Any] | None:

@@ -14,10 +14,10 @@ from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.identifier import Identity
 from holdfast.durable.plan import Suspend
 from holdfast.model.charging import Charge
-from holdfast.model.operations import OPEN, Action, Operation, Type, Update
+from holdfast.model.operations import CANCEL, OPEN, Action, Operation, Type, Update
 
-ATTEMPT, EFFECTS, INTENT, RECEIPT, REQUEST, CANCEL, STEP = "Attempt", "Effects", "Intent", "Receipt", "Request", "Cancel", "BodyStep"
-"""The sub-types: what each operation of a run is."""
+ATTEMPT, EFFECTS, INTENT, RECEIPT, REQUEST, STEP = "Attempt", "Effects", "Intent", "Receipt", "Request", "BodyStep"
+"""The sub-types: what each operation of a run is, beside APPROVAL and CANCEL (holdfast.model.operations)."""
 _NAME_LENGTH = 200
 
 

@@ -92,8 +92,10 @@ _receipts = msgspec.json.Decoder(Receipt)
 class Ledger:
     """The calls of one run."""
 
-    def __init__(self, limits: Limits, effects: Identity) -> None:
+    def __init__(self, limits: Limits, effects: Identity, most_calls: int | None = None) -> None:
+        """`most_calls` is the operator's cap, for a contract that has none or a wider one."""
         self._limits = limits
+        self._most_calls = most_calls
         self._effects = effects
         self._tries: dict[str, list[Try]] = {}
         self._calls: defaultdict[str, int] = defaultdict(int)
@@ -191,6 +193,10 @@ class Ledger:
         most, quota = self._limits.max_tool_calls, self._limits.tool_quotas.get(tool)
         if most is not None and self.calls >= most:
             raise ToolFailed("budget_exceeded", f"The run has made its {most} tool calls (max_tool_calls).")
+        if self._most_calls is not None and self.calls >= self._most_calls:
+            raise ToolFailed(
+                "budget_exceeded", f"The run has made the {self._most_calls} tool calls that are allowed here (policy.most.tool_calls)."
+            )
         if quota is not None and self._calls[tool] >= quota:
             raise ToolFailed("tool_quota_exceeded", f"The run has called {tool} {quota} times, which is its quota.")
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import Any
 
 import msgspec
 
 from holdfast.contract.codes import meaning_of
 from holdfast.contract.protocol import Observability, Response, ResponseError, RunUsage, Tokens, response_from
-from holdfast.model.errors import CallbackClosed, ExecutionNotFound
+from holdfast.model.auditing import Actor, Note
+from holdfast.model.errors import CallbackClosed, CodecFailed, ExecutionNotFound, RowDamaged
 from holdfast.model.execution import Execution, ExecutionStatus, State, View
+from holdfast.model.history import KIND
 from holdfast.model.ids import Seal
 from holdfast.model.life import Claimant
-from holdfast.model.operations import OPEN, Failure, Operation
+from holdfast.model.operations import APPROVAL, CANCEL, OPEN, Failure, Kind, Operation
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Decision as Verdict
 from holdfast.store.seam import Store
 from holdfast.workers.approvals import (
+    SETTLING,
     Approval,
     ApprovalNotFound,
     Decision,
@@ -34,6 +38,8 @@ from holdfast.workers.ledger import Ledger
 from holdfast.workers.observing import log_fields
 from holdfast.workers.running import Accepted
 
+log = logging.getLogger("holdfast.workers")
+
 _PAGE = 100
 _accepted = msgspec.json.Decoder(Accepted)
 
@@ -46,6 +52,12 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     logged_in: bool = False
     everywhere: bool = False
     """Of no tenant, and so of all."""
+    actor: Actor | None = None
+    """Whom the audit log names; None where a program asks for itself."""
+
+    def did(self, what: str, on: str, outcome: str, now: int) -> tuple[Note, ...]:
+        """The note of a decision, if it is to be noted."""
+        return () if self.actor is None else self.actor.did(what, on, outcome, now)
 
     def may_see(self, header: Execution) -> bool:
         """Tenants see their own; where nobody logs in, everybody sees everything."""
@@ -56,11 +68,23 @@ def find_run(store: Store, run_id: str, asker: Asker) -> tuple[Execution, Accept
     """A run that the asker may see, and its order."""
     header = store.find(run_id)
     if header is not None and asker.may_see(header):
-        try:
-            return header, _accepted.decode(store.input(header.id) or "")
-        except msgspec.DecodeError:
-            pass  # some other execution
+        order = order_in(store, header)
+        if order is not None:
+            return header, order
     raise ExecutionNotFound(f"There is no run {run_id!r:.100}.")
+
+
+def order_in(store: Store, header: Execution) -> Accepted | None:
+    """The order of an execution that was accepted as a run; None for any other, whatever its input says.
+
+    Runs from before there were marks are known by their input alone.
+    """
+    for line in store.history(header.id, 0, 1):
+        marked = (line.event.detail or {}).get(KIND) == Kind.WORKER
+        if marked or header.id <= store.unmarked:
+            with contextlib.suppress(msgspec.DecodeError):
+                return _accepted.decode(line.event.payload or "")
+    return None
 
 
 def response_of(store: Store, header: Execution, accepted: Accepted) -> Response:
@@ -144,9 +168,12 @@ def undecided(store: Store, asker: Asker) -> list[Approval]:
     beyond = ""
     while page := store.undecided(beyond, _PAGE, None if asker.everywhere or not asker.logged_in else asker.tenant):
         for run_id in page:
-            header = store.find(run_id)
-            if header is not None and asker.may_see(header):
-                found += open_approvals(store, header)
+            try:
+                header = store.find(run_id)
+                if header is not None and asker.may_see(header) and order_in(store, header) is not None:
+                    found += open_approvals(store, header)
+            except (RowDamaged, CodecFailed) as unreadable:  # the approvals of other runs are listed all the same
+                log.error("what run %s waits for is left out of lists: %s", run_id, unreadable)
         beyond = page[-1]
     return found
 
@@ -164,8 +191,17 @@ def deciding(store: Store, approval_id: str, decision: Decision, asker: Asker) -
         raise CallbackClosed(f"{approval_id} was decided before: {approval.state}{by}.")
     if asker.logged_in:  # the name comes from the login, whatever was said
         decision = msgspec.structs.replace(decision, decided_by=asker.principal)
-    text = msgspec.json.encode(checked(request_of(request), decision, logged_in=asker.logged_in)).decode()
-    return Answering(approval.run_id, callback.id, text, decision=True)
+    decision = checked(request_of(request), decision, logged_in=asker.logged_in)
+    text = msgspec.json.encode(decision).decode()
+    notes = asker.did(*_told(decision, approval_id), decision.decided_at)
+    return Answering(approval.run_id, callback.id, text, kept=APPROVAL, notes=notes)
+
+
+def _told(decision: Decision, approval_id: str) -> tuple[str, str, str]:
+    """A decision as the audit log tells it: what, on what, and what came of it."""
+    edited = ", edited" if decision.edited_arguments is not None else ""
+    own = ", own request" if decision.own_request else ""
+    return "settle" if decision.verdict in SETTLING else decision.verdict, approval_id, f"{decision.verdict}{edited}{own}"
 
 
 def _approval(store: Store, approval_id: str, asker: Asker) -> tuple[Approval, Operation, Operation]:
@@ -182,6 +218,7 @@ class Cancel(msgspec.Struct, frozen=True):
 
     execution: str
     by: Claimant | None = None
+    notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Verdict:
         """Settled by the write itself: a call may begin while somebody makes up his mind. Cancelling twice changes nothing."""
@@ -189,11 +226,13 @@ class Cancel(msgspec.Struct, frozen=True):
         if header.status is not ExecutionStatus.RUNNING or (heard is not None and heard.status not in OPEN):
             return None, header
         if heard is None or header.state is State.QUARANTINED:
-            return Stop(self.execution, Failure("Somebody cancelled the run.", "cancelled")).decide(view, now, seal)
-        return Answering(self.execution, heard.id, None, Failure("cancelled"), self.by).decide(view, now, seal)
+            return Stop(self.execution, Failure("Somebody cancelled the run.", "cancelled"), notes=self.notes).decide(view, now, seal)
+        return Answering(self.execution, heard.id, None, Failure("cancelled"), self.by, CANCEL, self.notes).decide(view, now, seal)
 
 
-def cancelling(store: Store, run_id: str, asker: Asker) -> Cancel | None:
+def cancelling(store: Store, run_id: str, asker: Asker, now: int) -> Cancel | None:
     """The write that cancels a run that is not over."""
     header, _ = find_run(store, run_id, asker)
-    return Cancel(run_id) if header.status is ExecutionStatus.RUNNING else None
+    if header.status is not ExecutionStatus.RUNNING:
+        return None
+    return Cancel(run_id, notes=asker.did("cancel", run_id, "cancelled", now))

@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 
 from holdfast.contract.codes import CODES
 from holdfast.contract.protocol import Response
-from holdfast.contract.redacting import REDACTED, has_marks, redacted
 from holdfast.contract.terms import Contract
 from holdfast.model import codec
 from holdfast.model.clock import Clock, monotonic
@@ -19,9 +18,9 @@ from holdfast.model.errors import HoldfastError
 from holdfast.signals.observing import NOBODY, AttemptSeen, EndSeen, Observer, ParkedSeen, RunSeen, ToolSeen
 from holdfast.signals.traceparent import below, header_of
 from holdfast.workers.approvals import Requested, approval_id
+from holdfast.workers.hiding import Hiding
 from holdfast.workers.ledger import Intent, Try
 from holdfast.workers.tools.seam import Tool
-from holdfast.workers.tools.secrets import Redactor
 
 MOST_LOG_BYTES: Final = 256 * 1024
 """Of a response's logs."""
@@ -65,8 +64,12 @@ class Eye:
     def progressed(self, data: Any) -> None:
         """The body says how far it is."""
 
-    def logged(self, record: dict[str, Any]) -> dict[str, Any]:
-        """A line of the body's, or a refusal; comes back as it may be kept."""
+    async def hidden(self, record: dict[str, Any]) -> dict[str, Any]:
+        """A line without secrets of the inputs."""
+        return record
+
+    def logged(self, record: dict[str, Any], *, clean: bool = False) -> dict[str, Any]:
+        """A line of the body's, or a refusal; comes back as it may be kept. A clean one has been `hidden` already."""
         return record
 
     def traceparent(self, intent: Intent) -> str | None:
@@ -94,8 +97,8 @@ class OpenEye(Eye):
         self._number = self._heard = 0
 
     @cached_property
-    def _redactor(self) -> Redactor:
-        return Redactor(secrets_in(self._inputs, self._contract.input_schema))
+    def _hiding(self) -> Hiding:
+        return Hiding(self._inputs, self._contract.input_schema)
 
     # --- the run
 
@@ -163,10 +166,14 @@ class OpenEye(Eye):
             self._observer.progressed(self.run, data)
         self._live.offer(self.run.run_id, "progress", data)
 
-    def logged(self, record: dict[str, Any]) -> dict[str, Any]:
-        """A line of the body's, or a refusal; comes back as it may be kept."""
+    async def hidden(self, record: dict[str, Any]) -> dict[str, Any]:
+        """A line without secrets of the inputs."""
+        return await self._hiding.line_beside(record)
+
+    def logged(self, record: dict[str, Any], *, clean: bool = False) -> dict[str, Any]:
+        """A line of the body's, or a refusal; comes back as it may be kept. A clean one has been `hidden` already."""
         self.lines += 1
-        kept: dict[str, Any] = self._redactor.value(record)
+        kept = record if clean else self._hiding.line(record)
         if kept.get("event") == "tool_refused" and len(self._refusals) < _MOST_REFUSALS:
             self._refusals.append({"tool": kept["tool"], "error_code": kept["error_code"], "at": self._clock.now()})
         if self.lines > self._heard:
@@ -243,7 +250,7 @@ class OpenEye(Eye):
             self._observer.parked(self.run, ParkedSeen(kind=kind, tool=tool, attempt=attempt, approval_id=asked))
 
     def _text(self, text: str | None) -> str | None:
-        return None if text is None else self._redactor.text(text)
+        return None if text is None else self._hiding.text(text)
 
 
 def end_of(response: Response, label: str | None, message: str | None, ended_at: int) -> EndSeen:
@@ -295,35 +302,3 @@ def size_of(record: Mapping[str, Any]) -> int:
         return len(codec.dumps(record))
     except HoldfastError:
         return MOST_LOG_BYTES
-
-
-def secrets_in(inputs: Any, schema: Mapping[str, Any]) -> dict[str, str]:
-    """The texts that stand in marked places of the inputs, by the names of those places: no line of a log may show them."""
-    if not has_marks(schema):
-        return {}
-    found: dict[str, str] = {}
-    _collect(inputs, redacted(inputs, schema), "input", found)
-    return found
-
-
-def _collect(value: Any, shown: Any, name: str, found: dict[str, str]) -> None:
-    if shown == REDACTED:
-        for text in _texts(value):
-            found[f"{name}.{len(found)}" if name in found else name] = text
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _collect(item, shown[key], str(key), found)
-    elif isinstance(value, list | tuple):
-        for item, also in zip(value, shown, strict=True):
-            _collect(item, also, name, found)
-
-
-def _texts(value: Any) -> Iterable[str]:
-    if isinstance(value, dict):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)

@@ -5,19 +5,22 @@ A package is named `HASH/module.py`: the content of everything the body may see,
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
+from importlib.machinery import SourceFileLoader
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.contract.reading import read
 from holdfast.contract.refusals import ContractInvalid
 from holdfast.contract.terms import Contract, Limits
-from holdfast.hosts.sandbox.description import Jail
+from holdfast.hosts.sandbox.admitting import check_page
+from holdfast.hosts.sandbox.description import Jail, Tighter
 from holdfast.hosts.sandbox.sandbox import Sandbox
-from holdfast.hosts.sandbox.snapshot import gather, snapshot
+from holdfast.hosts.sandbox.snapshot import gather, intact, snapshot, stays_behind
 from holdfast.hosts.sandbox.surroundings import packages, readable
+from holdfast.hosts.sandbox.together import Together
 from holdfast.model.errors import Rejected
 from holdfast.workers.attempt import Body
 from holdfast.workers.inline import InlineBody
@@ -25,8 +28,10 @@ from holdfast.workers.policy import Policy
 from holdfast.workers.tools.declaring import Declarations, Declared, DeclaredWorker, declarations_of
 from holdfast.workers.tools.seam import Tool
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 _ENTRY = "holdfast.workers.body.main:enter"
-_MOST_JAILS = 4
 _PRELOAD = ("asyncio", "holdfast.workers.body.main")
 MakeTool = Callable[[Declared, Path, tuple[str, ...]], Tool]
 
@@ -43,6 +48,12 @@ class WorkerMissing(Rejected):
     code = "worker_not_found"
 
 
+class WorkerChanged(Rejected):
+    """The code that a run is pinned to is not what it was."""
+
+    code = "package_changed"
+
+
 class Package(msgspec.Struct, frozen=True, kw_only=True):
     """A worker as its files say."""
 
@@ -53,6 +64,10 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     body: DeclaredWorker
     tools: tuple[Declared, ...]
     warnings: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
+    """Modules beside the worker's own that its body does not get, each with the reason."""
+    source: Path | None = None
+    """The file as it lies with its author; None for a package that was found in its snapshot."""
 
     @property
     def module(self) -> str:
@@ -73,20 +88,26 @@ class Packages:
         declared = _declared(file.read_bytes(), str(file))
         found = []
         for body in declared.workers:
-            page = file.parent / body.page
+            page = check_page(file, body.page)
             if not page.is_file():
                 raise WorkerInvalid(f"{file}, line {body.line}: the page {body.page} of {body.function} is not beside it.")
             files = gather(file, page, body.include)
             kept = snapshot(files, self._folder)
             inside = next(name for name, path in files.items() if path.resolve() == file.resolve())
-            found.append(_package(kept, PurePosixPath(inside), body, declared))
+            package = _package(kept, PurePosixPath(inside), body, declared)
+            found.append(msgspec.structs.replace(package, left_behind=tuple(stays_behind(file)), source=file))
         return found
 
     def load(self, name: str, worker_id: str) -> Package:
-        """The package of this name, which some run is pinned to."""
+        """The package of this name, which some run is pinned to. Blocks: all of it is compared with its name before any of it runs."""
         hashed, _, inside = name.partition("/")
         folder, file = self._folder / hashed, PurePosixPath(inside)
         if hashed.isalnum() and not file.is_absolute() and ".." not in file.parts and (folder / file).is_file():
+            if not intact(folder):
+                raise WorkerChanged(
+                    f"The code of this run of {worker_id} in {folder} is not what the run began with, so it is not run. "
+                    "Restore that folder from a backup, or start the run anew."
+                )
             declared = _declared((folder / file).read_bytes(), name)
             for package in (_package(folder, file, body, declared) for body in declared.workers):
                 if package.contract.worker_id == worker_id:
@@ -121,18 +142,27 @@ def _package(folder: Path, file: PurePosixPath, body: DeclaredWorker, declared: 
     )
 
 
+class _Uncached(SourceFileLoader):
+    """Loads a module and keeps no compiled code of it: that would lie in the snapshot, which is what a run is pinned to."""
+
+    def set_data(self, path: str, data: ReadableBuffer, *, _mode: int = 0) -> None:
+        """Nothing is written."""
+
+
 class PackagedWorker:
     """A package with everything its runs need: its tools, and a jail for its bodies."""
 
-    def __init__(self, package: Package, policy: Policy, built_in: Mapping[str, Tool], make_tool: MakeTool) -> None:
+    def __init__(
+        self, package: Package, policy: Policy, built_in: Mapping[str, Tool], make_tool: MakeTool, together: Together | None = None
+    ) -> None:
         self._package = package
         self._policy = policy
         self.contract = package.contract
         made = {declared.name: make_tool(declared, package.folder / package.file, (str(package.folder),)) for declared in package.tools}
         self.tools: Mapping[str, Tool] = {**built_in, **made}
         self.approvals = frozenset(declared.name for declared in package.tools if declared.approval)
-        self._jails: dict[Jail, Sandbox] = {}
-        self._closing: set[asyncio.Future[None]] = set()
+        self._together = together
+        self._jailed: Sandbox | None = None
         self._inline: Callable[..., object] | None = None
 
     @property
@@ -149,38 +179,32 @@ class PackagedWorker:
         """A fresh body in its jail."""
         if self._policy.isolation == "inline":
             return InlineBody(self._function(), timeout)
-        return await self._sandbox(limits).attempt(timeout, limits.idle_timeout_seconds)
+        tighter = Tighter(memory_mb=limits.max_memory_mb, cpu_seconds=limits.max_cpu_seconds, no_children=not limits.allow_subprocess)
+        return await self._sandbox().attempt(timeout, limits.idle_timeout_seconds, tighter)
 
     async def warm(self) -> None:
         """Have a spare ready before the first request."""
         if self._policy.isolation != "inline":
-            await self._sandbox(self.contract.limits).start()
+            await self._sandbox().start()
 
     async def rest(self) -> None:
         """Keep nothing ready: nobody is expected to ask for this one."""
-        for sandbox in list(self._jails.values()):
-            await sandbox.rest()
+        if self._jailed is not None:
+            await self._jailed.rest()
 
     async def close(self) -> None:
         """End every body and its jail."""
-        for sandbox in self._jails.values():
-            await sandbox.close()
-        await asyncio.gather(*self._closing)
+        if self._jailed is not None:
+            await self._jailed.close()
 
-    def _sandbox(self, limits: Limits) -> Sandbox:
-        """The jail for these limits. Requests may ask for ever new ones: of those nobody is in, only the latest are kept."""
-        jail = self._jail(limits)
-        sandbox = self._jails.pop(jail, None) or Sandbox(jail)
-        others = [other for other, kept in self._jails.items() if kept.idle]
-        for other in others[: max(0, len(self._jails) + 1 - _MOST_JAILS)]:
-            closing = asyncio.ensure_future(self._jails.pop(other).close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
-        self._jails[jail] = sandbox
-        return sandbox
+    def _sandbox(self) -> Sandbox:
+        """The one jail of this worker: what a request tightens holds for its attempt, and makes no jail of its own."""
+        if self._jailed is None:
+            self._jailed = Sandbox(self._jail(), self._together)
+        return self._jailed
 
-    def _jail(self, limits: Limits) -> Jail:
-        policy, package = self._policy, self._package
+    def _jail(self) -> Jail:
+        policy, package, limits = self._policy, self._package, self.contract.limits
         return Jail(
             package=package.folder,
             entry=_ENTRY,
@@ -188,8 +212,8 @@ class PackagedWorker:
             path=packages(),
             readable=readable(),
             preload=_PRELOAD,
-            memory_mb=limits.max_memory_mb or policy.memory_mb,
-            cpu_seconds=limits.max_cpu_seconds or self.contract.limits.timeout_seconds,
+            memory_mb=policy.memory_mb if limits.max_memory_mb is None else limits.max_memory_mb,
+            cpu_seconds=limits.timeout_seconds if limits.max_cpu_seconds is None else limits.max_cpu_seconds,
             scratch_mb=policy.scratch_mb,
             allow_children=limits.allow_subprocess,
             isolation="process" if policy.isolation == "process" else "all",
@@ -201,9 +225,8 @@ class PackagedWorker:
             import importlib.util
             import sys
 
-            spec = importlib.util.spec_from_file_location(
-                f"holdfast_inline_{self._package.folder.name[:16]}", self._package.folder / self._package.file
-            )
+            name, file = f"holdfast_inline_{self._package.folder.name[:16]}", str(self._package.folder / self._package.file)
+            spec = importlib.util.spec_from_file_location(name, file, loader=_Uncached(name, file))
             assert spec is not None
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)

@@ -19,6 +19,23 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
     runs: int | None = None
 
 
+class Most(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of each a body may make. What is in the history stays there; what is only live costs those who look on."""
+
+    steps: int = 1000
+    """In one attempt; beyond it the attempt ends with `step_limit`."""
+    tool_calls: int = 5000
+    """In one run, where its contract does not say less; beyond it calls are refused with `budget_exceeded`."""
+    questions: int = 100
+    """That one attempt may put to people; beyond it they are refused with `budget_exceeded`."""
+    artifacts: int = 1000
+    """That one attempt may keep, and as many that it may open; beyond it they are refused with `artifact_too_large`."""
+    progress: int = 10_000
+    """In one attempt; what comes beyond it is dropped, and a line of the log says so."""
+    log_lines: int = 1000
+    """In one attempt; what comes beyond it is dropped, and the last line says how many."""
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """An operator's word. It may tighten what contracts say, and where it says so, overrule it."""
 
@@ -42,6 +59,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     scratch_mb: int = 64
     memory_mb: int = 1024
     """For bodies whose contract does not say."""
+    bodies_memory_mb: int | None = None
+    """For all bodies of a server together, spares included; None is half of what the machine has."""
+    bodies_processes: int = 512
+    """The same for their processes."""
+    most: Most = Most()
 
     def caps_of(self, tenant: str) -> Caps:
         """A tenant's caps."""

@@ -311,7 +311,7 @@ class _Again:
         timeout = accepted.limits.timeout_seconds
         gateway.begin(self._number, monotonic() + timeout, 0)
         body = await self._worker.body(accepted.limits, timeout)
-        attempt = Attempt(self._number, self._at, tenant, gateway, self._records, self._artifacts, CLOSED)
+        attempt = Attempt(self._number, self._at, tenant, gateway, self._records, self._artifacts, CLOSED, self._policy.most)
         order = {
             "op": "run",
             "inputs": brought_in(accepted.request.inputs, lambda identity: self._artifacts.value(tenant, identity)),

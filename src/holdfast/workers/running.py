@@ -28,6 +28,7 @@ from holdfast.contract.terms import Contract, Limits, Retries
 from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.identifier import Identity
+from holdfast.hosts.evaluator.checking import problems as problems_of
 from holdfast.hosts.sandbox.description import Ended
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, InvalidParameter
@@ -42,6 +43,7 @@ from holdfast.workers.gateway import EFFECTS_AT, Gateway, Terms
 from holdfast.workers.journal import ATTEMPT, CANCEL_AT, REQUEST, Journal, begun, ended, place
 from holdfast.workers.ledger import Ledger
 from holdfast.workers.observing import OpenEye, joined, log_fields
+from holdfast.workers.packages import WorkerChanged
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import Effect, Tool
 
@@ -124,8 +126,9 @@ class Run:
         self._around = around
         self._state = state
         self._id = state.header.id
+        self._who = f"{accepted.tenant}/{worker.contract.worker_id}"
         self._journal = Journal(state)
-        self._ledger = Ledger(accepted.limits, EFFECTS_AT)
+        self._ledger = Ledger(accepted.limits, EFFECTS_AT, around.policy.most.tool_calls)
         self._contract = worker.contract
         self._dying: asyncio.Future[Ended] | None = None
         self._eye = around.eye(state.header, accepted, worker.contract)
@@ -193,7 +196,7 @@ class Run:
         gateway.begin(number, monotonic() + timeout, used_ms)
         try:
             inputs = await self._around.artifacts.resolved(self._accepted.tenant, self._accepted.request.inputs)
-            if problems := self._contract.takes.problems(inputs):
+            if problems := await problems_of(self._contract.takes, inputs, self._who):
                 return Outcome(error=BodyError(error_code="schema_mismatch", message=f"The inputs do not fit: {told_of(problems)}."))
             body = await self._worker.body(limits, timeout)
         except HoldfastError as unavailable:
@@ -206,6 +209,7 @@ class Run:
             self._journal,
             self._around.artifacts,
             self._eye,
+            policy.most,
         )
         self._eye.begins(number, requests)
         rest = self._journal.find(_rest_at(number - 1))
@@ -230,6 +234,7 @@ class Run:
             run_id=self._id,
             family=accepted.family,
             tenant=accepted.tenant,
+            worker_id=self._contract.worker_id,
             requested_by=accepted.requested_by,
             limits=accepted.limits,
             egress=self._contract.egress,
@@ -336,11 +341,27 @@ async def run(accepted: Accepted, context: AsyncDurableContext, around: Surround
     header = context._scope.state.header
     if (accepted.tenant, accepted.request.worker_id) != (header.tenant, header.function):
         raise InvalidParameter("This execution was not begun as a run: its order is another tenant's, or another worker's.")
-    worker = await around.worker(header.function, accepted.package)
+    try:
+        worker = await around.worker(header.function, accepted.package)
+    except WorkerChanged as changed:
+        return _not_run(header, accepted, changed)
     contract, request = worker.contract, accepted.request
     # Whoever wrote the order, what binds a run is the contract that it is pinned to.
     limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
     return await Run(msgspec.structs.replace(accepted, limits=limits), worker, context, around).respond()
+
+
+def _not_run(header: Execution, accepted: Accepted, changed: WorkerChanged) -> Response:
+    """The end of a run whose code is not what it began with: none of it is run."""
+    meaning = meaning_of(changed.code)
+    return Response(
+        run_id=header.id,
+        worker_id=header.function,
+        version=accepted.version,
+        status=meaning.status,
+        error=ResponseError(error_code=changed.code, message=str(changed), retryable=meaning.retryable),
+        observability=Observability(trace_id=accepted.trace_id, span_id=accepted.span_id, attempt=0),
+    )
 
 
 _orders = msgspec.json.Decoder(Accepted)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import msgspec
 
 from holdfast.contract.protocol import Response
-from holdfast.model.errors import ExecutionNotFound
+from holdfast.model.errors import CodecFailed, ExecutionNotFound, HoldfastError, RowDamaged
 from holdfast.model.execution import Execution
+from holdfast.model.operations import Kind
 from holdfast.store.seam import Filter, Store
 from holdfast.workers.gateway import EFFECTS_AT
 from holdfast.workers.ledger import Ledger, Try
 from holdfast.workers.looking import Asker, find_run, response_of, state_of
 from holdfast.workers.running import Accepted
+
+log = logging.getLogger("holdfast.workers")
 
 _PAGE = 100
 
@@ -47,13 +51,31 @@ def standings(store: Store, asker: Asker, *, worker: str | None = None, limit: i
             try:
                 found, accepted = find_run(store, header.id, asker)
             except ExecutionNotFound:
-                if asker.may_see(header) and header.function not in workers:
+                if asker.may_see(header) and header.function not in workers and not _is_worker(store, header.function):
                     others.add(header.function)  # a durable function of that name: none of its executions is a run
                 continue
+            except (RowDamaged, CodecFailed) as unreadable:
+                _tell(header, unreadable)
+                continue
             workers.add(header.function)
+            try:
+                standing = _standing(store, found, accepted)
+            except (RowDamaged, CodecFailed) as unreadable:
+                _tell(header, unreadable)
+                continue
             limit -= 1
-            yield _standing(store, found, accepted)
+            yield standing
         beyond = page[-1].id
+
+
+def _tell(header: Execution, unreadable: HoldfastError) -> None:
+    """A run that cannot be read is left out, and the others are listed."""
+    log.error("run %s is left out of lists: %s", header.id, unreadable)
+
+
+def _is_worker(store: Store, function: str) -> bool:
+    """Whether a worker of that name was ever served: then some of its executions may be runs, whatever the others are."""
+    return any(hosted.kind is Kind.WORKER for hosted in store.hosted(function))
 
 
 def calls_of(store: Store, header: Execution, accepted: Accepted) -> tuple[Try, ...]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from functools import cache
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -15,17 +13,21 @@ from holdfast.contract.checking import MAX_DEPTH, told_of
 from holdfast.contract.codes import Status, meaning_of
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import Observability, Request, Response, ResponseError, request_from
-from holdfast.contract.refusals import InvalidRequest
+from holdfast.contract.refusals import InvalidRequest, Overloaded
 from holdfast.contract.terms import Contract
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
+from holdfast.hosts.evaluator.checking import CheckTooCostly
+from holdfast.hosts.evaluator.checking import problems as problems_of
 from holdfast.model import codec
+from holdfast.model.auditing import principal
 from holdfast.model.charging import Charge
 from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter, LimitReached, PayloadNotJson, PayloadTooLarge
 from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, ExecutionStatus, Terms
 from holdfast.model.ids import LATEST
-from holdfast.model.operations import Operation
+from holdfast.model.operations import Kind, Operation, Order
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.signals.observing import NOBODY, Observer
 from holdfast.store.seam import Filter
 from holdfast.workers.announcing import Eyes
@@ -35,11 +37,11 @@ from holdfast.workers.counting import day_of, key_part
 from holdfast.workers.events import RunEvent, RunEvents
 from holdfast.workers.looking import (
     Asker,
-    Cancel,
     cancelling,
     deciding,
     find_approval,
     find_run,
+    order_in,
     response_of,
     undecided,
 )
@@ -59,15 +61,6 @@ class Served(Protocol):
     def worker(self) -> Worker: ...
     @property
     def package(self) -> str: ...
-
-
-@cache
-def principal() -> str:
-    """Who works here where nobody logs in."""
-    try:
-        return f"local:{getpass.getuser()}"
-    except (KeyError, OSError):
-        return "local:unknown"
 
 
 class Workforce:
@@ -95,9 +88,11 @@ class Workforce:
 
     def _function(self, worker_id: str) -> DurableFunction:
         async def handler(accepted: Accepted, context: AsyncDurableContext) -> Response:
+            if order_in(self._engine.store, context._scope.state.header) is None:
+                raise InvalidParameter("This execution was not accepted as a run: a worker is no function.")
             return await run(accepted, context, self)
 
-        return DurableFunction(handler, name=worker_id, version=LATEST, terms=Terms(), read=order_of, write=text_of)
+        return DurableFunction(handler, name=worker_id, version=LATEST, terms=Terms(), read=order_of, write=text_of, kind=Kind.WORKER)
 
     def attach(self, engine: Engine) -> None:
         """The engine that runs them."""
@@ -184,8 +179,8 @@ class Workforce:
                 limits=limits,
                 package=served.package,
                 tenant=asker.tenant,
-                # Who logs in asks for himself, whomever he names: else he could decide what he asked for.
-                requested_by=asker.principal if asker.logged_in else request.user or asker.principal,
+                # Never the request's `user`, which anybody can write: else a caller could decide what it asked for itself.
+                requested_by=asker.principal,
                 family=family,
                 link=link,
                 before=before,
@@ -227,15 +222,19 @@ class Workforce:
         except PayloadNotJson:
             message = "An input is an artifact that holds no JSON: hand over its reference without `$artifact`, and let the worker open it."
             raise InvalidRequest(message) from None
-        problems = contract.takes.problems(inputs)
+        try:
+            problems = await problems_of(contract.takes, inputs, f"{tenant}/{contract.worker_id}")
+        except (CheckTooCostly, Overloaded) as refused:
+            raise InvalidRequest(str(refused), error_code=refused.code) from None
         if problems:
             raise InvalidRequest(f"The inputs do not fit: {told_of(problems)}.", details=problems)
 
     async def _started(self, worker_id: str, accepted: Accepted, name: str | None, terms: Terms, same: str | None) -> Execution:
         try:
             payload = msgspec.json.encode(accepted).decode()
+            charges, order = self._charges(worker_id, accepted), Order(Kind.WORKER, payload)
             return await self._engine.start(
-                worker_id, payload, name=name, tenant=accepted.tenant, terms=terms, charges=self._charges(worker_id, accepted), same=same
+                worker_id, payload, name=name, tenant=accepted.tenant, terms=terms, charges=charges, same=same, order=order
             )
         except ExecutionAlreadyStarted:
             message = f"The idempotency key {accepted.request.idempotency_key!r:.100} was used before, with other inputs."
@@ -287,14 +286,15 @@ class Workforce:
 
     async def decide(self, approval_id: str, decision: Decision, asker: Asker) -> Approval:
         """Write a decision, and let the run go on."""
-        write = deciding(self._engine.store, approval_id, decision, asker)
+        write = await in_thread(Purpose.STORE, deciding, self._engine.store, approval_id, decision, asker)
         await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), write.execution)
         return find_approval(self._engine.store, approval_id, asker)
 
     async def cancel(self, run_id: str, asker: Asker) -> Response:
         """End a run. A call that is in flight may still record what it did."""
-        if cancelling(self._engine.store, run_id, asker) is not None:
-            await self._engine.wake(lambda by: Cancel(run_id, by), run_id)
+        write = cancelling(self._engine.store, run_id, asker, self._engine.clock.now())
+        if write is not None:
+            await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), run_id)
         return await self.response(run_id, asker, wait=self.policy.grace_seconds + 1)
 
     # --- what runs stand in

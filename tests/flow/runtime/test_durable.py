@@ -10,6 +10,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST
 from holdfast.model.operations import Failure, Status
@@ -190,6 +192,7 @@ async def _ended(service: Service, payload: str) -> tuple[str, str | None]:
     return await service.ending(await service.start("invokes", payload))
 
 
+@pytest.mark.long
 async def test_many_executions_share_few_processes() -> None:
     async with serving(durable("steps"), slots=50, per_function=3) as service:
         started = [await service.start("steps", "5") for _ in range(30)]

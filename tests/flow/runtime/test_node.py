@@ -44,11 +44,11 @@ async def call(host: RuntimeHost, event: Any = None, **members: Any) -> Called:
         ("plain.echo", {"a": [1, "ü"]}),
         ("old.nested.echo", {"a": [1, "ü"]}),
         ("plain.called", {"called": {"a": [1, "ü"]}}),
-        ("plain.late", {"late": {"a": [1, "ü"]}}),
-        ("plain.nothing", None),
-        ("plain.twice", "first"),
-        ("plain.lingers", ["asked", "done meanwhile"]),
-        ("plain.hurries", ["asked"]),
+        pytest.param("plain.late", {"late": {"a": [1, "ü"]}}, marks=pytest.mark.long),
+        pytest.param("plain.nothing", None, marks=pytest.mark.long),
+        pytest.param("plain.twice", "first", marks=pytest.mark.long),
+        pytest.param("plain.lingers", ["asked", "done meanwhile"], marks=pytest.mark.long),
+        pytest.param("plain.hurries", ["asked"], marks=pytest.mark.long),
     ],
 )
 async def test_a_handler_answers_in_any_of_nodes_ways(a_node: Node, handler: str, answer: Any) -> None:

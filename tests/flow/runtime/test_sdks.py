@@ -15,6 +15,7 @@ from holdfast.model.clock import VirtualClock
 from tests.flow.official.running import Answer, Deed, Ending, Running, official, opened
 from tests.flow.runtime.functions import workflows
 from tests.flow.runtime.running import FUNCTIONS, durable, plain, serving
+from tests.parts import one_of_each
 
 Scripted = tuple[str, Any, dict[str, list[Deed]], Any]
 
@@ -62,8 +63,9 @@ async def test_a_handler_in_a_process_leaves_the_same_history_as_in_process(case
     assert by_operation(far.history) == by_operation(near.history)
 
 
-@pytest.mark.parametrize("version", ["2.1.0", "1.7.0"])
-@each_case
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["2.1.0", pytest.param("1.7.0", marks=pytest.mark.long)])
+@pytest.mark.parametrize("case", one_of_each(CASES[::-1], kind=lambda case: "older", name=lambda case: case[0]))
 async def test_older_sdks_run_unmodified(case: Scripted, version: str, python_sdk: Callable[[str], Path]) -> None:
     handler, event, script, result = case
     own = {"PYTHONPATH": str(python_sdk(version))}
@@ -71,7 +73,8 @@ async def test_older_sdks_run_unmodified(case: Scripted, version: str, python_sd
     assert (ending.status.value, json.loads(ending.payload or "null")) == ("SUCCEEDED", result)
 
 
-@pytest.mark.parametrize("version", ["2.1.0", "1.7.0"])
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["2.1.0", pytest.param("1.7.0", marks=pytest.mark.long)])
 async def test_the_older_sdk_is_really_the_one_that_runs(version: str, python_sdk: Callable[[str], Path]) -> None:
     own = {"PYTHONPATH": str(python_sdk(version))}
     async with serving(durable("which_sdk", environment=own)) as service:
@@ -115,7 +118,7 @@ JS_CASES: list[Scripted] = [
 ]
 
 
-@pytest.mark.parametrize("case", JS_CASES, ids=lambda case: case[0])
+@pytest.mark.parametrize("case", one_of_each(JS_CASES, kind=lambda case: "vocabulary", name=lambda case: case[0]))
 async def test_the_javascript_sdk_has_its_whole_vocabulary_here(node_folder: Path, case: Scripted) -> None:
     handler, event, script, result = case
     ending = await in_a_process(node(node_folder, handler), event, script)

@@ -9,6 +9,8 @@ import random
 import signal
 from pathlib import Path
 
+import pytest
+
 from holdfast.hosts.runtime.output import Line
 from tests.flow.runtime.running import durable, serving
 
@@ -17,6 +19,7 @@ STEPS = 8
 KILLS = 10
 
 
+@pytest.mark.long
 async def test_killed_again_and_again_everything_finishes(tmp_path: Path) -> None:
     chance = random.Random(5)
     killed: list[int] = []

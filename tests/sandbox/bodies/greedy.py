@@ -1,16 +1,21 @@
 """Taking more than is allowed."""
 
 import ctypes
+import fcntl
 import mmap
 import os
+import platform
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 
 import line
+
+from holdfast.hosts.sandbox.inside.wire import Channel
 
 
 def memory(fd):
@@ -236,3 +241,115 @@ def family(fd):
             time.sleep(1000 + len(held))
     time.sleep(0.5)
     channel.send({"op": "done"})
+
+
+def renamed(fd):
+    """Takes a name with another end of a line in it, then more than is allowed. Which and what comes with the order."""
+    channel = Channel(fd)
+    channel.send({"op": "ready"})
+    order, _ = channel.receive()
+    ctypes.CDLL(None).prctl(15, order["name"].encode(), 0, 0, 0)
+    if order["takes"] == "threads":  # more than are allowed, fewer than the kernel itself refuses
+        for _ in range(265):
+            threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+        time.sleep(1000)
+    held = []
+    while True:
+        if order["takes"] == "memory":
+            held.append(bytearray(1 << 20))
+
+
+def memory_behind_a_dead_leader(fd):
+    """The first thread ends, the process goes on: its row in the kernel's table has no memory any more."""
+    line.begun(fd)
+    held = []
+
+    def fill():
+        while True:
+            held.append(bytearray(1 << 20))
+
+    threading.Thread(target=fill, daemon=True).start()
+    ctypes.CDLL(None).syscall(60 if platform.machine() == "x86_64" else 93, 0)
+
+
+def signalled(fd):
+    """Ended by a signal that has no name."""
+    line.begun(fd)
+    os.kill(os.getpid(), signal.SIGRTMIN + 3)
+    time.sleep(1000)
+
+
+def _filled(end, chunk=b"x" * 4096):
+    """Bytes that the kernel takes for somebody who never reads."""
+    end.setblocking(False)
+    total = 0
+    try:
+        while True:
+            total += end.send(chunk)
+    except OSError:
+        return total
+
+
+def _pin(wanted):
+    """As much as the kernel takes, in sockets that are open and in sockets that are in flight."""
+    held, total, empty = [], 0, 0
+    try:
+        carrier, other = socket.socketpair()
+        held += [carrier, other]
+        while total < wanted and empty < 200:
+            ours, theirs = socket.socketpair()
+            got = _filled(ours) + _filled(theirs)
+            try:
+                socket.send_fds(carrier, [b"x"], [ours.fileno(), theirs.fileno()])
+                ours.close()
+                theirs.close()
+            except OSError:
+                held += [ours, theirs]
+            total, empty = total + got, empty + (not got)
+    except OSError:  # descriptors are used up
+        pass
+    return held, total
+
+
+def pinned(fd, megabytes):
+    channel = line.begun(fd)
+    ours, theirs = socket.socketpair()
+    pipe = os.pipe()[1]
+    enlarged = {
+        "socket": line.outcome(lambda: ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)),
+        "pipe": line.outcome(lambda: fcntl.fcntl(pipe, 1031, 1 << 20)),
+    }
+    held, total = _pin(int(megabytes) << 20)
+    time.sleep(0.5)
+    channel.send({"op": "pinned", "mb": total >> 20, "enlarged": enlarged, "held": len(held)})
+
+
+def pinned_by_children(fd):
+    """Each process has descriptors of its own."""
+    line.begun(fd)
+    for _ in range(8):
+        if os.fork() == 0:
+            held, _ = _pin(1 << 30)
+            time.sleep(1000 + len(held))
+    time.sleep(1000)
+
+
+def locks(fd):
+    """Each lock is memory of the kernel, and nothing bounds their number."""
+    line.begun(fd)
+    files = [open(f"locked-{number}", "wb") for number in range(64)]
+    at = 0
+    while True:
+        at += 2
+        for file in files:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, at)
+
+
+def holding(fd):
+    """So much, and no more."""
+    channel = Channel(fd)
+    channel.send({"op": "ready"})
+    order, _ = channel.receive()
+    held = [bytearray(1 << 20) for _ in range(order["megabytes"])]
+    channel.send({"op": "holding"})
+    time.sleep(1000 + len(held))

@@ -37,6 +37,12 @@ def namespaces(fd):
     line.tell(fd, trials)
 
 
+def thread_alone(fd):
+    """A thread that shares memory and not descriptors. Without a stack of its own it could not run: it must not be made."""
+    flags = 0x100 | 0x200 | 0x800 | 0x10000  # memory, folders, handlers, thread
+    line.tell(fd, {"clone": lambda: _call(56 if _X86 else 220, flags, 0, 0, 0, 0)})
+
+
 def _cloned(number, flag):
     child = _call(number, flag | signal.SIGCHLD, 0, 0, 0, 0)
     if child == 0:

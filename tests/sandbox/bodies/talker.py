@@ -50,6 +50,13 @@ def half(fd):
     _raw(fd).sendall(b"\0\0\0\x64{")
 
 
+def dribble(fd):
+    talk = _raw(fd)
+    for byte in (1 << 19).to_bytes(4, "big") + b"{" + b" " * (1 << 19):
+        talk.sendall(bytes([byte]))
+        time.sleep(0.05)
+
+
 def not_ready(fd):
     socket.socket(fileno=fd).sendall(b"\0\0\0\x0d" + b'{"op":"done"}')
     time.sleep(1000)

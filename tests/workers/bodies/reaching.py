@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,14 @@ async def reach(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
         await ctx.open({"artifact_id": "0" * 32})
     if what == "keep":
         await ctx.artifact("large", bytes(inputs["bytes"]))
+    if what == "growing":
+        file = Path("growing").open("w+b", buffering=0)
+        file.write(b"short")
+        threading.Timer(0.2, lambda: file.write(b", and then longer")).start()
+        await ctx._value({"op": "artifact", "name": "growing", "media_type": "text/plain", "fd": True}, os.dup(file.fileno()))
+    if what == "steps":
+        for _ in range(inputs["many"]):
+            await ctx.step(lambda: 1, name="again")
     if what == "large":
         return {"answer": "x" * inputs["bytes"]}
     if what == "wrong":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from holdfast.durable import checking
 from holdfast.durable.config import CallbackConfig
 from holdfast.durable.exceptions import CallbackError, CallbackExternalError, CallbackTimeoutError
 from holdfast.durable.identifier import Identity
@@ -20,8 +21,8 @@ def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
     if seen is None:
         update = at.update(
             Action.START,
-            timeout_seconds=config.timeout.to_seconds(),
-            heartbeat_seconds=config.heartbeat_timeout.to_seconds(),
+            timeout_seconds=checking.seconds(config.timeout, "create_callback", "timeout"),
+            heartbeat_seconds=checking.seconds(config.heartbeat_timeout, "create_callback", "heartbeat_timeout"),
         )
         yield Record(update)
         seen = yield Look(at)

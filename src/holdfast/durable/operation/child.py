@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
+from holdfast.durable import checking
 from holdfast.durable.config import ChildConfig
 from holdfast.durable.exceptions import ChildContextError, ExecutionError, InvocationError, NonDeterministicExecutionError
 from holdfast.durable.identifier import Identity
@@ -68,6 +69,7 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         return cast("T", result)
     large = text is not None and len(text) > LARGE_RESULT
     if large:
-        text = config.summary_generator(raw) if config.summary_generator else ""
+        summary = config.summary_generator(raw) if config.summary_generator else ""
+        text = checking.optional_text(summary, "run_in_child_context", "what the summary_generator gave")
     yield Record(at.update(Action.SUCCEED, payload=text, replay_children=large))
     return cast("T", result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar, cast
 
+from holdfast.durable import checking
 from holdfast.durable.config import InvokeConfig
 from holdfast.durable.exceptions import InvokeError
 from holdfast.durable.identifier import Identity
@@ -25,8 +26,13 @@ def invoke(at: Identity, scope: Scope, function_name: str, payload: Any, config:
     if seen is None:
         text = serialize(config.serdes_payload or _PLAIN, payload, at.operation_id, arn)
         hooks = scope.state.hooks
-        trace_id = None if hooks is None else hooks.trace_id(at, function_name)
-        asked = {"function_name": function_name, "tenant_id": config.tenant_id, "trace_id": trace_id, "cascade": config.cascade}
+        trace_id = None if hooks is None else checking.optional_text(hooks.trace_id(at, function_name), "invoke", "a plugin's trace id")
+        asked = {
+            "function_name": function_name,
+            "tenant_id": checking.optional_text(config.tenant_id, "invoke", "tenant_id"),
+            "trace_id": trace_id,
+            "cascade": config.cascade,
+        }
         yield Record(at.update(Action.START, payload=text, **asked))
         seen = yield Look(at)
     while seen.status is Status.STARTED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from holdfast.durable import checking
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import MapConfig
 from holdfast.durable.identifier import Identity
@@ -26,6 +27,10 @@ def map_items(
 
     def branches() -> list[Branch]:
         namer = config.item_namer
-        return [Branch(bound(index, item), namer(item, index) if namer else None) for index, item in enumerate(inputs)]
+        names = [
+            checking.name(namer(item, index), "map", f"item_namer's name of item {index}") if namer else None
+            for index, item in enumerate(inputs)
+        ]
+        return [Branch(bound(index, item), names[index]) for index, item in enumerate(inputs)]
 
     return batch(at, scope, _MAP, branches, config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from holdfast.durable import checking
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import ParallelBranch, ParallelConfig
 from holdfast.durable.identifier import Identity
@@ -20,6 +21,12 @@ def parallel(at: Identity, scope: Scope, functions: Sequence[Any], config: Paral
     """Run functions side by side."""
 
     def branches() -> list[Branch]:
-        return [Branch(function, function.name if isinstance(function, ParallelBranch) else None) for function in functions]
+        return [Branch(function, name) for function, name in zip(functions, branch_names(functions), strict=True)]
 
     return batch(at, scope, _PARALLEL, branches, config)
+
+
+def branch_names(functions: Sequence[Any]) -> list[str | None]:
+    """The names that branches were given."""
+    given = [function.name if isinstance(function, ParallelBranch) else None for function in functions]
+    return [checking.name(name, "parallel", f"name of branch {number}") for number, name in enumerate(given)]

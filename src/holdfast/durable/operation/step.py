@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar, cast
 
+from holdfast.durable import checking
 from holdfast.durable.config import StepConfig, StepSemantics
 from holdfast.durable.copying import UNSURE, copied
 from holdfast.durable.exceptions import (
@@ -105,4 +106,5 @@ def _retry_or_fail(at: Identity, config: StepConfig, error: Exception, attempt: 
     if decision is None or not decision.should_retry:
         yield Record(at.update(Action.FAIL, error=described.to_failure()))
         described.raise_as_operation_error(StepError)
-    yield Record(at.update(Action.RETRY, error=described.to_failure(), delay_seconds=max(1, decision.delay_seconds)))
+    delay = max(1, checking.whole(decision.delay_seconds, "step", "the delay that its retry strategy asks for"))
+    yield Record(at.update(Action.RETRY, error=described.to_failure(), delay_seconds=delay))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+from holdfast.durable import checking
 from holdfast.durable.exceptions import InvocationError, WaitForConditionError
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
@@ -47,7 +48,8 @@ def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: Wait
         if not decision.should_continue:
             yield Record(at.update(Action.SUCCEED, payload=text))
             return cast("T", final)
-        yield Record(at.update(Action.RETRY, payload=text, delay_seconds=max(1, decision.delay_seconds)))
+        delay = max(1, checking.whole(decision.delay_seconds, "wait_for_condition", "the delay that its wait strategy asks for"))
+        yield Record(at.update(Action.RETRY, payload=text, delay_seconds=delay))
 
 
 def _looked(

@@ -9,11 +9,11 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
 from holdfast.hosts.runtime.description import RESERVED, Runtime
+from holdfast.hosts.runtime.homes import TEMPORARY
 from holdfast.model.errors import FunctionNotLoadable
 
 log = logging.getLogger("holdfast.hosts")
@@ -45,8 +45,8 @@ def _python(runtime: Runtime, version: str) -> tuple[str, ...]:
         if version not in ("", "3", _HERE):
             _tell_missing(runtime.function, version)
         if _has_official_client():
-            return sys.executable, "-m", "awslambdaric", runtime.handler
-    return another or sys.executable, "-u", str(_CLIENTS / "python_client.py"), runtime.handler
+            return sys.executable, "-s", "-m", "awslambdaric", runtime.handler
+    return another or sys.executable, "-s", "-u", str(_CLIENTS / "python_client.py"), runtime.handler
 
 
 @functools.cache
@@ -72,8 +72,11 @@ def _node(runtime: Runtime) -> tuple[str, ...]:
     return node, f"--max-old-space-size={runtime.memory_mb - min(_NODE_ITSELF_MB, runtime.memory_mb // 2)}", str(client), runtime.handler
 
 
-def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, stream: str) -> dict[str, str]:
-    """The standard variables of a Lambda function, then its own; the listener at `address` is its Runtime API and its Lambda service."""
+def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, stream: str, home: str) -> dict[str, str]:
+    """The standard variables of a Lambda function, then its own; the listener at `address` is its Runtime API and its Lambda service.
+
+    `home` is a folder of this process alone: whatever interpreters and tools read from a home, or keep in one, is not shared.
+    """
     program = str(Path(shutil.which(command[0]) or command[0]).parent)
     standard = {
         "AWS_LAMBDA_FUNCTION_NAME": runtime.function,
@@ -96,7 +99,9 @@ def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, str
         "AWS_ENDPOINT_URL_LAMBDA": f"http://{address}",
         "LAMBDA_TASK_ROOT": runtime.folder,
         "LAMBDA_RUNTIME_DIR": str(_CLIENTS),
-        "HOME": tempfile.gettempdir(),
+        "HOME": home,
+        "TMPDIR": os.path.join(home, TEMPORARY),
+        "PYTHONNOUSERSITE": "1",
         "LANG": "C.UTF-8",
         "PATH": os.pathsep.join(dict.fromkeys((program, *_PLACES))),
         "TZ": ":UTC",

@@ -16,6 +16,9 @@ from holdfast.model.ids import Position
 from holdfast.model.operations import Failure, Operation, served_since
 from holdfast.model.pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, cut, state_marker
 from holdfast.model.ports import Invocation, Port
+from holdfast.model.shapes import crowding
+
+_DEPTH: Final = 500
 
 Token = Callable[[Position], str]
 """Seals a position for the way out."""
@@ -77,7 +80,7 @@ def outcome_of(runtime: Runtime, called: Called | Exception, header: Execution) 
         status = OutcomeStatus.FAILED if error.type == TOO_LARGE else OutcomeStatus.CRASHED
         return Outcome(status, error=codec.readable(error))
     try:
-        output = codec.loads(called.payload)
+        output = None if crowding(called.payload, _DEPTH) else codec.loads(called.payload)
     except (PayloadNotJson, UnicodeDecodeError):
         output = called.payload.decode(errors="replace")
     return _storable(wire.outcome_from_wire(output))
@@ -92,7 +95,7 @@ def _plain_outcome(called: Called, header: Execution) -> Outcome:
         return Outcome(OutcomeStatus.FAILED, error=error)
     try:
         text = called.payload.decode()
-        codec.loads(text)
+        codec.check(text)
     except (UnicodeDecodeError, PayloadNotJson) as error:
         return Outcome(OutcomeStatus.FAILED, error=Failure(message=f"The function did not answer JSON: {error}", type=wire.MALFORMED))
     return Outcome(OutcomeStatus.SUCCEEDED, text)

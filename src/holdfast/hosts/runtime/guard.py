@@ -1,12 +1,13 @@
 """The guard: starts a runtime process and sees to it that nothing of it is left behind.
 
-Run as `python -I -S guard.py PARENT COMMAND…`, with a socket as standard input. There it says `pid N`, later `memory KB` (the most that
-it had, on Linux) and `exit N` (negative: by a signal). When the socket is closed, when our process dies, or when the runtime exits,
+Run as `python -I -S guard.py PARENT HOME COMMAND…`, with a socket as standard input. There it says `pid N`, later `memory KB` (the most
+that it had, on Linux) and `exit N` (negative: by a signal). When the socket is closed, when our process dies, or when the runtime exits,
 everything that the runtime started is killed, also what made itself a daemon: orphans come to the guard (a subreaper on Linux), so they
-can be found. Elsewhere the process group is killed.
+can be found. Elsewhere the process group is killed. The runtime's home is held while it lives, and removed at the end.
 """
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -19,6 +20,15 @@ _LINUX = sys.platform == "linux"
 
 def main() -> None:
     """Guard one command until it is over."""
+    home = os.open(sys.argv[2], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    fcntl.flock(home, fcntl.LOCK_EX)
+    try:
+        _guard()
+    finally:
+        _remove_home()
+
+
+def _guard() -> None:
     if _LINUX:
         _prctl(_SUBREAPER, 1)
         _prctl(_PDEATHSIG, signal.SIGTERM)
@@ -30,7 +40,7 @@ def main() -> None:
         signal.signal(number, lambda *_: None)
     if os.getppid() != int(sys.argv[1]):  # it died before we could ask to be told
         return
-    child = _started(sys.argv[2:])
+    child = _started(sys.argv[3:])
     _say(f"pid {child}")
     code = _watched(child, woken)
     if code is not None:
@@ -54,6 +64,7 @@ def _started(command: list[str]) -> int:
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
+        os.umask(0o077)  # what it leaves, compiled code beside its own included, is not for other users
         if _LINUX:
             _prctl(_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != guard:
@@ -136,6 +147,22 @@ def _descendants() -> list[int]:
         found += below
         todo += below
     return found
+
+
+def _remove_home() -> None:
+    """Remove the home of the process. Most homes are empty, and need no more than two calls of rmdir."""
+    with contextlib.suppress(OSError):
+        for folder in (os.path.join(sys.argv[2], "tmp"), sys.argv[2]):
+            os.rmdir(folder)
+        return
+    root = __file__
+    for _ in range(4):
+        root = os.path.dirname(root)
+    sys.path.append(root)
+    from holdfast.files.removing import remove
+
+    with contextlib.suppress(OSError):
+        remove(sys.argv[2])
 
 
 def _most_kb() -> int:

@@ -1,19 +1,17 @@
 """A private HTTP listener on loopback, on a port that the kernel picks, for one process alone.
 
-Nobody else may use it: other users of the machine are hung up on, and a web page that was lured here is refused.
+No other process may use it: the listener hangs up on a process that is not below the guard, and refuses a web page that was lured here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
-import sys
 from collections.abc import Awaitable, Callable, MutableMapping
-from pathlib import Path
 from typing import Any, Final
 
+from holdfast.hosts.runtime.peers import is_from_below
 from holdfast.hosts.runtime.whole import Whole
 from holdfast.model.errors import ExtraMissing
 
@@ -34,9 +32,12 @@ class Lost(Exception):
 
 
 class Listener:
-    """Serves an ASGI app to one process, on the loop it was made on; `hung_up` hears of each connection that ends."""
+    """Serves an ASGI app to one process, on the loop it was made on; `hung_up` hears of each connection of it that ends.
 
-    def __init__(self, app: App, hung_up: Callable[[tuple[str, int] | None], None]) -> None:
+    `guard` is asked at each new connection: the process that all who may connect are below; None as long as there is none.
+    """
+
+    def __init__(self, app: App, hung_up: Callable[[tuple[str, int] | None], None], guard: Callable[[], int | None]) -> None:
         try:
             from uvicorn import Config
             from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -52,11 +53,19 @@ class Listener:
         listener = self
 
         class Private(HttpToolsProtocol):
+            is_let_in = False
+
             def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
                 super().connection_made(transport)
                 self.access_log = False  # the public server's access log is about the public
-                if listener.is_closed or not is_ours(transport):
+                # Once for the connection: no descriptor of it can leave the process later unless that process hands it on.
+                self.is_let_in = not listener.is_closed and is_from_below(transport, guard())
+                if not self.is_let_in:
                     transport.abort()
+
+            def data_received(self, data: bytes) -> None:
+                if self.is_let_in:
+                    super().data_received(data)
 
             def on_headers_complete(self) -> None:
                 super().on_headers_complete()
@@ -64,7 +73,8 @@ class Listener:
 
             def connection_lost(self, exc: Exception | None) -> None:
                 super().connection_lost(exc)
-                hung_up(self.client)
+                if self.is_let_in:
+                    hung_up(self.client)
 
         self._protocol: Callable[[], asyncio.Protocol] = lambda: Private(config, self._state, {})
         # It says that it is TCP: asyncio sends small answers at once only where it is told so; else each waits 40 ms for the other side.
@@ -99,25 +109,6 @@ class Listener:
             transport = getattr(connection, "transport", None)
             if transport is not None:
                 transport.abort()
-
-
-def is_ours(transport: asyncio.Transport) -> bool:
-    """Whether the other side of a connection runs as the user that we run as; where nobody can tell, it does."""
-    try:
-        table = Path("/proc/net/tcp").read_bytes()
-    except OSError:
-        return True
-    wanted = b"%s %s" % (_hexed(transport.get_extra_info("peername")), _hexed(transport.get_extra_info("sockname")))
-    for line in table.splitlines():
-        if wanted in line:
-            return int(line.split()[7]) == os.getuid()
-    return False
-
-
-def _hexed(address: tuple[str, int]) -> bytes:
-    """An address as the kernel's table has it."""
-    host, port = address
-    return b"%08X:%04X" % (int.from_bytes(socket.inet_aton(host), sys.byteorder), port)
 
 
 def guarded(app: App, listener: Listener) -> App:

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from holdfast.hosts.runtime import jobs
 from holdfast.hosts.runtime.description import Limits, Runtime
 from holdfast.hosts.runtime.environment import command_of, environment_of
+from holdfast.hosts.runtime.homes import make_home
 from holdfast.hosts.runtime.jobs import Job
 from holdfast.hosts.runtime.listener import App, Listener
 from holdfast.hosts.runtime.output import Log, Output, stream_of
@@ -112,12 +113,13 @@ class RuntimeProcess:
     async def _start(self, stream: str) -> None:
         limits = self._around.limits
         try:
-            listener = self._listener = Listener(self._around.app(self), self.hung_up)
+            listener = self._listener = Listener(self._around.app(self), self.hung_up, self._guard)
             await listener.open()
             command = command_of(self.runtime)
-            environment = environment_of(self.runtime, command, listener.address, stream)
+            home = make_home()
+            environment = environment_of(self.runtime, command, listener.address, stream, home)
             self._output.say(f"INIT_START Runtime Version: {self.runtime.runtime}")
-            self._spawned = Spawned(command, environment, self.runtime.folder, self, limits.kill_seconds)
+            self._spawned = Spawned(command, environment, self.runtime.folder, home, self, limits.kill_seconds)
         except Exception as error:
             self._verdict = Failure(message=f"{self.runtime.function} could not be started: {error}", type=jobs.NOT_STARTED)
             self.gone()
@@ -126,6 +128,9 @@ class RuntimeProcess:
             self._spawned.kill()
         else:
             self._limit(limits.init_seconds)
+
+    def _guard(self) -> int | None:
+        return None if self._spawned is None else self._spawned.guard
 
     def printed(self, data: bytes) -> None:
         """It wrote something."""

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from holdfast.files.removing import remove
+from holdfast.hosts import processes
 from holdfast.hosts.runtime import memory
 
 _GUARD: Final = str(Path(__file__).with_name("guard.py"))
@@ -37,7 +39,10 @@ class Watcher(Protocol):
 class Spawned:
     """A running command. Everything happens on the loop that made it."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: str, watcher: Watcher, kill_seconds: float) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], folder: str, home: str, watcher: Watcher, kill_seconds: float
+    ) -> None:
+        """Start it in this folder; its home goes with it."""
         self._loop = asyncio.get_running_loop()
         self._watcher = watcher
         self._kill_seconds = kill_seconds
@@ -49,13 +54,14 @@ class Spawned:
         self._control, theirs = socket.socketpair()
         self._output, printing = os.pipe()
         try:
-            guard = [sys.executable, "-I", "-S", _GUARD, str(os.getpid()), *command]
+            guard = [sys.executable, "-I", "-S", _GUARD, str(os.getpid()), home, *command]
             self._guard = subprocess.Popen(
                 guard, stdin=theirs.fileno(), stdout=printing, stderr=printing, env=dict(environment), cwd=folder, start_new_session=True
             )
         except BaseException:
             self._control.close()
             os.close(self._output)
+            remove(home)
             raise
         finally:
             theirs.close()
@@ -64,6 +70,11 @@ class Spawned:
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._control.fileno(), self._hear)
         self._loop.add_reader(self._output, self.drain)
+
+    @property
+    def guard(self) -> int:
+        """The process that everything of the command is below."""
+        return self._guard.pid
 
     def drain(self) -> None:
         """Take what was printed until now: no more than a pipe holds, so a busy printer cannot keep us."""
@@ -156,8 +167,7 @@ class Spawned:
 
     def _high_kb(self) -> int:
         try:
-            status = Path(f"/proc/{self.pid}/status").read_text()
-        except OSError:
-            return self._most_kb
-        _, _, high = status.partition("VmHWM:")
-        return int(high.split()[0]) if high else self._most_kb
+            found = None if self.pid is None else processes.uses(self.pid)
+        except processes.Unreadable:
+            found = None
+        return self._most_kb if found is None or not found.peak_kilobytes else found.peak_kilobytes

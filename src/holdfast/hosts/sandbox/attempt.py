@@ -17,9 +17,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.hosts.sandbox import frames
-from holdfast.hosts.sandbox.description import Code, Ended, Frame, Jail, Usage
+from holdfast.hosts.sandbox.description import Code, Ended, Frame, Jail, Tighter, Usage
 from holdfast.hosts.sandbox.inside import wire
 from holdfast.hosts.sandbox.output import Output
+from holdfast.hosts.sandbox.together import Together
 from holdfast.model.clock import monotonic
 
 _CHUNK: Final = 64 * 1024
@@ -31,9 +32,10 @@ _READY: Final = {"op": "ready"}
 class Attempt:
     """A body in its jail. Everything happens on the loop that made it."""
 
-    def __init__(self, jail: Jail) -> None:
+    def __init__(self, jail: Jail, together: Together) -> None:
         self._loop = asyncio.get_running_loop()
         self._jail = jail
+        self._together = together
         self.isolation: dict[str, Any] = {}
         """What holds it, as it was confirmed from inside."""
         self.pid: int | None = None
@@ -67,20 +69,24 @@ class Attempt:
 
     # --- for the sandbox
 
-    def hand_over(self, stub: socket.socket) -> None:
+    def hand_over(self, stub: socket.socket, *, children: bool) -> None:
         """Give the other ends to the stub, which makes the keeper."""
         theirs, keepers, printing = self._given
         try:
-            stub.sendmsg([b"a"], wire.rights(theirs.fileno(), printing, keepers.fileno()))
+            stub.sendmsg(
+                [wire.AS_THE_JAIL_SAYS if children else wire.WITHOUT_CHILDREN], wire.rights(theirs.fileno(), printing, keepers.fileno())
+            )
         finally:
             theirs.close()
             keepers.close()
             os.close(printing)
 
-    def begin(self, timeout: float, left: float, idle_timeout: float | None) -> None:
+    def begin(self, timeout: float, left: float, idle_timeout: float | None, tighter: Tighter) -> None:
         """Its clock starts, with what is left of its time."""
+        self._together.begins(self)
+        order = {"begin": timeout, "left": left, "memory_mb": tighter.memory_mb, "cpu_seconds": tighter.cpu_seconds}
         with contextlib.suppress(OSError):
-            self._control.send(msgspec.json.encode({"begin": timeout, "left": left}) + b"\n")
+            self._control.send(msgspec.json.encode(order) + b"\n")
         self._timers["timeout"] = self._loop.call_later(left, self.stop, "timeout", f"not done after {timeout:g} s")
         if idle_timeout is not None:
             self._idle_seconds, self._last_at = idle_timeout, monotonic()
@@ -98,6 +104,11 @@ class Attempt:
     async def settled(self) -> None:
         """Wait until it is ready or over."""
         await self._settled.wait()
+
+    @property
+    def stopped(self) -> bool:
+        """Is it being ended, or over?"""
+        return self._verdict is not None or self.over
 
     @property
     def over(self) -> bool:
@@ -136,7 +147,7 @@ class Attempt:
             if self._queue:
                 if self._full and self._ended is None:
                     self._full = False
-                    self._listen(True)
+                    self._listen("rest" not in self._timers)
                 return self._queue.popleft()
             if self._ended is not None:
                 return self._ended
@@ -206,9 +217,19 @@ class Attempt:
             self._listen(False)
             self.stop("worker_crashed", str(broken))
             return False
-        self._last_at = monotonic()
+        if fresh:  # a piece of a frame is no sign of life: a body could send one byte at a time for ever
+            self._last_at = monotonic()
         self._take(fresh)
+        if self._reader.rest and self._ended is None:
+            self._listen(False)
+            self._timers["rest"] = self._loop.call_later(self._reader.rest, self._rested)
         return True
+
+    def _rested(self) -> None:
+        del self._timers["rest"]
+        self._last_at = monotonic()
+        if not self._full and self._ended is None:
+            self._listen(True)
 
     def _take(self, fresh: list[Frame]) -> None:
         if fresh and not self._ready:
@@ -266,6 +287,8 @@ class Attempt:
             if self._verdict is not None:
                 self._signal()
             self._settle()
+        elif "uses" in message:
+            self._together.uses(self, message["uses"]["kilobytes"], message["uses"]["processes"])
         elif "unable" in message:
             self.unable = message["unable"]
         else:
@@ -286,7 +309,7 @@ class Attempt:
 
     def _idle(self) -> None:
         left = self._last_at + self._idle_seconds - monotonic()
-        if self._working or not self._ready:  # while it is imported, only the timeout counts
+        if self._working or self._full or not self._ready:  # while it is imported, only the timeout counts
             left = self._idle_seconds
         if left <= 0:
             self.stop("idle_timeout", f"no frame for {self._idle_seconds:g} s")
@@ -314,6 +337,7 @@ class Attempt:
         self._control.close()
         account = self._account or {"code": "worker_crashed", "detail": self.unable or "its keeper was killed"}
         code, detail = self._verdict or (account["code"], account["detail"])
+        self._together.leaves(self)
         self._ended = Ended(code, detail, Usage(account.get("cpu_seconds", 0.0), account.get("max_rss_mb", 0.0)))
         self._news.set()
         self._settled.set()

@@ -11,7 +11,8 @@ from msgspec import Struct
 from holdfast.model.errors import Rejected
 
 Code = Literal[
-    "timeout", "idle_timeout", "memory_exceeded", "cpu_exceeded", "disk_exceeded", "process_limit", "worker_crashed", "cancelled"
+    "timeout", "idle_timeout", "memory_exceeded", "cpu_exceeded", "disk_exceeded", "process_limit", "limits_unreadable", "worker_crashed",
+    "cancelled",
 ]  # fmt: skip
 """Why an attempt was ended, or ended itself."""
 
@@ -49,6 +50,14 @@ class Jail(Struct, frozen=True, kw_only=True):
     frame_bytes: int = 1024 * 1024
     frames_per_second: int = 1000
     isolation: Literal["all", "process"] = "all"
+
+
+class Tighter(Struct, frozen=True, kw_only=True):
+    """What one attempt may use less than its jail allows. None, and what would be more, is as the jail says."""
+
+    memory_mb: int | None = None
+    cpu_seconds: float | None = None
+    no_children: bool = False
 
 
 class Frame(Struct, frozen=True):

@@ -10,12 +10,17 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.hosts.sandbox.description import Frame
-from holdfast.model import codec
+from holdfast.model.shapes import crowding
 
 _LENGTH: Final = 4
 _FDS_PER_FRAME: Final = 1
 _LARGE: Final = 64 * 1024
 _DEPTH: Final = 200
+_WORK_PER_SECOND: Final = 1000
+"""What reading a body's frames may cost in a second, in pieces of less than a tenth of a millisecond."""
+_BYTES_OF_WORK: Final = 16 * 1024
+_VALUES_OF_WORK: Final = 200
+_LONGEST_REST: Final = 1.0
 
 
 class Malformed(Exception):
@@ -30,8 +35,14 @@ class Reader:
         self._rate = frames_per_second
         self._credit = float(frames_per_second)
         self._counted_at = now
+        self._work = float(_WORK_PER_SECOND)
         self._buffer = bytearray()
         self._fds: list[int] = []
+
+    @property
+    def rest(self) -> float:
+        """Seconds for which nothing more should be read: what came has used up the time that this body may take from others."""
+        return min(max(0.0, -self._work / _WORK_PER_SECOND), _LONGEST_REST)
 
     def take(self, data: bytes, fds: list[int], now: float) -> list[Frame]:
         """What is complete now. A descriptor belongs to the frame that holds the last byte it came with: the kernel ends a read there."""
@@ -45,6 +56,7 @@ class Reader:
                 frames.append(Frame(_decoded(text), tuple(begun)))
                 begun = []
                 self._count(now, 1 + len(text) // _LARGE)
+                self._work -= 1 + len(text) // _BYTES_OF_WORK + (text.count(b",") + text.count(b"[")) // _VALUES_OF_WORK
             self._fds = begun
             if fds and frames and not self._buffer:
                 frames[-1] = Frame(frames[-1].data, (*frames[-1].fds, *fds))
@@ -80,7 +92,9 @@ class Reader:
 
     def _count(self, now: float, frames: int) -> None:
         """A second's worth may come at once; a large one counts as several."""
-        self._credit = min(self._rate, self._credit + (now - self._counted_at) * self._rate)
+        passed = now - self._counted_at
+        self._credit = min(self._rate, self._credit + passed * self._rate)
+        self._work = min(_WORK_PER_SECOND, self._work + passed * _WORK_PER_SECOND)
         self._counted_at = now
         self._credit -= frames
         if self._credit < 0:
@@ -94,14 +108,14 @@ def encoded(frame: dict[str, Any]) -> bytes:
 
 
 def _decoded(text: bytes) -> dict[str, Any]:
+    if (crowded := crowding(text, _DEPTH)) is not None:
+        raise Malformed(f"a frame that {crowded}")
     try:
         data = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Malformed(f"a frame that is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise Malformed("a frame that is not an object")
-    if text.count(b"[") + text.count(b"{") > _DEPTH and codec.too_deep(data, _DEPTH):
-        raise Malformed(f"a frame nested more than {_DEPTH} levels deep")
     return data
 
 

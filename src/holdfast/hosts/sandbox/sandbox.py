@@ -14,8 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.hosts.sandbox.attempt import Attempt
-from holdfast.hosts.sandbox.description import Jail, SandboxUnavailable
+from holdfast.hosts.sandbox.description import Jail, SandboxUnavailable, Tighter
+from holdfast.hosts.sandbox.together import Together
 from holdfast.model.clock import monotonic
+from holdfast.model.threads import Purpose, in_thread
 
 _STUB: Final = str(Path(__file__).parent / "inside" / "stub.py")
 _START_SECONDS: Final = 30.0
@@ -25,14 +27,19 @@ _REFILL_SECONDS: Final = 0.01
 """The attempt goes first: on a small machine the making of its successor would slow its start."""
 # Nothing of ours. One heap for all threads: each further one reserves addresses that count against the limit.
 _ENVIRONMENT: Final = {"LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
+_AS_THE_JAIL_SAYS: Final = Tighter()
 _ADVICE: Final = "`--isolation process` runs it without a jail, as an ordinary process with limits"
 
 
 class Sandbox:
-    """Attempts of one worker version, each in a jail of its own. Everything happens on the loop that starts it."""
+    """Attempts of one worker version, each in a jail of its own. Everything happens on the loop that starts it.
 
-    def __init__(self, jail: Jail) -> None:
+    `together` is what all sandboxes of a server share: a cap on what their bodies have in all.
+    """
+
+    def __init__(self, jail: Jail, together: Together | None = None) -> None:
         self._jail = jail
+        self._together = together or Together()
         self._stub: _Stub | None = None
         self._starting = asyncio.Lock()
         self._spare: Attempt | None = None
@@ -49,20 +56,20 @@ class Sandbox:
                 if self._stub is not None:
                     await self._stub.close()
                 self._stub, self._spare = await _Stub.started(self._jail), None
-            if self._spare is None and not self._closed:
+            if self._spare is None and not self._closed and self._together.has_room():
                 self._spare = self._made(self._stub)
             return self._stub.means
 
-    async def attempt(self, timeout: float, idle_timeout: float | None = None) -> Attempt:
+    async def attempt(self, timeout: float, idle_timeout: float | None = None, tighter: Tighter = _AS_THE_JAIL_SAYS) -> Attempt:
         """A body that has imported its code and waits, within the time; or one that is over, which `receive` tells.
 
-        The time counts from here: what the sandbox needs to start is part of it.
+        The time counts from here: what the sandbox needs to start is part of it, and so is the wait for room (Overloaded).
         """
         began = monotonic()
         if self._closed:
             raise SandboxUnavailable("the sandbox is closed")
-        attempt = await self._next()
-        attempt.begin(timeout, max(0.001, timeout - (monotonic() - began)), idle_timeout)
+        attempt = await self._next(timeout, children=not tighter.no_children)
+        attempt.begin(timeout, max(0.001, timeout - (monotonic() - began)), idle_timeout, tighter)
         try:
             await attempt.settled()
         except asyncio.CancelledError:
@@ -91,11 +98,17 @@ class Sandbox:
         if self._stub is not None:
             await self._stub.close()
 
-    async def _next(self) -> Attempt:
+    async def _next(self, seconds: float, *, children: bool) -> Attempt:
         for _ in range(_STUBS):
             with contextlib.suppress(OSError):  # the stub died while we asked: there will be another
                 await self.start()
-                return self._taken()
+                if children or not self._jail.allow_children:
+                    spare = self._taken()
+                    if spare is not None:
+                        return spare
+                await self._together.room(seconds)
+                if self._stub is not None:
+                    return self._made(self._stub, children=children)
         raise SandboxUnavailable("the stub dies as soon as it is started")
 
     @property
@@ -103,24 +116,22 @@ class Sandbox:
         """Is nobody at work in it?"""
         return not self._starting.locked() and all(attempt.over or attempt is self._spare for attempt in self._attempts)
 
-    def _taken(self) -> Attempt:
+    def _taken(self) -> Attempt | None:
         """The spare, if it lives; the next one is made while this one works."""
-        assert self._stub is not None
         spare, self._spare = self._spare, None
-        if spare is None or spare.over:
-            spare = self._made(self._stub)
         asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._refill)
-        return spare
+        return None if spare is None or spare.over or spare.stopped else spare
 
     def _refill(self) -> None:
-        if self._spare is None and not self._closed and self._stub is not None:
+        if self._spare is None and not self._closed and self._stub is not None and self._together.has_room():
             with contextlib.suppress(OSError):  # the stub died: the next attempt starts another
                 self._spare = self._made(self._stub)
 
-    def _made(self, stub: _Stub) -> Attempt:
-        attempt = Attempt(self._jail)
+    def _made(self, stub: _Stub, *, children: bool = True) -> Attempt:
+        attempt = Attempt(self._jail, self._together)
         self._attempts = {other for other in self._attempts if not other.over} | {attempt}
-        stub.make(attempt)
+        self._together.joins(attempt, self)
+        stub.make(attempt, children=children)
         return attempt
 
 
@@ -160,10 +171,10 @@ class _Stub:
         """Did it end?"""
         return self._broken or self._process.poll() is not None
 
-    def make(self, attempt: Attempt) -> None:
-        """Have a keeper made for this one."""
+    def make(self, attempt: Attempt, *, children: bool) -> None:
+        """Have a keeper made for this one; without children when it may have none, whatever the jail says."""
         try:
-            attempt.hand_over(self._control)
+            attempt.hand_over(self._control, children=children)
         except OSError:
             self._broken = True
             raise
@@ -172,10 +183,10 @@ class _Stub:
         """Let it go; it takes leave of its keepers first."""
         self._control.close()
         try:
-            await asyncio.to_thread(self._process.wait, _END_SECONDS)
+            await in_thread(Purpose.HOUSE, self._process.wait, _END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            await asyncio.to_thread(self._process.wait)
+            await in_thread(Purpose.HOUSE, self._process.wait)
 
     async def _greet(self, jail: Jail) -> None:
         loop = asyncio.get_running_loop()

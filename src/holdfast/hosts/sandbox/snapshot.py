@@ -6,15 +6,20 @@ goes on after a deploy goes on with the code it began with.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from holdfast.files import private
+from holdfast.files.removing import remove
+from holdfast.hosts.sandbox.admitting import check_included, left_behind
 from holdfast.model.errors import InvalidParameter
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
@@ -28,57 +33,128 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
 
     A module in a package brings the whole package; another one brings the modules and packages beside it, and so does one of Holdfast's
     own library: Holdfast itself is installed where the copy runs. Tests stay behind: a body needs none, another test is no other worker,
-    and whoever runs pytest in his folder must not meet them twice.
+    and pytest, run in the author's folder, must not meet them twice. Places of secrets stay behind too (`stays_behind` names them).
     """
     module = module.resolve()
-    top = module.parent
-    while (top / "__init__.py").exists() and _HOLDFAST not in top.parents:
-        top = top.parent
-    inside = module.relative_to(top)
-    roots = [top / inside.parts[0]] if len(inside.parts) > 1 else _beside(top)
-    modules = (path for root in roots for path in _modules(root))
-    found = {path.relative_to(top).as_posix(): path for path in modules if path == module or not _TESTS.fullmatch(path.name)}
+    top = top_of(module)
+    found = {name: path for name, path in _neighbours(module, top) if left_behind(module, path, name) is None}
     if page is not None:
         found[page.name] = page.resolve()
     for pattern in include:
         if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
             raise InvalidParameter(f"include {pattern!r} leaves the worker's folder")
-        matches = [path for path in sorted(module.parent.glob(pattern)) if path.is_file()]
+        met = islice(module.parent.glob(pattern), _MOST_FILES + 1)
+        matches = [path for path in sorted(met) if path.is_file()]
         if not matches:
             raise InvalidParameter(f"include {pattern!r} matches no file beside {module.name}")
-        found.update({path.relative_to(top).as_posix(): path for path in matches})
-    for name, path in found.items():
-        if name != (page.name if page else None) and not path.resolve().is_relative_to(top):
+        for path in matches:
+            check_included(top, path)
+            found[path.relative_to(top).as_posix()] = path
+    real = {name: path.resolve() for name, path in found.items()}
+    for name, path in real.items():
+        if name != (page.name if page else None) and not path.is_relative_to(top):
             raise InvalidParameter(f"{name} is a link that leaves the worker's folder")
-    return found
+    return real
+
+
+def top_of(module: Path) -> Path:
+    """The folder that a module's package begins in: everything that is copied lies in it."""
+    top = module.resolve().parent
+    while (top / "__init__.py").exists() and _HOLDFAST not in top.parents:
+        top = top.parent
+    return top
+
+
+def code_folder(module: Path) -> Path:
+    """The folder whose code runs with a module: its own, or the outermost folder of its package. It is the one to be trusted: the folder
+    around a package may be a home folder, with packages of strangers in it."""
+    module = module.resolve()
+    top = top_of(module)
+    inside = module.relative_to(top)
+    return top / inside.parts[0] if len(inside.parts) > 1 else top
+
+
+def stays_behind(module: Path) -> list[str]:
+    """The modules beside the worker's own that are not copied because they may hold secrets, each with the reason."""
+    module = module.resolve()
+    told = ((name, left_behind(module, path, name)) for name, path in _neighbours(module, top_of(module)))
+    return [f"{name} is not copied for the body: {why}." for name, why in sorted(told) if why is not None]
+
+
+def ours(module: Path) -> bool:
+    """Whether a module is Holdfast's own: a ready worker of the library."""
+    return _HOLDFAST in module.resolve().parents
+
+
+def _neighbours(module: Path, top: Path) -> Iterator[tuple[str, Path]]:
+    inside = module.relative_to(top)
+    roots = [top / inside.parts[0]] if len(inside.parts) > 1 else _beside(top)
+    for path in (path for root in roots for path in _modules(root)):
+        if path == module or not _TESTS.fullmatch(path.name):
+            yield path.relative_to(top).as_posix(), path
 
 
 def snapshot(files: Mapping[str, Path], into: Path) -> Path:
     """Copy these files to a folder of their own below `into`, and return it. The same content is copied once."""
     if len(files) > _MOST_FILES:
         raise InvalidParameter(f"a worker of {len(files)} files; at most {_MOST_FILES} are copied")
-    contents = {name: path.read_bytes() for name, path in sorted(files.items())}
-    size = sum(map(len, contents.values()))
-    if size > _MOST_BYTES:
-        raise InvalidParameter(f"a worker of {size} bytes; at most {_MOST_BYTES} are copied")
+    contents: dict[str, bytes] = {}
+    most = _MOST_BYTES
+    for name, path in sorted(files.items()):
+        contents[name] = _content(path, most)
+        most -= len(contents[name])
     final = into / _hash(contents)
-    if final.is_dir() and _hash(dict(_read(final))) == final.name:
+    private.given_folder(into)
+    private.own_folder(into)
+    if final.is_symlink():  # it leads to a folder that is not ours to look through, and not ours to change
+        final.unlink()
+    if final.is_dir() and intact(final):
         return final
-    into.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=into))
     try:
         _write(draft, contents)
         if final.exists():  # somebody changed it
+            os.chmod(final, private.FOLDER)  # who may not write to a folder may not move it either
             os.rename(final, draft / ".changed")
         os.rename(draft, final)
     except OSError:
         if not final.is_dir():
             raise
     finally:
-        _remove(draft)
-        _remove(final / ".changed")
+        for rest in (draft, final / ".changed"):
+            with contextlib.suppress(OSError):
+                remove(rest)
     os.chmod(final, 0o555)
     return final
+
+
+def _content(path: Path, most: int) -> bytes:
+    """What is in a file of a real path. Another user may own its folder, and put a link in its place, or in that of a folder above it,
+    after it was judged: what was opened must be what was judged."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        opened = Path(f"/proc/self/fd/{descriptor}")
+        if opened.parent.is_dir() and os.readlink(opened) != str(path.absolute()):
+            raise InvalidParameter(f"{path} was put elsewhere while it was copied; nothing was run")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise InvalidParameter(f"a worker of more than {_MOST_BYTES} bytes; no more are copied")
+    return data
+
+
+def intact(folder: Path) -> bool:
+    """Whether a snapshot still holds what its name says. Bytecode that was left in it is removed: it would run in place of the code.
+
+    A snapshot is made of files and folders. One with a link in it, or in its place, is not what was made, wherever the link leads.
+    """
+    if folder.is_symlink() or any(path.is_symlink() for path in folder.rglob("*")):
+        return False
+    for left in [path for path in folder.rglob("__pycache__") if path.is_dir()]:
+        remove(left)
+    try:
+        return _hash(dict(_read(folder))) == folder.name
+    except OSError:
+        return False
 
 
 def _hash(contents: Mapping[str, bytes]) -> str:
@@ -92,31 +168,27 @@ def _hash(contents: Mapping[str, bytes]) -> str:
 def _read(folder: Path) -> Iterator[tuple[str, bytes]]:
     for path in folder.rglob("*"):
         if not path.is_dir():
+            if not path.is_file():  # a pipe would never end
+                raise OSError(errno.EINVAL, "neither a file nor a folder", str(path))
             yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """The body may be another user, so everybody may read these; the folder above them lets in only us, and the jail shows this one."""
     for name, data in contents.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        path.chmod(0o444)
+        private.given_folder(path.parent)
+        with os.fdopen(private.new_file(path), "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o444)
     for below in folder.rglob("*"):
         if below.is_dir():
             below.chmod(0o555)
-    folder.chmod(0o755)
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        for below in [folder, *folder.rglob("*")]:
-            if below.is_dir() and not below.is_symlink():
-                below.chmod(0o755)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _beside(folder: Path) -> list[Path]:
-    packages = [path for path in folder.iterdir() if (path / "__init__.py").exists() and not path.is_symlink()]
+    shown = (path for path in folder.iterdir() if not path.name.startswith("."))
+    packages = [path for path in shown if (path / "__init__.py").exists() and not path.is_symlink()]
     return [*folder.glob("*.py"), *packages]
 
 
@@ -124,4 +196,5 @@ def _modules(root: Path) -> Iterator[Path]:
     if root.is_file():
         yield root
         return
-    yield from (path for path in root.rglob("*.py") if not any(part.startswith(".") for part in path.relative_to(root).parts))
+    met = (path for path in root.rglob("*.py") if path.is_file() or path.is_symlink())  # no pipe, and no folder that is named like a module
+    yield from (path for path in met if not any(part.startswith(".") for part in path.relative_to(root).parts))

@@ -1,6 +1,6 @@
 """What runs in a tool's process: it imports one file, then makes one call after the other.
 
-Started as `python -I -u child.py FD ROOT`, with an empty environment. The socket FD brings the file to import, then calls with their
+Started as `python -I -B -u child.py FD ROOT`, with an empty environment. The socket FD brings the file to import, then calls with their
 secrets; when the runner is gone the socket ends, and so does the process with everything it started.
 """
 

@@ -7,7 +7,10 @@ import json
 import socket
 from typing import Any, Final
 
+from holdfast.model.shapes import crowding
+
 MAX_FRAME: Final = 16 * 1024 * 1024
+_DEPTH: Final = 400
 
 Frame = dict[str, Any]
 
@@ -58,6 +61,8 @@ def _exactly(sock: socket.socket, count: int) -> bytes | None:
 
 
 def _unpacked(data: bytes) -> Frame:
+    if (crowded := crowding(data, _DEPTH)) is not None:
+        raise FrameBroken(f"A frame {crowded}.")
     try:
         frame = json.loads(data)
     except (ValueError, RecursionError) as error:

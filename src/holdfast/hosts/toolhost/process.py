@@ -23,6 +23,7 @@ _KEPT_OF_ENVIRONMENT: Final = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CE
 _CHILD: Final = Path(__file__).with_name("child.py")
 _ROOT: Final = Path(__file__).parents[3]
 """Where this very code lies: the process runs no other version of it."""
+# -B: compiled code does not go beside the source, which is the snapshot that runs are pinned to.
 _LONGEST_LINE: Final = 8 * 1024
 _MOST_OUTPUT: Final = 1024 * 1024
 
@@ -62,7 +63,7 @@ class ToolProcess:
         ours, theirs = socket.socketpair()
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-u", str(_CHILD), str(theirs.fileno()), str(_ROOT),
+                sys.executable, "-I", "-B", "-u", str(_CHILD), str(theirs.fileno()), str(_ROOT),
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
                 pass_fds=[theirs.fileno()], start_new_session=True, limit=_LONGEST_LINE,
                 env={name: os.environ[name] for name in _KEPT_OF_ENVIRONMENT if name in os.environ},
@@ -116,7 +117,8 @@ class ToolProcess:
             code = await asyncio.wait_for(self._process.wait(), 1.0)
         except TimeoutError:
             return "its process closed the line"
-        return f"its process was killed by {signal.Signals(-code).name}" if code < 0 else f"its process exited with {code}"
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"  # those for real time have no names
+        return f"its process was killed by {name}" if code < 0 else f"its process exited with {code}"
 
     async def kill(self) -> None:
         """End it and everything it started; it is dead when this returns."""

@@ -1,67 +1,32 @@
 """Credentials: making them, keeping them in a store, and recognising them.
 
-The secret of an access key is kept under AES-256-GCM, because whoever verifies a signature needs it: with a key that the store itself has,
-or with one made from a secret that only the operator has. A token is kept as its SHA-256: it is long and random, so that nobody can guess
-one from its hash.
+The secret of an access key is kept sealed (sealing.py), because the server needs it to verify a signature. A token is kept as its
+SHA-256: a token is long and random, so that no reader of the hash can guess the token.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+import logging
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from holdfast.model.clock import Clock, monotonic
-from holdfast.model.credentials import Credential, CredentialKind, Role, checked_note, checked_tenant
-from holdfast.model.errors import InvalidParameter
-from holdfast.model.ids import Seal
+from holdfast.model.credentials import KEYS_FILE_VARIABLE, Credential, CredentialKind, Role, checked_note, checked_tenant
+from holdfast.model.errors import InvalidParameter, KeysSecretNeeded
 from holdfast.server.auth.refusing import NO_SUCH_TOKEN, Refusal, Refused
-from holdfast.store.encryption import AesGcm
+from holdfast.server.auth.sealing import Chance, Sealing, access_keys, needs_outside_secret
+from holdfast.server.auth.secret import SECRET_VARIABLE, KeysSecrets
+from holdfast.store.seam import Store
+
+log = logging.getLogger("holdfast.server")
 
 TOKEN_PREFIX: Final = "hf_"
 KEY_PREFIX: Final = "HFKA"
-SECRET_VARIABLE: Final = "HOLDFAST_KEYS_SECRET"
-_LEAST_SECRET: Final = 32
+_NAMED: Final = 5
 _FRESH_SECONDS: Final = 1.0
 """How long what was read from the store is believed: a revoked credential is refused after that."""
-
-Chance = Callable[[int], bytes]
-"""Makes random bytes, as `os.urandom` does."""
-
-
-class Sealing:
-    """Seals the secrets of access keys. Each sealed text names its key, so that secrets from before an operator's secret go on working."""
-
-    def __init__(self, seal: Seal, operator_secret: str | None = None, *, chance: Chance) -> None:
-        self._keys = {"store": seal.derived(b"access keys")}
-        if operator_secret is not None:
-            if len(operator_secret) < _LEAST_SECRET:
-                raise InvalidParameter(
-                    f"The operator's secret ({SECRET_VARIABLE}) must have at least {_LEAST_SECRET} characters; make it at random."
-                )
-            self._keys["operator"] = hmac.digest(operator_secret.encode(), b"holdfast access keys", "sha256")
-        self._chance = chance
-
-    @cached_property
-    def _codec(self) -> AesGcm:
-        """Made when it is needed: tokens alone need no package for encryption."""
-        return AesGcm(self._keys, "operator" if "operator" in self._keys else "store", chance=self._chance)
-
-    def sealed(self, key_id: str, secret: str) -> str:
-        """A secret as the store may have it; it can only be opened under the same id."""
-        return self._codec.encode(secret, f"access key {key_id}")
-
-    def opened(self, credential: Credential) -> str:
-        """The secret of an access key."""
-        return self._codec.decode(credential.secret, f"access key {credential.id}")
-
-
-def operators_secret(environment: Mapping[str, str]) -> str | None:
-    """The operator's secret as processes are given it: `HOLDFAST_KEYS_SECRET`; without it the store's own key seals."""
-    return environment.get(SECRET_VARIABLE) or None
 
 
 class Issued(NamedTuple):
@@ -115,6 +80,47 @@ class Keeper(Protocol):
     """The part of a store that keys are asked of."""
 
     def credentials(self) -> Sequence[Credential]: ...
+    def reseal_credential(self, credential: str, before: str, after: str) -> bool: ...
+
+
+def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
+    """Seal what older secrets sealed with the current one; the ids of access keys that cannot be opened, which stay as they are."""
+    lost, renewed = [], 0
+    for credential in access_keys(keeper.credentials()):
+        if not sealing.is_current(credential):
+            try:
+                after = sealing.sealed(credential.id, sealing.opened(credential))
+            except KeysSecretNeeded:
+                lost.append(credential.id)
+            else:
+                renewed += keeper.reseal_credential(credential.id, credential.secret, after)
+    if renewed:
+        log.warning("%d access keys are sealed with the current secret now; if others could read the store before, make new ones", renewed)
+    return lost
+
+
+def sealing_of(store: Store, secrets: KeysSecrets, chance: Chance, *, wanted: bool = False) -> Sealing:
+    """How the access keys of a store are sealed. Where there are any, or one is wanted, there must be a secret that opens all of them.
+
+    A key file is made where there is no secret, unless keys were sealed with one that is lost: they would never be opened again.
+    """
+    sealing = Sealing(store.seal, secrets, chance=chance)
+    known = access_keys(store.credentials())
+    if not known and not wanted:
+        return sealing
+    if not secrets.is_there and not any(map(needs_outside_secret, known)):
+        made = secrets.make(chance)
+        log.warning("the key file %s is made: it opens access keys. Back it up, but never together with the store", made)
+    if secrets.is_there:
+        seal_anew(store, sealing)
+    lost = [credential.id for credential in access_keys(store.credentials()) if not sealing.opens(credential)]
+    if lost:
+        raise KeysSecretNeeded(
+            f"The secret that sealed the access keys {', '.join(lost[:_NAMED])} is not here. Give it: {SECRET_VARIABLE}, "
+            f"{KEYS_FILE_VARIABLE}, or the key file with which they were made. "
+            "If it is lost, `holdfast keys rotate --lost` revokes these keys; then make new ones."
+        )
+    return sealing
 
 
 class Keys:
@@ -134,8 +140,11 @@ class Keys:
         return self._read_at is None or monotonic() - self._read_at >= _FRESH_SECONDS
 
     def refresh(self) -> None:
-        """Read them again; blocks."""
+        """Read them again, and seal anew what was not sealed as it should be; blocks."""
         found = self._keeper.credentials()
+        if not all(map(self._sealing.is_current, access_keys(found))):
+            seal_anew(self._keeper, self._sealing)
+            found = self._keeper.credentials()
         self._by_id = {x.id: x for x in found if x.kind is CredentialKind.ACCESS_KEY}
         self._by_hash = {x.secret: x for x in found if x.kind is CredentialKind.TOKEN}
         known = {(x.id, x.secret) for x in self._by_id.values()}

@@ -21,6 +21,7 @@ class Needs(Enum):
     VIEW = "view"
     OPERATE = "operate"
     APPROVE = "approve"
+    SETTLE = "settle"
     ADMINISTER = "administer"
     DEPLOY = "deploy"
     """As to administer; and without credentials it must be allowed with `--allow-deploy`, because it brings code that then runs."""
@@ -31,6 +32,7 @@ _MAY: Final = {
     Needs.VIEW: frozenset(Role),
     Needs.OPERATE: frozenset({Role.OPERATOR, Role.ADMIN}),
     Needs.APPROVE: frozenset({Role.APPROVER, Role.ADMIN}),
+    Needs.SETTLE: frozenset({Role.SETTLER, Role.ADMIN}),
     Needs.ADMINISTER: frozenset({Role.ADMIN}),
     Needs.DEPLOY: frozenset({Role.ADMIN}),
 }
@@ -122,7 +124,8 @@ TABLE: Final[tuple[tuple[str, re.Pattern[str], Operation], ...]] = tuple(
         ("POST", r"/v1/runs/[^/]+/cancel", _op("CancelRun", Needs.OPERATE, Reach.HANDLER)),
         ("GET", r"/v1/approvals/?", _op("ListApprovals", Needs.VIEW, Reach.HANDLER)),
         ("GET", r"/v1/approvals/[^/]+", _op("GetApproval", Needs.VIEW, Reach.HANDLER)),
-        ("POST", r"/v1/approvals/[^/]+/(approve|reject|answer|settle)", _op("DecideApproval", Needs.APPROVE, Reach.HANDLER)),
+        ("POST", r"/v1/approvals/[^/]+/(approve|reject|answer)", _op("DecideApproval", Needs.APPROVE, Reach.HANDLER)),
+        ("POST", r"/v1/approvals/[^/]+/settle", _op("SettleOutcome", Needs.SETTLE, Reach.HANDLER)),
         ("GET", r"/v1/artifacts/[^/]+", _op("GetArtifact", Needs.VIEW, Reach.HANDLER)),
         ("POST", r"/v1/artifacts/?", _op("PutArtifact", Needs.OPERATE, Reach.HANDLER)),
     )

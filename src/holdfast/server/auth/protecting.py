@@ -8,17 +8,22 @@ import os
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from holdfast.model.auditing import Actor, Note, kept_days
 from holdfast.model.clock import Clock
 from holdfast.model.errors import CredentialsNeeded, HoldfastError
 from holdfast.model.ids import Arn, IdSource, id_at
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.server import errors
 from holdfast.server.asgi import ASGIApp, Message, Receive, Scope, Send, send_reply
 from holdfast.server.auth import sigv4
 from holdfast.server.auth.browsers import check_host, check_origin, is_loopback
-from holdfast.server.auth.identity import ANYBODY, Identity, identified
-from holdfast.server.auth.keys import Chance, Keys, Sealing, operators_secret
+from holdfast.server.auth.identity import ANYBODY, Identity, actor_of, identified, origin_of
+from holdfast.server.auth.keys import Keys, sealing_of
+from holdfast.server.auth.noting import Refusals
 from holdfast.server.auth.operations import Asked, Needs, Reach, asked, enough, may
 from holdfast.server.auth.refusing import NO_SUCH_TOKEN, Refusal, Refused, answer
+from holdfast.server.auth.sealing import Chance, access_keys
+from holdfast.server.auth.secret import KeysSecrets
 from holdfast.server.bodies import Gone, read_body
 from holdfast.store.seam import Store
 
@@ -27,6 +32,8 @@ log = logging.getLogger("holdfast.server")
 MAX_BODY: Final = 16 * 1024 * 1024
 MAX_CODE: Final = 80 * 1024 * 1024
 """The largest bodies whose signatures are verified: of anything, and of a function's code, which comes in base64."""
+_REFUSED: Final = frozenset({401, 403, 429})
+"""Statuses with which an app refuses: who may not, and who asks too often."""
 _TENANT_HEADER: Final = b"x-amz-tenant-id"
 
 
@@ -40,6 +47,7 @@ def protect(
     hosts: Collection[str] = (),
     origins: Collection[str] = (),
     operator_secret: str | None = None,
+    secrets: KeysSecrets | None = None,
     max_body: int = MAX_BODY,
     max_code: int = MAX_CODE,
     body_seconds: float = 30.0,
@@ -50,16 +58,19 @@ def protect(
 
     If the store has credentials, every request needs one. If it has none, only this machine may ask, and a server that would listen
     elsewhere is refused here, before it begins. `hosts` are further names the server is called by, `origins` web pages that may ask it,
-    like `https://console.example`. `operator_secret` opens the secrets of access keys; without it, HOLDFAST_KEYS_SECRET does if it is set.
+    like `https://console.example`. `operator_secret` opens the secrets of access keys; without it, HOLDFAST_KEYS_SECRET or the user's key
+    file does. `secrets` says where else to look, and whether a key file may be made.
     """
-    known = len(store.credentials())
+    credentials = store.credentials()
+    known = len(credentials)
     loopback = is_loopback(host)
     if not known and not loopback:
         raise CredentialsNeeded(
             f"{host} can be reached from other machines, and the store has no credentials. "
             "Make one with `holdfast keys create --role admin`, or listen on 127.0.0.1."
         )
-    sealing = Sealing(store.seal, operator_secret or operators_secret(os.environ), chance=chance)
+    secrets = secrets or KeysSecrets(os.environ, given=operator_secret)
+    sealing = sealing_of(store, secrets, chance)
     keys = Keys(store, sealing, clock) if known else None
     # Elsewhere the names by which a server is known are its operator's business; credentials do not travel with a browser.
     names = frozenset(name.lower() for name in hosts)
@@ -75,7 +86,7 @@ def protect(
         max_body=max_body,
         max_code=max_code,
         body_seconds=body_seconds,
-        says=_said(known, allow_deploy),
+        says=_said(known, allow_deploy) + (f"\n{secrets.says()}" if access_keys(credentials) else ""),
     )
 
 
@@ -117,6 +128,8 @@ class Gate:
         self._max_code = max_code
         self._body_seconds = body_seconds
         self._refreshing = asyncio.Lock()
+        self._refusals = Refusals(store, clock.now)
+        self._days = kept_days(os.environ)
         self.says = says
         """What a server prints when it begins: who may ask."""
         self.needs_credentials = keys is not None
@@ -124,10 +137,15 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
+            await self.close()
         elif scope["type"] == "http":
             await self._serve(scope, receive, send)
         else:  # nothing here speaks anything else, and a web page may open a WebSocket to anybody
             await send({"type": "websocket.close", "code": 1008})
+
+    async def close(self) -> None:
+        """Write what was refused and is not in the audit log yet. A server does this before it closes its store."""
+        await self._refusals.close()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = _request_of(scope)
@@ -135,18 +153,65 @@ class Gate:
         wanted = asked(request.method, request.path, targets[0] if len(targets) == 1 else (",".join(targets) or None))
         try:
             scope, receive = await self._admitted(scope, receive, request, wanted)
+            changes = wanted.operation.needs in (Needs.DEPLOY, Needs.ADMINISTER) and request.method not in ("GET", "HEAD")
+            if changes:
+                await self._note_change(scope, request, wanted)
         except Gone:
             return
         except errors.Refused as why:
             log.info("refused %s: %s, %s", wanted.operation.name, why.shape, why)
             refused = why
+            self._refusals.add(self._noted(scope, request, wanted, why))
         except HoldfastError as trouble:
             log.error("%s could not be checked: %s", wanted.operation.name, trouble)
             refused = Refused(Refusal.TROUBLE, "The server could not check the credentials of this request.")
         else:
-            await self._app(scope, receive, send)
+            await self._pass(scope, receive, send, request, wanted, changes=changes)
             return
         await send_reply(send, answer(refused, aws=wanted.aws, protocol=wanted.protocol), self._ids(self._clock.now()))
+
+    async def _note_change(self, scope: Scope, request: sigv4.Request, wanted: Asked) -> None:
+        """What changes code is noted before it is done: should it fail, a refusal follows. Without the note it is not done."""
+        actor = actor_of(scope)
+        if actor is not None:
+            notes = actor.did(wanted.operation.name, self._target(request, wanted), "accepted", self._clock.now())
+            await in_thread(Purpose.STORE, self._store.note, notes)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send, request: sigv4.Request, wanted: Asked, *, changes: bool) -> None:
+        """Hand a request to the app; what the app itself refuses is noted as it answers."""
+        actor = actor_of(scope)
+        if actor is None or wanted.operation.needs is Needs.NOTHING:
+            await self._app(scope, receive, send)
+            return
+        name, on = wanted.operation.name, self._target(request, wanted)
+        hidden = actor.tenant is not None and wanted.operation.reach is Reach.HANDLER
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if status in _REFUSED or (status >= 400 and changes) or (status == 404 and hidden):
+                    self._refusals.add(actor.refused(name, on, _shape_of(message), self._clock.now()))
+            await send(message)
+
+        await self._app(scope, receive, watched)
+
+    def _noted(self, scope: Scope, request: sigv4.Request, wanted: Asked, why: errors.Refused) -> Note:
+        """A refusal of ours as the audit log has it: whom the caller claims to be, unless we know."""
+        who, tenant = (why.who, why.tenant) if isinstance(why, Refused) else (None, None)
+        actor = Actor(who=who or sigv4.claimed(request) or "anonymous", origin=origin_of(scope), tenant=tenant, days=self._days)
+        return actor.refused(wanted.operation.name, self._target(request, wanted), why.shape, self._clock.now())
+
+    def _target(self, request: sigv4.Request, wanted: Asked) -> str:
+        """What a request is about. The id of a callback is a capability, and nothing for a log: its execution stands for it."""
+        try:
+            if wanted.callback is not None:
+                return self._store.seal.callback_target(wanted.callback)[0]
+            if wanted.arn is not None:
+                return Arn.parse(wanted.arn).id
+        except HoldfastError:
+            return "unknown"
+        parts = request.path.split("/")
+        return "/".join(parts[:3] if wanted.operation.name == "Unknown" else parts)
 
     async def _admitted(self, scope: Scope, receive: Receive, request: sigv4.Request, wanted: Asked) -> tuple[Scope, Receive]:
         """The request as the app may have it."""
@@ -166,10 +231,14 @@ class Gate:
                 )
             return identified(scope, ANYBODY), receive
         identity, receive = await self._identify(self._keys, request, wanted, scope, receive)
-        if not may(identity.roles, needs):
-            raise Refused(Refusal.DENIED, f"{identity.name} may not use {wanted.operation.name}: that needs the role {enough(needs)}.")
-        if identity.tenant is not None:
-            scope = await self._confined(scope, request, wanted, identity, identity.tenant)
+        try:
+            if not may(identity.roles, needs):
+                raise Refused(Refusal.DENIED, f"{identity.name} may not use {wanted.operation.name}: that needs the role {enough(needs)}.")
+            if identity.tenant is not None:
+                scope = await self._confined(scope, request, wanted, identity, identity.tenant)
+        except Refused as why:
+            why.who, why.tenant = identity.name, identity.tenant
+            raise
         return identified(scope, identity), receive
 
     async def _identify(
@@ -179,7 +248,7 @@ class Gate:
         if keys.is_stale():
             async with self._refreshing:  # all who come meanwhile wait for one look
                 if keys.is_stale():
-                    await asyncio.to_thread(keys.refresh)
+                    await in_thread(Purpose.KEYS, keys.refresh)
         if sigv4.is_signed(request):
             return await self._verify(keys, request, wanted, scope, receive)
         given = request.values("authorization")
@@ -214,7 +283,7 @@ class Gate:
         reach = wanted.operation.reach
         if reach is Reach.NONE:
             raise Refused(Refusal.DENIED, f"{identity.name} is of the tenant {tenant!r}, and {wanted.operation.name} is for all tenants.")
-        if reach is Reach.EXECUTION and not await asyncio.to_thread(self._is_of, tenant, wanted):
+        if reach is Reach.EXECUTION and not await in_thread(Purpose.KEYS, self._is_of, tenant, wanted):
             what = "callback" if wanted.callback is not None else "durable execution"
             raise Refused(Refusal.ABSENT, f"The {what} does not exist.")
         if reach is Reach.START:
@@ -247,6 +316,12 @@ def _request_of(scope: Scope) -> sigv4.Request:
         headers=sigv4.gathered((_text(name).lower(), _text(value)) for name, value in scope["headers"]),
         private=scope.get("scheme") == "https" or (client is not None and is_loopback(client[0])),
     )
+
+
+def _shape_of(answer: Message) -> str:
+    """What an answer that refuses is called: AWS's name where it has one, else its status."""
+    named = next((value for name, value in answer.get("headers", ()) if name == b"x-amzn-errortype"), None)
+    return str(answer["status"]) if named is None else _text(named)
 
 
 def _text(raw: bytes) -> str:

@@ -35,6 +35,9 @@ class Refused(errors.Refused):
     def __init__(self, why: Refusal, message: str) -> None:
         super().__init__(why.aws_status, why.error, message)
         self.why = why
+        self.who: str | None = None
+        """Who was refused, where that is known for sure."""
+        self.tenant: str | None = None
 
 
 NO_SUCH_TOKEN: Final = "The security token included in the request is invalid."

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, unquote_plus
 
 import msgspec
 
@@ -30,6 +30,7 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _STAMP: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _PART: Final = re.compile(r"\s*(?P<key>\w+)=(?P<value>[^,]*?)\s*")
 _SCOPE: Final = re.compile(r"(?P<key>[\w-]{1,128})/(?P<day>\d{8})/(?P<region>[\w-]{1,64})/(?P<service>[\w-]{1,64})/aws4_request", re.A)
+_NAMED: Final = re.compile(r"Credential=(?P<key>[\w-]{1,128})/", re.A)
 _HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _QUERY: Final = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature")
 _FREE: Final = frozenset({"x-amz-user-agent"})
@@ -84,6 +85,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 def is_signed(request: Request) -> bool:
     """Whether a request claims to be signed."""
     return any(value.startswith("AWS4-") for value in request.values("authorization")) or "X-Amz-Signature=" in request.query
+
+
+def claimed(request: Request) -> str | None:
+    """The access key that a request names, whether or not it is well signed: no secret, and nothing to believe."""
+    for text in (*request.values("authorization"), unquote(request.query)):
+        found = _NAMED.search(text)
+        if found is not None:
+            return found["key"]
+    return None
 
 
 def claim_of(request: Request) -> Claim:
@@ -266,7 +276,11 @@ def _canonical_path(path: str) -> str:
 
 
 def _canonical_queries(query: str) -> Iterable[str]:
-    """The query as signers write it: as it came, and encoded anew for those who encode more or less than they send."""
+    """The query as signers write it: as it came, and encoded anew for those who encode more or less than they send.
+
+    Two queries that the server reads differently never have a form in common. It reads a plus sign as a space (requests.py), so encoded
+    anew that is `%20`; only `%2B` is a plus.
+    """
     if not query:
         yield ""
         return
@@ -280,7 +294,7 @@ def _canonical_queries(query: str) -> Iterable[str]:
 
 
 def _encoded(text: str) -> str:
-    return quote(unquote(text, errors="surrogateescape"), safe="-_.~", errors="surrogateescape")
+    return quote(unquote_plus(text, errors="surrogateescape"), safe="-_.~", errors="surrogateescape")
 
 
 def _canonical_headers(request: Request, names: Iterable[str]) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
 import msgspec
 
 from holdfast.contract.refusals import InvalidRequest
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.desk import Desk
 from holdfast.server.protocol.visit import Visit, Way
 from holdfast.server.replies import Reply
 from holdfast.server.responses import document_reply
-from holdfast.workers.approvals import Approval, Decision
+from holdfast.workers.approvals import Approval, Decision, check_settles
 from holdfast.workers.looking import find_approval
 
 log = logging.getLogger("holdfast.server")
@@ -57,7 +57,7 @@ class Approvals:
 
     async def list(self, visit: Visit) -> Reply:
         """What waits for a decision, oldest first."""
-        found = await asyncio.to_thread(self._desk.workforce.approvals, visit.asker)
+        found = await in_thread(Purpose.STORE, self._desk.workforce.approvals, visit.asker)
         return document_reply({"approvals": found})
 
     async def show(self, visit: Visit) -> Reply:
@@ -70,7 +70,7 @@ class Approvals:
         return await self._decided(visit, "approve", said, edited_arguments=said.edited_arguments)
 
     async def reject(self, visit: Visit) -> Reply:
-        """Refuse a call: it is never made."""
+        """Refuse a call: it is never made. A question stays unanswered."""
         return await self._decided(visit, "reject", _said(visit, _Said))
 
     async def answer(self, visit: Visit) -> Reply:
@@ -79,8 +79,9 @@ class Approvals:
         return await self._decided(visit, "answer", said, result=said.result)
 
     async def settle(self, visit: Visit) -> Reply:
-        """Say whether a call happened whose outcome nobody knows; or stop."""
+        """Say whether a call happened whose outcome is unknown; or stop. This is another permission than to approve."""
         said = _said(visit, _Settled)
+        check_settles(said.verdict)
         return await self._decided(visit, said.verdict, said, result=said.result)
 
     async def _decided(self, visit: Visit, verdict: str, said: _Said, **more: Any) -> Reply:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.contract.refusals import InvalidRequest
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.desk import Desk
 from holdfast.server.protocol.visit import Visit, Way
 from holdfast.server.replies import Header, Reply
@@ -49,7 +50,7 @@ class Artifacts:
     async def get(self, visit: Visit) -> Reply:
         """An artifact's bytes, compared with their hash before any of them leaves."""
         tenant, kept = visit.asker.tenant, self._desk.workforce.artifacts
-        found = await asyncio.to_thread(kept.find, tenant, visit.label)
+        found = await in_thread(Purpose.ARTIFACTS, kept.find, tenant, visit.label)
         tag = f'"{found.sha256}"'
         if tag in [each.strip().removeprefix("W/") for each in (visit.header(b"if-none-match") or "").split(",")]:
             return Reply(304, headers=((b"etag", tag.encode()), *_SAFE))
@@ -82,9 +83,9 @@ async def _next(parts: AsyncIterator[bytes]) -> bytes:
 
 async def _sent(visit: Visit, opened: Callable[[], int]) -> AsyncGenerator[bytes, None]:
     with visit.waiting():
-        descriptor = await asyncio.to_thread(opened)
+        descriptor = await in_thread(Purpose.ARTIFACTS, opened)
         try:
-            while chunk := await asyncio.to_thread(os.read, descriptor, _CHUNK):
+            while chunk := await in_thread(Purpose.ARTIFACTS, os.read, descriptor, _CHUNK):
                 yield chunk
         finally:
             os.close(descriptor)

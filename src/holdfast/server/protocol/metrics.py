@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.desk import Desk
 from holdfast.server.protocol.visit import Visit, Way
 from holdfast.server.replies import Reply
@@ -22,5 +21,5 @@ class WorkerMetrics:
 
     async def get(self, visit: Visit) -> Reply:
         """All of them, over all tenants."""
-        text = await asyncio.to_thread(self._desk.metrics)
+        text = await in_thread(Purpose.STORE, self._desk.metrics)
         return Reply(200, text.encode(), ((b"content-type", CONTENT_TYPE.encode()),))

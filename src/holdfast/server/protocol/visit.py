@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from functools import cache
 from typing import Final, NamedTuple
 
+from holdfast.model.auditing import principal
+from holdfast.model.clock import monotonic
 from holdfast.model.errors import InvalidParameter
 from holdfast.server.asgi import Receive, Scope
-from holdfast.server.auth.identity import ANYBODY, identity_of
+from holdfast.server.auth.identity import ANYBODY, actor_of, identity_of
 from holdfast.server.bodies import Gone
 from holdfast.server.errors import Refused
 from holdfast.server.protocol.places import Places
@@ -19,12 +20,11 @@ from holdfast.server.replies import Reply
 from holdfast.server.requests import Request
 from holdfast.signals.traceparent import Parent, parent_of
 from holdfast.workers.looking import Asker
-from holdfast.workers.workforce import principal
 
 _SECONDS: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 _DIGITS: Final = 18
+_LEAST_BYTES_A_SECOND: Final = 1024
 _ASYNC: Final = re.compile(r"(^|[,;\s])respond-async($|[,;\s])")
-_nobody_logs_in = cache(principal)
 
 
 class Way(NamedTuple):
@@ -62,9 +62,10 @@ class Visit(Request):
         """Who asks, by the credential; where nobody logs in, whoever runs the server."""
         identity = identity_of(self._scope)
         if identity == ANYBODY:
-            return Asker(principal=_nobody_logs_in())
+            return Asker(principal=principal(), actor=actor_of(self._scope))
         everywhere = identity.tenant is None
-        return Asker(tenant=identity.tenant or "default", principal=identity.name, logged_in=True, everywhere=everywhere)
+        tenant, actor = identity.tenant or "default", actor_of(self._scope)
+        return Asker(tenant=tenant, principal=identity.name, logged_in=True, everywhere=everywhere, actor=actor)
 
     @property
     def parent(self) -> Parent | None:
@@ -100,17 +101,21 @@ class Visit(Request):
             yield
 
     async def parts(self, seconds: float) -> AsyncIterator[bytes]:
-        """The body as it comes; each part within so many seconds."""
-        more = True
+        """The body as it comes: within so many seconds of waiting, a kilobyte for each of them. A byte now and then is no progress."""
+        more, left, came = True, seconds, 0
         while more:
+            asked_at = monotonic()
             try:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(left):
                     message = await self._receive()
             except TimeoutError:
                 raise Refused(408, "RequestTimeoutException", "The rest of the body did not come in time.") from None
             if message["type"] != "http.request":
                 raise Gone
             body, more = message.get("body", b""), message.get("more_body", False)
+            left, came = max(0.0, left - (monotonic() - asked_at)), came + len(body)
+            if came >= seconds * _LEAST_BYTES_A_SECOND:
+                left, came = seconds, 0
             if body:
                 yield body
                 self._scope.get("released", _nothing)(len(body))

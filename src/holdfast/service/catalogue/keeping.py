@@ -2,6 +2,7 @@
 
     functions/NAME-HASH.json    one document per function, replaced as a whole
     code/ID/                    code by what it is, never changed
+    code/ID.sha256              the hash of what lies in there, compared before any of it runs
     making/                     what is not finished; emptied when the folder is opened
 
 Everything is written beside its place, synced, and then renamed into it; code comes before the document that names it. So a kill at any
@@ -15,18 +16,20 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from holdfast.files import private
+from holdfast.files.removing import remove
 from holdfast.model.errors import CodeInvalid, DiskFailed, StoreBroken, StoreBusy
 from holdfast.service.catalogue import packing
 from holdfast.service.catalogue.records import Code, Entry
 
 _SUFFIX: Final = ".json"
+_NOTED: Final = ".sha256"
 
 
 def folder_of(store: str) -> Path | None:
@@ -54,7 +57,7 @@ class Keeper:
             self._own()
             found = [self._document(path) for path in sorted(self._functions.glob(f"*{_SUFFIX}"))]
             for draft in self._making.iterdir():
-                shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+                remove(draft)
         self.sweep({version.code.id for entry in found for version in entry.everything()})
         return {entry.name: entry for entry in found}
 
@@ -70,10 +73,8 @@ class Keeper:
             self._own()
             name = f"{entry.name}-{hashlib.sha256(entry.name.encode()).hexdigest()[:8]}{_SUFFIX}"
             draft = self._making / name
-            with draft.open("wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(entry), indent=2))
-                file.flush()
-                os.fsync(file.fileno())
+            draft.unlink(missing_ok=True)
+            private.write_new(draft, msgspec.json.format(msgspec.json.encode(entry), indent=2))
             draft.replace(self._functions / name)
             _sync(self._functions)
 
@@ -107,12 +108,36 @@ class Keeper:
         """Keep code that is one file."""
         digest = hashlib.sha256(f"{name}\n{text}".encode())
         code = Code(digest.hexdigest(), base64.b64encode(digest.digest()).decode(), len(text.encode()))
-        self._add(code, lambda draft: _write_text(draft / name, text))
+        self._add(code, lambda draft: private.write_new(draft / name, text.encode()))
         return code
 
     def code_folder(self, code: Code) -> Path:
         """Where code is."""
         return self._code / code.id
+
+    def intact(self, code: Code) -> bool:
+        """Whether code is still what was kept; blocks. Bytecode that its runs left is removed: it would run in place of the code."""
+        place, noted = self.code_folder(code), self._noted(code)
+        packing.remove_bytecode(place)
+        try:
+            found = packing.content_of(place)
+            if not noted.exists():  # kept by a version that noted nothing: what is there now is what it was
+                with _told(self.folder):
+                    self._note(code, found)
+                return True
+            return noted.read_text() == found
+        except (CodeInvalid, OSError):
+            return False
+
+    def _noted(self, code: Code) -> Path:
+        return self._code / f"{code.id}{_NOTED}"
+
+    def _note(self, code: Code, content: str) -> None:
+        """Keep the hash of code beside it: a crash leaves the old note or the new one."""
+        draft = self._making / f"{code.id}{_NOTED}"
+        remove(draft)
+        private.write_new(draft, content.encode())
+        draft.replace(self._noted(code))
 
     def close(self) -> None:
         """Let others write here."""
@@ -122,20 +147,23 @@ class Keeper:
 
     def _add(self, code: Code, fill: Callable[[Path], None]) -> None:
         place = self.code_folder(code)
-        if place.exists():
+        if place.exists() and self.intact(code):
             return
         with _told(self.folder):
             self._own()
             draft = self._making / code.id
-            shutil.rmtree(draft, ignore_errors=True)
-            draft.mkdir()
+            remove(draft)
+            private.own_folder(draft)
             try:
                 fill(draft)
                 for folder, _, _ in os.walk(draft):
                     _sync(Path(folder))
+                self._note(code, packing.content_of(draft))
+                remove(place)  # it was changed
                 draft.rename(place)
             except BaseException:
-                shutil.rmtree(draft, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    remove(draft)
                 raise
             _sync(self._code)
 
@@ -144,9 +172,9 @@ class Keeper:
         if self._lock is not None:
             return
         for folder in (self.folder, self._functions, self._code, self._making):
-            folder.mkdir(parents=True, exist_ok=True)
+            private.own_folder(folder)
             _sync(folder.parent)
-        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = private.open_file(self.folder / "lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -158,15 +186,9 @@ class Keeper:
         """Remove all code but this."""
         with _told(self.folder):
             for code in self._code.iterdir():
-                if code.name not in used:
-                    shutil.rmtree(code, ignore_errors=True)
-
-
-def _write_text(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+                if code.name.removesuffix(_NOTED) not in used:
+                    with contextlib.suppress(OSError):
+                        code.unlink() if code.name.endswith(_NOTED) else remove(code)
 
 
 def _sync(folder: Path) -> None:

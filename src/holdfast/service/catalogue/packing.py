@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
+from holdfast.files import private
+from holdfast.files.removing import remove
 from holdfast.model.errors import CodeInvalid
 from holdfast.service.catalogue.records import Code
 
@@ -31,6 +33,7 @@ LEFT_OUT: Final = frozenset(
 """Names that are never part of a folder's code."""
 _TROUBLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 """What is the disk's fault, and not the code's."""
+_BYTECODE: Final = "__pycache__"
 _PIECE: Final = 1 << 20
 _SPECIAL: Final = frozenset("\0\r\n")
 
@@ -68,11 +71,11 @@ def _unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path, ro
         raise CodeInvalid(f"{entry.filename!r:.200} in the zip file is neither a file nor a folder.")
     try:
         if entry.is_dir():
-            path.mkdir(parents=True, exist_ok=True)
+            private.given_folder(path)
             return 0
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private.given_folder(path.parent)
         executable = bool(entry.external_attr >> 16 & 0o111)
-        with archive.open(entry) as packed, os.fdopen(_new(path, executable), "wb") as file:
+        with archive.open(entry) as packed, os.fdopen(private.new_file(path, executable=executable), "wb") as file:
             return _copy(packed, file, room, "The zip file")
     except (FileExistsError, NotADirectoryError):
         raise CodeInvalid(f"{entry.filename!r:.200} is in the zip file twice.") from None
@@ -90,10 +93,6 @@ def _inside(name: str) -> PurePosixPath:
     if len(path.parts) > MAX_DEPTH or not path.parts:
         raise CodeInvalid(f"{name!r:.200} in the zip file is no name for a file.")
     return path
-
-
-def _new(path: Path, executable: bool) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o755 if executable else 0o644)
 
 
 def _copy(source: IO[bytes], file: IO[bytes], room: int, what: str) -> int:
@@ -127,16 +126,45 @@ def code_of_folder(folder: Path, leave_out: Collection[Path] = ()) -> Code:
     return Code(digest.hex(), base64.b64encode(digest).decode(), size)
 
 
+def content_of(folder: Path) -> str:
+    """The hash of everything below a folder of ours: names, contents, and whether they can be executed. Links are none of ours."""
+    whole = hashlib.sha256()
+    for above, folders, names in os.walk(folder, onerror=_raised):
+        folders.sort()
+        for name in sorted([*names, *(one for one in folders if os.path.islink(os.path.join(above, one)))]):
+            path = Path(above) / name
+            if path.is_symlink() or not path.is_file():
+                raise CodeInvalid(f"{path} is neither a file nor a folder.")
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").digest()
+                executable = bool(os.fstat(file.fileno()).st_mode & 0o100)
+            inside = path.relative_to(folder).as_posix()
+            whole.update(f"{len(inside)}:{inside}:{executable}:".encode("utf-8", "surrogateescape") + content)
+    return whole.hexdigest()
+
+
+def remove_bytecode(folder: Path) -> None:
+    """Remove what Python keeps of modules that it has imported."""
+    for above, folders, _ in os.walk(folder):
+        if _BYTECODE in folders:
+            folders.remove(_BYTECODE)
+            remove(Path(above) / _BYTECODE)
+
+
+def _raised(error: OSError) -> None:
+    raise error
+
+
 def copy_folder(folder: Path, into: Path, leave_out: Collection[Path] = ()) -> None:
     """Copy the files of a folder."""
     left = MAX_BYTES
     for name, path in files_of(folder, leave_out):
         target = into / name
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            private.given_folder(target.parent)
             with path.open("rb") as source:
                 executable = bool(os.fstat(source.fileno()).st_mode & 0o100)
-                with os.fdopen(_new(target, executable), "wb") as file:
+                with os.fdopen(private.new_file(target, executable=executable), "wb") as file:
                     left -= _copy(source, file, left, f"The code in {folder}")
         except OSError as error:
             if error.errno in _TROUBLE:

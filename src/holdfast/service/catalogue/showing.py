@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from holdfast.engine.registry import Registry
-from holdfast.model.errors import FunctionNotFound, ResourceConflict
+from holdfast.model.errors import CodeChanged, FunctionNotFound, ResourceConflict
 from holdfast.service.catalogue.catalogue import Catalogue
 from holdfast.service.catalogue.records import Version, about
 from holdfast.service.lambda_api.catalog import Found, RegistryCatalog
@@ -22,6 +22,8 @@ class ServedCatalog:
         self.reserved = frozenset(reserved)
         self._names = {hosted.function for hosted in own.hosted()} | self.reserved
         self._chance = chance
+        self.changed: dict[tuple[str, str], str] = {}
+        """Why a version is not run, where its code is not what was deployed."""
 
     def find(self, asked: FunctionAsked) -> Found:
         """The function that is meant."""
@@ -40,8 +42,14 @@ class ServedCatalog:
         if alias is not None:
             for version, weight in alias.weights.items():
                 if self._chance() < weight:
-                    return self.find(asked._replace(qualifier=version))
-        return self.find(asked)
+                    return self._runnable(self.find(asked._replace(qualifier=version)))
+        return self._runnable(self.find(asked))
+
+    def _runnable(self, found: Found) -> Found:
+        why = self.changed.get((found.name, found.version))
+        if why is not None:
+            raise CodeChanged(why)
+        return found
 
     def all(self) -> Sequence[Found]:
         """Every version of every function."""

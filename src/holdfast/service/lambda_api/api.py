@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.engine.engine import Engine
 from holdfast.model import wire
+from holdfast.model.auditing import Actor, Notes
 from holdfast.model.codec import text_of
 from holdfast.model.errors import HoldfastError, InvalidParameter, PayloadTooLarge
 from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, Terms
@@ -104,25 +105,27 @@ class LambdaApi:
         """ListDurableExecutionsByFunction."""
         return self._showing.list(asked)
 
-    async def stop(self, arn: str, error: Failure) -> Wire:
-        """StopDurableExecution; one that is closed keeps its end."""
-        header = await self.engine.stop(found(self.engine.store, arn).id, error)
+    async def stop(self, arn: str, error: Failure, by: Actor | None = None) -> Wire:
+        """StopDurableExecution; one that is closed keeps its end. `by` is whom the audit log names, here and below."""
+        execution = found(self.engine.store, arn).id
+        header = await self.engine.stop(execution, error, notes=self._did(by, "stop", execution, "stopped"))
         return {"StopTimestamp": wire.seconds(header.ended_at or self.engine.clock.now())}
 
     # --- callbacks
 
-    async def succeed_callback(self, callback: str, result: bytes) -> Wire:
+    async def succeed_callback(self, callback: str, result: bytes, by: Actor | None = None) -> Wire:
         """SendDurableExecutionCallbackSuccess: the bytes are the text that the handler gets."""
-        self._check_callback(callback)
+        on = self._check_callback(callback)
         if len(result) > MAX_CALLBACK_BYTES:
             raise InvalidParameter(f"Result: must have at most {MAX_CALLBACK_BYTES} bytes, and has {len(result)}.")
-        await self.engine.answer(callback, text_of(result, "Result") if result else None)
+        notes = self._did(by, "callback", on, "succeeded")
+        await self.engine.answer(callback, text_of(result, "Result") if result else None, notes=notes)
         return _ACCEPTED
 
-    async def fail_callback(self, callback: str, error: Failure) -> Wire:
+    async def fail_callback(self, callback: str, error: Failure, by: Actor | None = None) -> Wire:
         """SendDurableExecutionCallbackFailure."""
-        self._check_callback(callback)
-        await self.engine.answer(callback, error=error)
+        on = self._check_callback(callback)
+        await self.engine.answer(callback, error=error, notes=self._did(by, "callback", on, "failed"))
         return _ACCEPTED
 
     async def heartbeat_callback(self, callback: str) -> Wire:
@@ -131,11 +134,15 @@ class LambdaApi:
         await self.engine.heartbeat(callback)
         return _ACCEPTED
 
-    def _check_callback(self, callback: str) -> None:
+    def _check_callback(self, callback: str) -> str:
+        """The execution that the callback is of."""
         try:
-            self._seal.callback_target(checks.callback_id(callback))
+            return self._seal.callback_target(checks.callback_id(callback))[0]
         except HoldfastError:
             raise InvalidParameter("Invalid callback id") from None
+
+    def _did(self, by: Actor | None, what: str, on: str, outcome: str) -> Notes:
+        return () if by is None else by.did(what, on, outcome, self.engine.clock.now())
 
     # --- functions
 

@@ -13,8 +13,10 @@ import msgspec
 from holdfast.engine.registry import Registry, latest
 from holdfast.model.errors import FunctionNotFound, InvalidParameter
 from holdfast.model.execution import Terms
+from holdfast.model.operations import Kind
 from holdfast.model.pages import marker, number, read_marker
 from holdfast.service.lambda_api.checks import FunctionAsked, page_size
+from holdfast.store.seam import Hosted
 
 Wire = dict[str, Any]
 _EPOCH: Final = "1970-01-01T00:00:00.000+0000"
@@ -91,7 +93,7 @@ class RegistryCatalog:
 
     def find(self, asked: FunctionAsked) -> Found:
         """A function by name and version."""
-        versions = {hosted.version: hosted for hosted in self._registry.hosted() if hosted.function == asked.name}
+        versions = {hosted.version: hosted for hosted in self._hosted() if hosted.function == asked.name}
         found = versions.get(asked.qualifier or latest(versions)) if versions else None
         if found is None:
             raise FunctionNotFound(f"Function not found: {asked.arn}")
@@ -103,8 +105,12 @@ class RegistryCatalog:
 
     def all(self) -> Sequence[Found]:
         """Everything hosted here."""
-        hosted = sorted(self._registry.hosted(), key=lambda hosted: (hosted.function, _order(hosted.version)))
+        hosted = sorted(self._hosted(), key=lambda hosted: (hosted.function, _order(hosted.version)))
         return [Found(name=one.function, version=one.version, terms=one.terms) for one in hosted]
+
+    def _hosted(self) -> Sequence[Hosted]:
+        """The plain functions: a worker is none, and no caller who asks for functions sees a worker."""
+        return [hosted for hosted in self._registry.hosted() if hosted.kind is Kind.FUNCTION]
 
 
 def _order(version: str) -> int:

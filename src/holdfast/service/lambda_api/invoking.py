@@ -15,6 +15,7 @@ from holdfast.model.errors import InvalidParameter, PayloadNotJson, PayloadTooLa
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.history import EventType
 from holdfast.model.ids import Arn
+from holdfast.model.shapes import crowding
 from holdfast.service.describing import check_will_end
 from holdfast.service.lambda_api import checks
 from holdfast.service.lambda_api.catalog import Catalog, Found, Plain, PlainCall
@@ -24,6 +25,7 @@ ASYNC_BYTES: Final = 1024 * 1024
 SYNC_SECONDS: Final = 900
 TAIL_BYTES: Final = 4096
 _TAIL_EVENTS: Final = 20
+_DEPTH: Final = 500
 
 Tail = Callable[[Execution], bytes]
 """What the functions of an execution logged last."""
@@ -176,8 +178,10 @@ def payload_text(payload: bytes, most: int) -> str:
 def check_json(text: str) -> None:
     """Refuse what is no JSON. The quick reader refuses a little more than the grammar does, so the slow one has the last word."""
     try:
-        msgspec.json.decode(text)
+        msgspec.json.decode(text, type=msgspec.Raw)  # read, and nothing made of it
     except (msgspec.DecodeError, RecursionError):
+        if (crowded := crowding(text.encode(errors="replace"), _DEPTH)) is not None:
+            raise PayloadNotJson(f"Could not parse request body into json: it {crowded}") from None
         try:
             json.loads(text, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:

@@ -14,6 +14,7 @@ from typing import Final
 
 from holdfast.hosts.runtime.output import Line
 from holdfast.model.clock import Clock
+from holdfast.model.errors import NotPrivate
 from holdfast.service.logs.records import Record, dropped, record_of
 from holdfast.service.logs.segments import Folder
 
@@ -115,7 +116,7 @@ class LogKeeper:
                 full = [self._append(name, part, now) for name, records in logs.items() for part in _parts(records, most)]
                 if any(full) or self._swept is None or now - self._swept > _SWEEP_MS:
                     self._sweep(now)
-        except OSError as error:
+        except (OSError, NotPrivate) as error:
             with self._changed:
                 self._lose([function for function, records in logs.items() for _ in records], _reason(error))
 
@@ -126,7 +127,7 @@ class LogKeeper:
         first = [dropped(records[0].stream, records[0].at, lost, reason)] if lost else []
         try:
             full = self.folder.append(function, first + records, now)
-        except OSError as error:
+        except (OSError, NotPrivate) as error:
             with self._changed:
                 self._lose([function] * len(records), _reason(error))
                 self._lost[function] = (self._lost[function][0] + lost, _reason(error))
@@ -140,7 +141,7 @@ class LogKeeper:
         self._swept = now
         try:
             self.folder.sweep(now)
-        except OSError as error:
+        except (OSError, NotPrivate) as error:
             log.warning("old logs could not be removed: %s", _reason(error))
 
     def _lose(self, functions: Sequence[str], reason: str) -> None:
@@ -166,5 +167,5 @@ def _parts(records: list[Record], most: int) -> Iterator[list[Record]]:
     yield part
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def _reason(error: OSError | NotPrivate) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,6 +21,8 @@ from holdfast.model.errors import PatternInvalid
 
 MAX_CHARACTERS: Final = 1024
 _MAX_DEPTH: Final = 40
+_MOST_FOUND: Final = 1_000
+"""Members of one record that one comparison looks at: a star may stand for very many."""
 _TERM: Final = re.compile(
     r'(?P<sign>[?-]?)(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[\w./:@#=,;\'+&~^$][\w./:@#=,;\'+&~^$?-]*))(?=\s|$)', re.S
 )
@@ -234,7 +237,7 @@ def _path(selector: str) -> tuple[str | int, ...]:
 
 
 def _of_member(path: tuple[str | int, ...], test: Test) -> Test:
-    return lambda value: any(map(test, _found(value, path)))
+    return lambda value: any(map(test, islice(_found(value, path), _MOST_FOUND)))
 
 
 def _found(value: Any, path: tuple[str | int, ...]) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Reading: pages of what is kept, forwards and backwards. A page is bounded in records, in bytes and in how much is looked at for it.
+"""Reading: pages of what is kept, forwards and backwards. A page is bounded in records, bytes, and how much is looked at for how long.
 
 Places are segments and offsets, so a page is found again also after others were added, and after the oldest went.
 """
@@ -13,12 +13,14 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model.clock import monotonic
 from holdfast.service.logs.records import Record
 from holdfast.service.logs.segments import Folder, Kept, Position, Segment, read
 
 MAX_EVENTS: Final = 10_000
 _PAGE_BYTES: Final = 1024 * 1024
 _LOOKED_BYTES: Final = 4 * 1024 * 1024
+_LOOKED_SECONDS: Final = 1.0
 _SUMMARIES: Final = 4096
 
 Wanted = Callable[[Record], bool]
@@ -50,14 +52,15 @@ Summary = dict[tuple[str, str | None], Stream]
 class Reader:
     """Reads a folder. Everything here blocks."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, now: Callable[[], float] = monotonic) -> None:
         self.folder = folder
+        self._now = now
         self._summaries: dict[tuple[Path, int], Summary] = {}
         self._adding = threading.Lock()
 
     def forward(self, function: str, begin: Position, since: int, wanted: Wanted, limit: int) -> Page:
         """The next records from a place on."""
-        collected = _Collected(limit)
+        collected = _Collected(limit, self._now)
         end = begin
         for segment in self.folder.segments(function):
             if segment.number < begin.segment or segment.last < since:
@@ -65,7 +68,7 @@ class Reader:
             offset = begin.offset if segment.number == begin.segment else 0
             for kept in read(segment, offset):
                 end = kept.end
-                if wanted(kept.record) and collected.is_full_with(kept):
+                if (wanted(kept.record) and collected.is_full_with(kept)) or collected.is_late:
                     return Page(collected.found, end, is_last=False)
             collected.looked += segment.size - offset
             if collected.looked > _LOOKED_BYTES:
@@ -74,7 +77,7 @@ class Reader:
 
     def backward(self, function: str, end: Position | None, since: int, wanted: Wanted, limit: int) -> Page:
         """The records before a place, or before now, the newest first."""
-        collected = _Collected(limit)
+        collected = _Collected(limit, self._now)
         begin = end or self.newest(function)
         for segment in reversed(self.folder.segments(function)):
             if end is not None and segment.number > end.segment:
@@ -84,7 +87,7 @@ class Reader:
             before = read(segment) if end is None else takewhile(lambda kept: kept.begin < end, read(segment))
             for kept in reversed(list(before)):
                 begin = kept.begin
-                if wanted(kept.record) and collected.is_full_with(kept):
+                if (wanted(kept.record) and collected.is_full_with(kept)) or collected.is_late:
                     return Page(collected.found, begin, is_last=False)
             collected.looked += segment.size
             if collected.looked > _LOOKED_BYTES:
@@ -121,11 +124,18 @@ class Reader:
 
 
 class _Collected:
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, now: Callable[[], float]) -> None:
+        self._now = now
+        self._until = now() + _LOOKED_SECONDS
         self.found: list[Kept] = []
         self.looked = 0
         self._limit = limit
         self._bytes = 0
+
+    @property
+    def is_late(self) -> bool:
+        """A caller chooses what is compared with each record; the next page goes on from here."""
+        return self._now() > self._until
 
     def is_full_with(self, kept: Kept) -> bool:
         self.found.append(kept)

@@ -21,12 +21,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from holdfast.files import private
 from holdfast.service.logs.records import Record
 
 DAY_MS: Final = 86_400_000
 _SUFFIX: Final = ".jsonl"
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
-_PRIVATE: Final = 0o600
 _decode = msgspec.json.Decoder(Record).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -126,8 +126,8 @@ class Folder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Be the one who writes; raises OSError where nothing can be written."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
+        private.own_folder(self.root)
+        lock = private.open_file(self.root / "lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -139,7 +139,7 @@ class Folder:
         place = self._place(function)
         newest = _newest(place)
         if newest is None:
-            place.mkdir(mode=0o700, exist_ok=True)
+            private.own_folder(place)
             _make_group(place, Group(function, now))
             newest = _made(place, 1)
         filled = newest.size >= self.retention.segment_bytes
@@ -204,12 +204,12 @@ def _newest(place: Path) -> Segment | None:
 
 def _made(place: Path, number: int) -> Segment:
     path = place / f"{number:010d}{_SUFFIX}"
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))
+    os.close(private.open_file(path))
     return Segment(number, path, 0, 0)
 
 
 def _append(segment: Segment, data: bytes) -> None:
-    file = os.open(segment.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    file = os.open(segment.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         size = os.fstat(file).st_size
         if size and os.pread(file, 1, size - 1) != b"\n":
@@ -228,7 +228,8 @@ def _append(segment: Segment, data: bytes) -> None:
 
 def _make_group(place: Path, group: Group) -> None:
     draft = place / "group.json.new"
-    draft.write_bytes(_encode(group))
+    draft.unlink(missing_ok=True)
+    private.write_new(draft, _encode(group))
     draft.replace(place / "group.json")
 
 

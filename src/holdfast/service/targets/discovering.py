@@ -35,7 +35,8 @@ class _Said(msgspec.Struct):
 
 def discover(place: str) -> list[Discovered]:
     """Import a file or module elsewhere, and tell what it defines."""
-    command = [sys.executable, "-m", __name__, place]
+    # -P: what lies in the current folder must not stand in for what Holdfast itself imports.
+    command = [sys.executable, "-P", "-m", __name__, place]
     try:
         ran = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:

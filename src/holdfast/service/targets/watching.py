@@ -12,6 +12,7 @@ from typing import Final
 
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import CodeInvalid
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.catalogue.packing import files_of
 
 _LOOK_SECONDS: Final = 0.5
@@ -71,5 +72,5 @@ async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, se
 async def _paced(paths: Sequence[Path], leave_out: Collection[Path], seconds: float) -> tuple[Look, float]:
     """What is there, and how long to rest before the next look: looking takes one part in ten of the time at most."""
     began = monotonic()
-    found = await asyncio.to_thread(look, paths, leave_out)
+    found = await in_thread(Purpose.HOUSE, look, paths, leave_out)
     return found, max(seconds, 9 * (monotonic() - began))

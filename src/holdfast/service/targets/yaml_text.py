@@ -18,6 +18,8 @@ from holdfast.model.errors import TemplateInvalid
 MAX_BYTES: Final = 1024 * 1024
 """As large as CloudFormation takes."""
 MAX_NODES: Final = 200_000
+MAX_MARKS: Final = 100_000
+"""Lines, commas and brackets: reading each of them takes 30 microseconds."""
 MAX_DEPTH: Final = 100
 
 Path = tuple[str | int, ...]
@@ -54,6 +56,8 @@ def read_text(raw: bytes) -> Text:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TemplateInvalid(f"The template is not UTF-8 (byte {error.start}).") from None
+    if raw.count(b",") + raw.count(b"\n") + raw.count(b"[") + raw.count(b"{") > MAX_MARKS:
+        raise TemplateInvalid(f"The template has more than {MAX_MARKS} lines and list marks together. Split it, or package what is inline.")
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:

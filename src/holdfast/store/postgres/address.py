@@ -56,3 +56,10 @@ def _without_password(host: str) -> str:
     """The part with user and host; several hosts may stand there."""
     user, at, hosts = host.rpartition("@")
     return f"{user.partition(':')[0]}{at}{hosts}"
+
+
+def without_password(where: str) -> str:
+    """The same address for Postgres's own tools: without what only we read, and without the password, which they ask for."""
+    scheme, host, path, query, fragment = urlsplit(where)
+    rest = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name not in ("schema", "password")]
+    return urlunsplit((scheme, _without_password(host), path, urlencode(rest, quote_via=quote), fragment))

@@ -16,6 +16,7 @@ KINDS: Final[Mapping[str, str]] = {
     "operations": "ntttntttnnnnnnnnn",
     "events": "nntnnpt",
     "signals": "tttttnn",
+    "notes": "nttttttt" + "nn",
 }
 """A letter for each column of a table: n is a number, t a text, p a payload."""
 
@@ -36,8 +37,8 @@ def arguments(table: str, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def numbers(values: Iterable[Any]) -> str:
-    """An array of numbers."""
-    return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
+    """An array of numbers. What is no number is an error here: as text it could become two, and move the rows of others."""
+    return "{" + ",".join(["NULL" if value is None else int.__repr__(value) for value in values]) + "}"
 
 
 def texts(values: Iterable[Any]) -> str:
@@ -52,7 +53,7 @@ def _payloads(values: Iterable[Any]) -> str:
 def _quoted(text: str) -> str:
     if "\\" in text:
         text = text.replace("\\", "\\\\")
-    return '"' + text.replace('"', '\\"') + '"'
+    return '"' + str.replace(text, '"', '\\"') + '"'
 
 
 def _marked(payload: str) -> str:

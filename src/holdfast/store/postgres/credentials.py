@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.model.auditing import Note
 from holdfast.model.credentials import Credential
-from holdfast.store.postgres.reading import Reading
+from holdfast.store.postgres.auditing import Auditing
 from holdfast.store.sqlite import rows
+from holdfast.store.sqlite.credentials import readable_credentials
 
 
-class Credentials(Reading):
+class Credentials(Auditing):
     """The part of a store that knows who may ask a server."""
 
-    def put_credential(self, credential: Credential) -> None:
+    def put_credential(self, credential: Credential, notes: Sequence[Note] = ()) -> None:
         """Keep a credential, in place of one of the same id."""
-        self._read("put_credential", rows.credential_row(credential))
+        with self._side.explained_transaction():
+            self._read("put_credential", rows.credential_row(credential))
+            self.note(notes)
 
     def credentials(self) -> Sequence[Credential]:
         """All of them."""
-        return [rows.credential_from(row) for row in self._read("credentials")]
+        return readable_credentials(self._read("credentials"))
 
-    def remove_credential(self, credential: str) -> bool:
+    def reseal_credential(self, credential: str, before: str, after: str) -> bool:
+        """Another sealed secret in the place of this one."""
+        return self._side.change(self._sql["reseal_credential"], (after, credential, before)) == 1
+
+    def remove_credential(self, credential: str, notes: Sequence[Note] = ()) -> bool:
         """Forget one."""
-        return self._side.change(self._sql["remove_credential"], (credential.replace("\0", "\ufffd"),)) == 1
+        with self._side.explained_transaction():
+            found = self._side.change(self._sql["remove_credential"], (credential.replace("\0", "\ufffd"),)) == 1
+            if found:
+                self.note(notes)
+        return found

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+import psycopg
 
 from holdfast.model.chaining import follow_ups
 from holdfast.model.charging import Counter, charged
-from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter
+from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, HoldfastError, InvalidParameter, RowDamaged
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.payloads import identified
 from holdfast.model.verbs import Answer, Checkpoint, Start, Write
+from holdfast.store.isolating import refused
 from holdfast.store.postgres.asking import Asking
 from holdfast.store.postgres.columns import texts
+from holdfast.store.postgres.trouble import is_shared
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.views import Overlay, RowView
 
@@ -108,14 +113,24 @@ class Deciding(Asking):
             done.answers.append(self._entry(write, now, done) if answer is None else answer)
 
     def _entry(self, write: Write, now: int, done: Batch) -> Answer | HoldfastError:
-        """Decide an entry with what it brings to other executions; if that cannot be written, the entry must not be."""
+        """Decide an entry with what it brings to other executions; if that cannot be written, the entry must not be.
+
+        Whatever goes wrong with an entry is its own, and leaves nothing behind.
+        """
         before = done.mark()
-        answer = self._decided(write, now, done)
-        refused = self._follow(now, done) if done.following else None
-        if refused is None:
+        failed: HoldfastError | None
+        answer: Answer | HoldfastError
+        try:
+            answer = self._decided(write, now, done)
+            failed = self._follow(now, done) if done.following else None
+        except Exception as error:
+            if isinstance(error, psycopg.Error) or is_shared(error):  # after an error of the server nothing can be asked any more
+                raise
+            answer = failed = refused(write, error)
+        if failed is None:
             return answer
         moved = [execution for execution in done.undo(before) if self._has_moved(execution, done)]
-        return self._entry(write, now, done) if moved else refused
+        return self._entry(write, now, done) if moved else failed
 
     def _follow(self, now: int, done: Batch) -> HoldfastError | None:
         """Decide what the last write brings to other executions."""
@@ -139,7 +154,8 @@ class Deciding(Asking):
             statement = "headers"
         if wanted:
             for row in self._writer.run(self._sql[statement], (texts(sorted(wanted)),)):
-                self._based(row, done)
+                with suppress(RowDamaged):  # an entry that needs this row asks for it alone, and fails alone
+                    self._based(row, done)
         keys = charged_keys(batch)
         while len(done.counters) < len(keys):  # one whose time is over may be forgotten before it is locked
             self._writer.run(self._sql["make_counters"], (texts(keys),))
@@ -148,8 +164,9 @@ class Deciding(Asking):
         if named:
             functions, names = zip(*sorted(set(named)), strict=True)
             for row in self._writer.run(self._sql["all_named"], (texts(functions), texts(names))):
-                header = self._based(row, done).header
-                done.names[header.function, header.name] = header.id
+                with suppress(RowDamaged):
+                    header = self._based(row, done).header
+                    done.names[header.function, header.name] = header.id
         self._ask_ahead(batch, done.bases, now)
 
     def _decided(self, write: Write, now: int, done: Batch) -> Answer | HoldfastError:
@@ -168,8 +185,8 @@ class Deciding(Asking):
             change, answer = write.decide(view, now, self.seal)
             if change is not None:
                 self._accept(change, done, now)
-        except HoldfastError as refused:
-            change, answer = None, refused
+        except HoldfastError as told:
+            change, answer = None, told
         if view is not None and change is not None:
             done.views[change.header.id] = Overlay(view, change)
             if change.births or not change.slight:
@@ -204,7 +221,8 @@ class Deciding(Asking):
         for row in self._writer.run(self._sql["children"], (parent,)):
             known.add(row[1])
             if row[1] not in done.bases:
-                self._based(row, done)
+                with suppress(RowDamaged):
+                    self._based(row, done)
         for view in done.views.values():
             if view.header.parent == parent:
                 known.add(view.header.id)
@@ -213,6 +231,8 @@ class Deciding(Asking):
     def _created(self, start: Start, now: int, done: Batch) -> Answer:
         change, answer = start.create(now)
         header = change.header
+        if header.id in done.bases:
+            raise ExecutionAlreadyStarted(f"There is another execution {header.id}.")
         if not self._keys:
             ((first,),) = self._writer.run(self._sql["next_keys"])
             self._keys = range(first, first + _KEYS)
@@ -220,7 +240,7 @@ class Deciding(Asking):
         done.bases[header.id] = base
         try:
             self._accept(change, done, now)
-        except HoldfastError:
+        except BaseException:
             del done.bases[header.id]
             raise
         self._keys = self._keys[1:]

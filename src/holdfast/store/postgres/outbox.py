@@ -6,7 +6,9 @@ is the order of commits, and who has seen a number never finds a smaller one lat
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from holdfast.model.execution import Change, ExecutionStatus
 from holdfast.model.ids import Arn
@@ -14,6 +16,10 @@ from holdfast.model.signals import StatusSignal
 from holdfast.store.postgres.reading import Reading
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.views import RowView
+
+log = logging.getLogger("holdfast.store")
+
+_STATUSES: Final = frozenset(status.value for status in ExecutionStatus)
 
 
 class Outbox(Reading):
@@ -41,11 +47,19 @@ class Outbox(Reading):
         """The next signals, for the one that delivers them."""
         if not self._read("is_holder", (subscriber, runner)):
             return None
-        return [_signal_from(row) for row in self._read("signals", (after, limit))]
+        return self.kept_signals(after, limit)
 
     def kept_signals(self, after: int, limit: int) -> Sequence[StatusSignal]:
         """Signals that are still in the table, whoever has had them."""
-        return [_signal_from(row) for row in self._read("signals", (after, limit))]
+        told: list[StatusSignal] = []
+        while len(told) < limit:  # a second time only if one was damaged
+            room = limit - len(told)
+            found = self._read("signals", (after, room))
+            told += [signal for row in found if (signal := _signal_from(row)) is not None]
+            if len(found) < room:
+                break
+            after = found[-1][0]
+        return told
 
     def delivered(self, subscriber: str, runner: str, number: int) -> bool:
         """Move the cursor, if it is still ours to move."""
@@ -69,8 +83,12 @@ def signals_of(changes: Iterable[Change], bases: Mapping[str, RowView]) -> Seque
     return signals
 
 
-def _signal_from(row: rows.Row) -> StatusSignal:
+def _signal_from(row: rows.Row) -> StatusSignal | None:
+    """The signal of a row. One that is damaged cannot be told, and must not keep those after it from being told."""
     number, execution, function, version, name, status, started_at, ended_at = row
+    if status not in _STATUSES:
+        log.error("signal %s of execution %s is damaged and is passed over: its status is none", number, execution)
+        return None
     return StatusSignal(
         number=number,
         arn=str(Arn(function, version, name, execution)),

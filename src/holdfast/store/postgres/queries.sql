@@ -17,6 +17,28 @@ SELECT set_config('synchronous_commit', 'on', FALSE) WHERE current_setting('sync
 -- Held while the tables are made, so that several processes may open a new store at the same moment.
 SELECT pg_advisory_xact_lock(5208276530112512 + hashtext(%s))
 
+-- name: patience
+-- Who migrates is waited for, however long that takes; nothing is locked yet.
+SET LOCAL lock_timeout = 0
+
+-- name: impatience
+-- A table is not waited for that long: behind a process that waits for a table, all other processes wait.
+SET LOCAL lock_timeout = '10s'
+
+-- name: keep_runners
+-- No runner joins, renews or leaves until the transaction ends.
+LOCK TABLE runners IN SHARE MODE
+
+-- name: leases
+-- The runners that have a lease now, and for how many seconds.
+SELECT id, (lease_until - extract(epoch FROM clock_timestamp()) * 1000)::bigint / 1000 + 1 FROM runners
+WHERE lease_until > extract(epoch FROM clock_timestamp()) * 1000 ORDER BY id
+
+-- name: old_leases
+-- The same, of older code only.
+SELECT id, (lease_until - extract(epoch FROM clock_timestamp()) * 1000)::bigint / 1000 + 1 FROM runners
+WHERE lease_until > extract(epoch FROM clock_timestamp()) * 1000 AND coalesce(code, 0) < %s ORDER BY id
+
 -- name: schema_state
 -- Whether the schema is there, whether our `meta` is in it, and whether anything is.
 SELECT to_regnamespace(quote_ident(%(schema)s)) IS NOT NULL,
@@ -42,22 +64,22 @@ SELECT 1
 SELECT pg_notify(%s, %s)
 
 -- name: header
-SELECT * FROM executions WHERE id = %s
+SELECT {execution} FROM executions WHERE id = %s
 
 -- name: headers
-SELECT * FROM executions WHERE id = ANY(%s::text[])
+SELECT {execution} FROM executions WHERE id = ANY(%s::text[])
 
 -- name: named
 -- The function is hidden from the planner here and below: by its index all executions of the function would be read.
-SELECT * FROM executions WHERE function || '' = %s AND name = %s
+SELECT {execution} FROM executions WHERE function || '' = %s AND name = %s
 
 -- name: all_named
-SELECT x.* FROM unnest(%s::text[], %s::text[]) AS wanted (function, name)
+SELECT {x.execution} FROM unnest(%s::text[], %s::text[]) AS wanted (function, name)
 JOIN executions AS x ON x.name = wanted.name AND x.function || '' = wanted.function
 
 -- name: locked_headers
 -- In the order of keys, as every batch locks them: then two batches never wait for each other.
-SELECT * FROM executions WHERE id = ANY(%s::text[]) ORDER BY key FOR UPDATE
+SELECT {execution} FROM executions WHERE id = ANY(%s::text[]) ORDER BY key FOR UPDATE
 
 -- name: next_keys
 SELECT nextval('execution_keys')
@@ -91,55 +113,56 @@ SELECT least(
 )
 
 -- name: children
-SELECT * FROM executions WHERE parent = %s AND status = 'RUNNING'
+SELECT {execution} FROM executions WHERE parent = %s AND status = 'RUNNING'
 
 -- name: publish
-INSERT INTO functions VALUES (%s, %s, %s, %s, %s, %s)
+INSERT INTO functions (name, version, timeout_seconds, retention_days, max_operations, max_bytes, kind)
+VALUES (%s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (name, version) DO UPDATE SET
     timeout_seconds = excluded.timeout_seconds, retention_days = excluded.retention_days,
-    max_operations = excluded.max_operations, max_bytes = excluded.max_bytes
+    max_operations = excluded.max_operations, max_bytes = excluded.max_bytes, kind = excluded.kind
 
 -- name: hosted
-SELECT version, timeout_seconds, retention_days, max_operations, max_bytes FROM functions WHERE name = %s ORDER BY version
+SELECT version, timeout_seconds, retention_days, max_operations, max_bytes, kind FROM functions WHERE name = %s ORDER BY version
 
 -- name: payload
 SELECT payload FROM events WHERE execution = (SELECT key FROM executions WHERE id = %s) AND number = %s
 
 -- name: operations
-SELECT o.*, e.payload, e.type FROM operations AS o
+SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = (SELECT key FROM executions WHERE id = %s) AND o.revision > %s AND o.place > %s
 ORDER BY o.place LIMIT %s
 
 -- name: contexts
-SELECT *, NULL, NULL FROM operations
+SELECT {operation}, NULL, NULL FROM operations
 WHERE execution = (SELECT key FROM executions WHERE id = %s) AND type = 'CONTEXT'
 ORDER BY place
 
 -- name: operations_at
-SELECT o.*, e.payload, e.type FROM operations AS o
+SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = (SELECT key FROM executions WHERE id = %s) AND o.place = ANY(%s::bigint[])
 
 -- name: newer_operations
-SELECT o.*, e.payload, e.type FROM operations AS o
+SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = %s AND o.revision > %s
 ORDER BY o.place
 
 -- name: operation
-SELECT o.*, e.payload, e.type FROM operations AS o
+SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = %s AND o.id = %s
 
 -- name: due_operations
-SELECT o.*, e.payload, e.type FROM operations AS o
+SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = %s AND o.due_at <= %s
 ORDER BY o.due_at, o.place
 
 -- name: all_due_operations
-SELECT o.*, e.payload, e.type FROM operations AS o
+SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = ANY(%s::bigint[]) AND o.due_at <= %s
 ORDER BY o.due_at, o.place
@@ -148,7 +171,7 @@ ORDER BY o.due_at, o.place
 SELECT execution, min(due_at) FROM operations WHERE execution = ANY(%s::bigint[]) AND due_at > %s GROUP BY execution
 
 -- name: these_operations
-SELECT o.*, e.payload, e.type FROM unnest(%s::bigint[], %s::text[]) AS wanted (execution, id)
+SELECT {o.operation}, e.payload, e.type FROM unnest(%s::bigint[], %s::text[]) AS wanted (execution, id)
 JOIN operations AS o ON o.execution = wanted.execution AND o.id = wanted.id
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 
@@ -171,7 +194,7 @@ SELECT number, type, at, place, payload, detail FROM events WHERE execution = %s
 -- name: list
 -- Only the lines whose parameter is asked for are kept, so that each question finds its index. A question for several statuses that
 -- have one is asked once for each of them, a page each, and the answers are merged.
-SELECT * FROM executions WHERE TRUE
+SELECT {execution} FROM executions WHERE TRUE
   AND function = %(function)s
   AND version = %(version)s
   AND name = %(name)s
@@ -194,7 +217,11 @@ ORDER BY id DESC LIMIT %(limit)s
 ORDER BY id LIMIT %(limit)s
 
 -- name: join
-INSERT INTO runners (id, lease_until) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until
+-- Not for code that is older than the store allows by now: it may have been so when the process opened it.
+INSERT INTO runners (id, lease_until, code) SELECT %(runner)s::text, %(lease_until)s::bigint, %(code)s::bigint
+WHERE (SELECT value::bigint FROM meta WHERE key = 'least') <= %(code)s::bigint
+ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until
+RETURNING id
 
 -- name: renew
 -- Answers with the database's time, which is compared with the machine's.
@@ -221,6 +248,7 @@ SELECT id FROM executions WHERE runner = %s AND state = 'running'
 SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= %s AND state IN ('closed', 'imported'))
     OR EXISTS (SELECT 1 FROM expired)
     OR EXISTS (SELECT 1 FROM counters WHERE until <= %s)
+    OR EXISTS (SELECT 1 FROM audit WHERE expires_at <= %s)
     OR (SELECT min(number) FROM signals) <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers)
 
 -- name: expire_executions
@@ -231,7 +259,7 @@ WITH gone AS (
         ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
     )) RETURNING key
 )
-INSERT INTO expired SELECT key FROM gone
+INSERT INTO expired (key) SELECT key FROM gone
 
 -- name: expired
 SELECT key FROM expired ORDER BY key LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -289,7 +317,7 @@ WHERE number > %s ORDER BY number LIMIT %s
 
 -- name: make_counters
 -- A row for each, so that there is something to lock.
-INSERT INTO counters SELECT unnest(%s::text[]), 0, 0 ON CONFLICT DO NOTHING
+INSERT INTO counters (key, amount, until) SELECT unnest(%s::text[]), 0, 0 ON CONFLICT DO NOTHING
 
 -- name: locked_counters
 -- In one order for all processes.
@@ -312,13 +340,16 @@ WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' 
 ORDER BY x.id LIMIT %s
 
 -- name: put_credential
-INSERT INTO credentials VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+INSERT INTO credentials ({credential}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (id) DO UPDATE SET
     kind = excluded.kind, secret = excluded.secret, roles = excluded.roles, tenant = excluded.tenant, note = excluded.note,
     created_at = excluded.created_at, expires_at = excluded.expires_at
 
 -- name: credentials
-SELECT id, kind, secret, roles, tenant, note, created_at, expires_at FROM credentials ORDER BY id
+SELECT {credential} FROM credentials ORDER BY id
+
+-- name: reseal_credential
+UPDATE credentials SET secret = %s WHERE id = %s AND secret = %s
 
 -- name: remove_credential
 DELETE FROM credentials WHERE id = %s
@@ -341,7 +372,7 @@ agreed AS (SELECT TRUE AS yes)
 
 -- name: write_executions
 put AS (
-    INSERT INTO executions SELECT * FROM unnest({rows}) AS v WHERE (SELECT yes FROM agreed)
+    INSERT INTO executions ({execution}) SELECT {v.execution} FROM unnest({rows}) AS v ({execution}) WHERE (SELECT yes FROM agreed)
     ON CONFLICT (key) DO UPDATE SET
         status = excluded.status, state = excluded.state, epoch = excluded.epoch, revision = excluded.revision,
         sequence = excluded.sequence, events = excluded.events, pending = excluded.pending, runner = excluded.runner,
@@ -365,7 +396,7 @@ touched AS (
 
 -- name: write_operations
 performed AS (
-    INSERT INTO operations SELECT * FROM unnest({rows}) AS v WHERE (SELECT yes FROM agreed)
+    INSERT INTO operations ({operation}) SELECT {v.operation} FROM unnest({rows}) AS v ({operation}) WHERE (SELECT yes FROM agreed)
     ON CONFLICT (execution, place) DO UPDATE SET
         status = excluded.status, ended_at = excluded.ended_at, attempt = excluded.attempt, due_at = excluded.due_at,
         timeout_at = excluded.timeout_at, replay_children = excluded.replay_children, payload_event = excluded.payload_event,
@@ -374,7 +405,7 @@ performed AS (
 
 -- name: write_events
 happened AS (
-    INSERT INTO events SELECT * FROM unnest({rows}) AS v WHERE (SELECT yes FROM agreed)
+    INSERT INTO events ({event}) SELECT {v.event} FROM unnest({rows}) AS v ({event}) WHERE (SELECT yes FROM agreed)
 )
 
 -- name: write_signals
@@ -385,7 +416,8 @@ numbered AS (
     RETURNING last - %(signals)s AS before
 ),
 told AS (
-    INSERT INTO signals SELECT n.before + v.place, v.execution, v.function, v.version, v.name, v.status, v.started_at, v.ended_at
+    INSERT INTO signals (number, execution, function, version, name, status, started_at, ended_at)
+    SELECT n.before + v.place, v.execution, v.function, v.version, v.name, v.status, v.started_at, v.ended_at
     FROM numbered AS n,
          unnest({rows}) WITH ORDINALITY AS v (execution, function, version, name, status, started_at, ended_at, place)
     RETURNING 1
@@ -404,3 +436,23 @@ SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid
 -- name: outlive
 -- Ends a connection of ours that the server may still be at work for; no row when it is gone, else whether it is gone now.
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = %s AND backend_start::text = %s
+
+-- name: put_notes
+INSERT INTO audit (at, kind, who, what, target, origin, outcome, tenant, times, expires_at)
+SELECT v.at, v.kind, v.who, v.what, v.target, v.origin, v.outcome, v.tenant, v.times, v.expires_at
+FROM unnest({rows}) AS v (at, kind, who, what, target, origin, outcome, tenant, times, expires_at)
+
+-- name: audit
+SELECT number, at, kind, who, what, target, origin, outcome, tenant, times, expires_at FROM audit
+WHERE number < coalesce(%(before)s::bigint, 9223372036854775807) AND at >= coalesce(%(since)s::bigint, at)
+  AND who = coalesce(%(who)s::text, who) AND what = coalesce(%(what)s::text, what) AND outcome = coalesce(%(outcome)s::text, outcome)
+  AND kind = coalesce(%(kind)s::text, kind)
+ORDER BY number DESC LIMIT %(limit)s
+
+-- name: drop_notes
+DELETE FROM audit WHERE number = ANY(ARRAY(
+    SELECT number FROM audit WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
+))
+
+-- name: unmarked
+SELECT coalesce((SELECT value FROM meta WHERE key = 'unmarked'), '')

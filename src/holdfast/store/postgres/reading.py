@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from holdfast.model.charging import Counter
 from holdfast.model.execution import Execution, Terms
 from holdfast.model.ids import Seal
-from holdfast.model.operations import Operation
+from holdfast.model.operations import Kind, Operation
 from holdfast.model.payloads import PayloadCodec
 from holdfast.store.postgres import listing
 from holdfast.store.postgres.columns import texts, unmarked
 from holdfast.store.postgres.session import Parameters, Session
 from holdfast.store.seam import Filter, Hosted, Line, Target
 from holdfast.store.sqlite import rows
+from holdfast.store.sqlite.pages import readable_page
 
 _PAYLOAD: Final = 17
 """Where the payload stands in the row of an operation that was joined with its event."""
@@ -113,17 +115,26 @@ class Reading:
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
         """Executions by filter, one page."""
+        return readable_page(wanted, self._page)
+
+    def _page(self, wanted: Filter) -> Sequence[rows.Row]:
         question, asked = listing.question(self._texts, wanted)
-        return [rows.execution_from(row) for row in self._side.ask(question.encode(), asked, prepare=False)]
+        return self._side.ask(question.encode(), asked, prepare=False)
+
+    @cached_property
+    def unmarked(self) -> str:
+        """The last execution from before runs were marked; it never changes."""
+        ((found,),) = self._read("unmarked")
+        return str(found)
 
     def hosted(self, function: str) -> Sequence[Hosted]:
         """The versions of a function that some runner has hosted."""
-        return [Hosted(function, row[0], Terms(*row[1:])) for row in self._read("hosted", (_text(function),))]
+        return [Hosted(function, row[0], Terms(*row[1:5]), Kind(row[5])) for row in self._read("hosted", (_text(function),))]
 
 
 def _text(asked: str) -> str:
-    """What people may have typed. No text of ours has a NUL, and Postgres takes none; a replacement finds as little."""
-    return asked.replace("\0", "\ufffd")
+    """A text to look for, without NUL and lone surrogates: Postgres refuses those, and no stored text has them, so nothing is missed."""
+    return asked.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def _keys(targets: Sequence[Target]) -> list[str]:

@@ -19,7 +19,7 @@ class Retention(Reading):
 
     def expire(self, now: int, limit: int) -> bool:
         """Remove up to `limit` rows; nothing is written when there is nothing to remove."""
-        ((over,),) = self._read("is_over", (now, now))
+        ((over,),) = self._read("is_over", (now, now, now))
         if not over:
             return False
         with self._side.explained_transaction():
@@ -29,6 +29,8 @@ class Retention(Reading):
                 room -= self._side.change(self._sql["drop_signals"], (room,))
             if room:
                 room -= self._side.change(self._sql["drop_counters"], (now, room))
+            if room:
+                room -= self._side.change(self._sql["drop_notes"], (now, room))
         return room < limit
 
     def _remove_leftovers(self, room: int) -> int:

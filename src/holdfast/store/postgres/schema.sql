@@ -120,6 +120,7 @@ CREATE TABLE functions (
     retention_days  BIGINT NOT NULL,
     max_operations  BIGINT NOT NULL,
     max_bytes       BIGINT NOT NULL,
+    kind            TEXT COLLATE "C" NOT NULL DEFAULT 'function',
     PRIMARY KEY (name, version)
 );
 
@@ -145,7 +146,7 @@ CREATE TABLE signals (
 CREATE TABLE numbering (
     last BIGINT NOT NULL
 );
-INSERT INTO numbering VALUES (0);
+INSERT INTO numbering (last) VALUES (0);
 
 -- Who is told of signals: the number of the last one each has had, and the runner that delivers the next ones.
 CREATE TABLE subscribers (
@@ -174,8 +175,25 @@ CREATE TABLE counters (
 );
 CREATE INDEX counters_by_end ON counters (until);
 
--- One row, one heartbeat per runner.
+-- One row, one heartbeat per runner. `code` is the schema number of the code it runs.
 CREATE TABLE runners (
     id          TEXT COLLATE "C" PRIMARY KEY,
-    lease_until BIGINT NOT NULL
+    lease_until BIGINT NOT NULL,
+    code        BIGINT
 );
+
+-- The audit log: who did what. Rows are added, and removed when their time is over; nothing changes one.
+CREATE TABLE audit (
+    number     BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at         BIGINT NOT NULL,
+    kind       TEXT COLLATE "C" NOT NULL,
+    who        TEXT COLLATE "C" NOT NULL,
+    what       TEXT COLLATE "C" NOT NULL,
+    target     TEXT COLLATE "C" NOT NULL,
+    origin     TEXT COLLATE "C" NOT NULL,
+    outcome    TEXT COLLATE "C" NOT NULL,
+    tenant     TEXT COLLATE "C",
+    times      BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX audit_expiring ON audit (expires_at);

@@ -8,28 +8,31 @@ transaction that first locks what it reads, so that nobody can be quicker twice.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import psycopg
 
 from holdfast.model.clock import Clock
-from holdfast.model.errors import DiskFailed, HoldfastError, StoreBusy
+from holdfast.model.errors import DiskFailed, HoldfastError, StoreBusy, StoreUnsuitable
 from holdfast.model.execution import Execution
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.model.verbs import Answer, Write
+from holdfast.store.isolating import committed_apart, refused
 from holdfast.store.postgres.address import parsed
+from holdfast.store.postgres.auditing import has_notes
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.columns import numbers, texts
 from holdfast.store.postgres.credentials import Credentials
 from holdfast.store.postgres.deciding import Batch, Deciding, charged_keys, last_headers
+from holdfast.store.postgres.migrating import SCHEMA_VERSION
 from holdfast.store.postgres.opening import load_queries, prepare
 from holdfast.store.postgres.outbox import Outbox, signals_of
 from holdfast.store.postgres.retention import Retention
 from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.snapshots import Snapshots
-from holdfast.store.postgres.trouble import explained, is_moved
+from holdfast.store.postgres.trouble import explained, is_moved, is_shared
 from holdfast.store.seam import Committed, Hosted
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.views import RowView
@@ -52,7 +55,7 @@ class _Doubt(NamedTuple):
 class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
     """A store in one schema of a Postgres database."""
 
-    def __init__(self, where: str, member: str, codec: PayloadCodec | None = None) -> None:
+    def __init__(self, where: str, member: str, codec: PayloadCodec | None = None, *, migrate: bool = False) -> None:
         address = parsed(where)
         self._shown = address.shown
         self._codec = codec
@@ -65,10 +68,12 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
         self._runner: str | None = None
         self._time: DatabaseClock | None = None
         self._doubt: _Doubt | None = None
+        self._untold: list[Execution] = []
+        """What changed with a batch that was in doubt; told with the next one that is answered."""
         self._foreign = False
         self._writer = Session(address, self._sql["session"])
         try:
-            self.seal = Seal(prepare(self._writer, address, self._texts, codec))
+            self.seal = Seal(prepare(self._writer, address, self._texts, codec, migrating=migrate))
             self._backend = self._whoami()
             self._side = Session(address, self._sql["session"], self._listen)
         except BaseException:
@@ -79,31 +84,50 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
     # --- writing
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Decide and write a batch in one transaction; when it returns, all it answered is on disk."""
+        """Decide and write a batch in one transaction; when it returns, all it answered is on disk.
+
+        If a row of it is refused, the batch is written in parts, each in a transaction of its own, without the entry the row belongs to.
+        """
         with self._writer.lock:
             try:
-                return self._commit(batch, now)
+                known, followed = self._resolved()
+                self._untold += followed
+                done = committed_apart(batch, lambda part: self._commit(part, now, known), self._judged, self._refused)
+                if self._untold:
+                    done = done._replace(followed=[*self._untold, *done.followed])
+                    self._untold = []
+                return done
             except BaseException as error:
                 self._views.clear()
                 if isinstance(error, psycopg.Error):
                     raise explained(error, self._shown) from error
                 raise
 
-    def _commit(self, batch: Sequence[Write], now: int) -> Committed:
-        known, followed = self._resolved()
+    def _judged(self, error: Exception) -> HoldfastError | None:
+        self._views.clear()
+        if not is_shared(error):
+            return None
+        return explained(error, self._shown) if isinstance(error, psycopg.Error) else cast("HoldfastError", error)
+
+    def _refused(self, write: Write, error: Exception) -> HoldfastError:
+        damaged = isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("XX")
+        return explained(error, self._shown) if isinstance(error, psycopg.Error) and damaged else refused(write, error)
+
+    def _commit(self, batch: Sequence[Write], now: int, known: Mapping[int, Answer | HoldfastError]) -> Committed:
         read: set[str] = set()
         crossed: psycopg.Error | None = None
-        charging = bool(charged_keys(batch))  # what all share is locked before it is read: somebody is always quicker there
+        charging = bool(charged_keys(batch)) or has_notes(
+            batch
+        )  # rows that all writers share are locked before they are read: another writer is always quicker there
         for attempt in range(_ATTEMPTS):
             done = Batch(locking=attempt > 0 or charging)
-            done.followed += followed
             try:
                 if done.locking:
                     with self._writer.transaction():
                         signalled = self._attempt(batch, now, read, done, known)
                 else:
                     signalled = self._attempt(batch, now, read, done, known)
-                self._keep(done)
+                self._remember(done)
                 return Committed(done.answers, done.followed, signalled)
             except _Moved:
                 pass
@@ -127,6 +151,8 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
         self._decide(batch, now, done, known)
         if not done.changes:
             return False
+        if not done.locking and any(change.notes for change in done.changes):
+            raise _Moved  # a note and what it tells of are two statements, which one transaction holds together
         done.sent = True
         agreed, signalled = self._put(done)
         if not agreed:
@@ -136,6 +162,7 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
             counters = done.counters.values()
             columns = texts(done.counters), numbers(c.amount for c in counters), numbers(c.until for c in counters)
             self._writer.run(self._sql["put_counters"], columns)
+        self._put_changed_notes(done.changes)
         return signalled
 
     def _put(self, done: Batch) -> tuple[bool, bool]:
@@ -161,6 +188,12 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
             {bases[x].key: bases[x].header.revision for x in headers if x not in done.born},
             news=bool(wide),
         )
+
+    def _remember(self, done: Batch) -> None:
+        try:
+            self._keep(done)
+        except Exception:  # it is in the database, whatever becomes of our memory of it
+            self._views.clear()
 
     def _keep(self, done: Batch) -> None:
         """After COMMIT: remember the executions that this process runs, forget all others."""
@@ -228,7 +261,10 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
 
     def join(self, runner: str, lease_until: int) -> None:
         """Register a runner; views of what it runs are kept in memory from now on."""
-        self._read("join", (runner, lease_until))
+        if not self._read("join", {"runner": runner, "lease_until": lease_until, "code": SCHEMA_VERSION}):
+            raise StoreUnsuitable(
+                f"{self._shown} was migrated meanwhile, and code of schema version {SCHEMA_VERSION} may not use it any more."
+            )
         if self._codec is not None:  # under the current key, so that the one the store was made with may go some day
             self._read("put_meta", ("codec_check", check_text(self._codec)))
         self._runner = runner
@@ -236,7 +272,7 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
     def publish(self, functions: Sequence[Hosted]) -> None:
         """Tell everybody what is hosted here, and on what terms."""
         for hosted in functions:
-            self._read("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms)))
+            self._read("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
 
     def renew(self, runner: str, lease_until: int) -> bool:
         """Extend the lease; False when the runner was declared dead. Also compares the clocks."""

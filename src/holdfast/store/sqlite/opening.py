@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 import sqlite3
@@ -11,16 +12,21 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
+from holdfast.files import private
 from holdfast.model.errors import CodecFailed, CodecMismatch, DiskFailed, DiskFull, HoldfastError, StoreBroken, StoreBusy, StoreUnsuitable
 from holdfast.model.payloads import PayloadCodec, check, check_text
+from holdfast.store.migrating import Standing
+from holdfast.store.sqlite.migrating import LINEAGE, migrate, numbers_of
+from holdfast.store.sqlite.rows import with_columns
 from holdfast.store.sqlite.sharing import Presence
 
-SCHEMA_VERSION = 6
 MEMORY = ":memory:"
 _APPLICATION_ID = 0x484F4C44
 _LEAST_SQLITE = (3, 37, 0)
 _BUSY_SECONDS = 10.0
 _BUSY_PAUSE = 0.005
+_SEAL_BYTES = 32
+_BESIDE = ("-wal", "-shm", "-journal")
 _PAGE_BYTES = 2_048
 """A lone step touches five pages, whatever their size: smaller ones mean fewer bytes to sync."""
 _CACHE_KIB = 65_536
@@ -36,25 +42,30 @@ _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph"
 _NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.M | re.S)
 
 
-def load_queries() -> Mapping[str, str]:
-    """The statements of queries.sql by name."""
-    text = (resources.files("holdfast.store.sqlite") / "queries.sql").read_text()
-    return {name: body.strip() for name, body in _NAMED.findall(text)}
+@functools.cache
+def load_queries(file: str = "queries.sql") -> Mapping[str, str]:
+    """The statements of a file by name."""
+    text = (resources.files("holdfast.store.sqlite") / file).read_text()
+    return {name: with_columns(body.strip()) for name, body in _NAMED.findall(text)}
 
 
-def connect(where: str) -> sqlite3.Connection:
-    """A connection with full durability: a step acknowledged is a step on disk."""
+def connect(where: str, *, any_schema: bool = False) -> sqlite3.Connection:
+    """A connection with full durability: a step acknowledged is a step on disk. `any_schema` is for one who replaces the store."""
     if sqlite3.sqlite_version_info < _LEAST_SQLITE:
         wanted = ".".join(map(str, _LEAST_SQLITE))
         raise StoreUnsuitable(f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed.")
     if where != MEMORY:
         _refuse_remote(Path(where))
+        private.reserve(where)  # what SQLite puts beside the file has the file's mode
+        private.refuse_links(f"{where}{beside}" for beside in _BESIDE)
         if os.path.exists(where) and not os.access(where, os.W_OK):  # SQLite would open it, and leave files behind that are as closed
             raise _read_only(where)
     try:
         connection = sqlite3.connect(where, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256)
         try:
-            _refuse_foreign(connection, where)  # first of all: the next line would change somebody else's file
+            _refuse_foreign(connection, where, any_schema=any_schema)  # first of all: the next line would change another program's file
+            if where != MEMORY:
+                private.narrow((where, f"{where}-wal", f"{where}-shm"))
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             _use_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
@@ -95,59 +106,88 @@ def present(where: str, member: str) -> Presence:
     return presence
 
 
-def prepare(connection: sqlite3.Connection, where: str, codec: PayloadCodec | None) -> None:
-    """Make the tables in a new file; refuse a file that is somebody else's, of another schema, or made with another codec."""
+def prepare(connection: sqlite3.Connection, where: str, member: str, codec: PayloadCodec | None) -> Presence | None:
+    """Make the tables in a new file, or migrate those of an older release; refuse a file that is another program's, of a schema that we may
+    not use, or made with another codec. Answers with our sign of life.
+
+    All of it under the file's write lock: a process that migrates sees every process that has looked at the schema before.
+    """
+    presence = None
     try:
         connection.execute("BEGIN IMMEDIATE")
         try:
             _prepare(connection, where, codec)
+            presence = None if where == MEMORY else present(where, member)
             connection.execute("COMMIT")
         except BaseException:
+            if presence is not None:
+                presence.close()
             if connection.in_transaction:  # a full disk has ended it already
                 connection.execute("ROLLBACK")
             raise
-    except (sqlite3.Error, UnicodeDecodeError) as error:
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         raise explained(error, where) from error
+    return presence
 
 
-def _refuse_foreign(connection: sqlite3.Connection, where: str) -> None:
+def _refuse_foreign(connection: sqlite3.Connection, where: str, *, any_schema: bool) -> None:
     """Look at the file as of one moment: another process may be making the store right now."""
     connection.execute("BEGIN")
     try:
-        _is_new(connection, where)
+        if not (any_schema and is_ours(connection)):
+            _standing(connection, where, load_queries())
     finally:
         connection.execute("ROLLBACK")
 
 
-def _is_new(connection: sqlite3.Connection, where: str) -> bool:
-    """Whether nobody has made tables yet; what is not ours, or not of our schema, is refused."""
+def is_ours(connection: sqlite3.Connection) -> bool:
+    """Whether a file says that it is a store."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return bool(application == _APPLICATION_ID)
+
+
+def _standing(connection: sqlite3.Connection, where: str, sql: Mapping[str, str]) -> Standing | None:
+    """What is to be done with the file; None when there are no tables yet. What is not ours, or not for us, is refused."""
     (tables,) = connection.execute("PRAGMA schema_version").fetchone()
-    if application == _APPLICATION_ID and version == SCHEMA_VERSION:
-        return False
-    if application == _APPLICATION_ID:
-        raise StoreUnsuitable(f"{where} has schema version {version}; this Holdfast reads version {SCHEMA_VERSION}.")
+    if is_ours(connection):
+        return LINEAGE.standing(where, numbers_of(connection, sql))
     if tables:
         raise StoreUnsuitable(f"{where} is a SQLite database, but not a Holdfast store. Choose another path.")
-    return True
+    return None
 
 
 def _prepare(connection: sqlite3.Connection, where: str, codec: PayloadCodec | None) -> None:
     queries = load_queries()
-    if not _is_new(connection, where):
-        known = dict(connection.execute(queries["codec_meta"]))
-        _check_codec(where, codec, known.get("codec"), known.get("codec_check"))
+    standing = _standing(connection, where, queries)
+    if standing is None:
+        _make(connection, queries, codec)
         return
+    known = dict(connection.execute(queries["codec_meta"]))
+    _check_codec(where, codec, known.get("codec"), known.get("codec_check"))
+    if standing is Standing.BEHIND:
+        migrate(connection, where, numbers_of(connection, queries), queries)
+
+
+def seal_of(connection: sqlite3.Connection, where: str) -> bytes:
+    """The key of the store's seal."""
+    found = connection.execute(load_queries()["get_meta"], ("seal",)).fetchone()
+    if found is None or not isinstance(found[0], bytes) or len(found[0]) < _SEAL_BYTES:
+        raise StoreBroken(f"{where} is damaged: it has no seal. Put a good copy in its place.")
+    return found[0]
+
+
+def _make(connection: sqlite3.Connection, queries: Mapping[str, str], codec: PayloadCodec | None) -> None:
     schema = (resources.files("holdfast.store.sqlite") / "schema.sql").read_text()
     for statement in schema.split(";\n"):
         connection.execute(statement)
-    connection.execute(queries["put_meta"], ("seal", os.urandom(32)))
+    fresh = LINEAGE.fresh()
+    connection.execute(queries["put_meta"], ("seal", os.urandom(_SEAL_BYTES)))
+    connection.execute(queries["put_meta"], ("least", fresh.least))
     if codec is not None:
         connection.execute(queries["put_meta"], ("codec", codec.name))
         connection.execute(queries["put_meta"], ("codec_check", check_text(codec)))
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute(f"PRAGMA user_version = {fresh.version}")
 
 
 def _check_codec(where: str, codec: PayloadCodec | None, name: str | None, text: str | None) -> None:
@@ -213,8 +253,8 @@ def _refuse_remote(path: Path) -> None:
         return
     real = str(path.resolve().parent)
     best, kind = "", ""
-    for line in mounts.read_text().splitlines():
-        point, fstype = line.split()[1:3]
+    for line in mounts.read_bytes().split(b"\n")[:-1]:  # a user may have mounted something under a name with other ends of lines
+        point, fstype = map(os.fsdecode, line.split(b" ")[1:3])
         inside = real == point or real.startswith(point.rstrip("/") + "/")
         if inside and len(point) > len(best):
             best, kind = point, fstype

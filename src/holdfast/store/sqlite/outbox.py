@@ -5,7 +5,9 @@ SQLite has one writer at a time, so the order of numbers is the order of commits
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from holdfast.model.execution import Change, ExecutionStatus
 from holdfast.model.ids import Arn
@@ -13,6 +15,10 @@ from holdfast.model.signals import StatusSignal
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.views import RowView
 from holdfast.store.sqlite.writing import Writing
+
+log = logging.getLogger("holdfast.store")
+
+_STATUSES: Final = frozenset(status.value for status in ExecutionStatus)
 
 
 class Outbox(Writing):
@@ -69,19 +75,31 @@ class Outbox(Writing):
         """The next signals, for the one that delivers them."""
         if not self._read("is_holder", (subscriber, runner)):
             return None
-        return [_signal_from(row) for row in self._read("signals", (after, limit))]
+        return self.kept_signals(after, limit)
 
     def kept_signals(self, after: int, limit: int) -> Sequence[StatusSignal]:
         """Signals that are still in the table, whoever has had them."""
-        return [_signal_from(row) for row in self._read("signals", (after, limit))]
+        told: list[StatusSignal] = []
+        while len(told) < limit:  # a second time only if one was damaged
+            room = limit - len(told)
+            found = self._read("signals", (after, room))
+            told += [signal for row in found if (signal := _signal_from(row)) is not None]
+            if len(found) < room:
+                break
+            after = found[-1][0]
+        return told
 
     def delivered(self, subscriber: str, runner: str, number: int) -> bool:
         """Move the cursor, if it is still ours to move."""
         return self._write("delivered", (number, subscriber, runner)) == 1
 
 
-def _signal_from(row: rows.Row) -> StatusSignal:
+def _signal_from(row: rows.Row) -> StatusSignal | None:
+    """The signal of a row. One that is damaged cannot be told, and must not keep those after it from being told."""
     number, execution, function, version, name, status, started_at, ended_at = row
+    if status not in _STATUSES:
+        log.error("signal %s of execution %s is damaged and is passed over: its status is none", number, execution)
+        return None
     return StatusSignal(
         number=number,
         arn=str(Arn(function, version, name, execution)),

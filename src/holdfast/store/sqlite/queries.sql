@@ -1,24 +1,24 @@
 -- name: header
-SELECT * FROM executions WHERE id = ?
+SELECT {execution} FROM executions WHERE id = ?
 
 -- name: headers
-SELECT * FROM executions WHERE id IN (SELECT value FROM json_each(?))
+SELECT {execution} FROM executions WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: named
-SELECT * FROM executions WHERE function = ? AND name = ?
+SELECT {execution} FROM executions WHERE function = ? AND name = ?
 
 -- name: claimable
 -- Ready executions first come first served; what a dead runner left behind comes with them. Suspects have a query of their own.
 -- Each half is cut off before they are put together, so that a long backlog is not sorted to find its first.
 SELECT id FROM (
-    SELECT * FROM (
+    SELECT id, ready_at FROM (
         SELECT id, ready_at FROM executions
         WHERE state = 'ready' AND ready_at <= :now AND deaths < 2
           AND function || ':' || version IN (SELECT value FROM json_each(:targets))
         ORDER BY ready_at LIMIT :limit
     )
     UNION ALL
-    SELECT * FROM (
+    SELECT id, ready_at FROM (
         SELECT id, ready_at FROM executions
         WHERE runner IN (SELECT value FROM json_each(:dead))
           AND function || ':' || version IN (SELECT value FROM json_each(:targets))
@@ -49,46 +49,47 @@ SELECT min(at) FROM (
 SELECT id FROM executions INDEXED BY executions_invoked WHERE parent = ? AND status = 'RUNNING'
 
 -- name: publish
-INSERT INTO functions VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO functions (name, version, timeout_seconds, retention_days, max_operations, max_bytes, kind)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (name, version) DO UPDATE SET
     timeout_seconds = excluded.timeout_seconds, retention_days = excluded.retention_days,
-    max_operations = excluded.max_operations, max_bytes = excluded.max_bytes
+    max_operations = excluded.max_operations, max_bytes = excluded.max_bytes, kind = excluded.kind
 
 -- name: hosted
-SELECT version, timeout_seconds, retention_days, max_operations, max_bytes FROM functions WHERE name = ?
+SELECT version, timeout_seconds, retention_days, max_operations, max_bytes, kind FROM functions WHERE name = ?
 
 -- name: payload
 SELECT payload FROM events WHERE execution = (SELECT key FROM executions WHERE id = ?) AND number = ?
 
 -- name: operations
-SELECT o.*, e.payload, e.type FROM operations AS o
+SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = (SELECT key FROM executions WHERE id = ?) AND o.revision > ? AND o.place > ?
 ORDER BY o.place LIMIT ?
 
 -- name: contexts
-SELECT *, NULL, NULL FROM operations
+SELECT {operation}, NULL, NULL FROM operations
 WHERE execution = (SELECT key FROM executions WHERE id = ?) AND type = 'CONTEXT'
 ORDER BY place
 
 -- name: operations_at
-SELECT o.*, e.payload, e.type FROM operations AS o
+SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = (SELECT key FROM executions WHERE id = ?) AND o.place IN (SELECT value FROM json_each(?))
 
 -- name: newer_operations
-SELECT o.*, e.payload, e.type FROM operations AS o
+SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = ? AND o.revision > ?
 ORDER BY o.place
 
 -- name: operation
-SELECT o.*, e.payload, e.type FROM operations AS o
+SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = ? AND o.id = ?
 
 -- name: due_operations
-SELECT o.*, e.payload, e.type FROM operations AS o
+SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = ? AND o.due_at <= ?
 ORDER BY o.due_at, o.place
@@ -112,7 +113,7 @@ SELECT number, type, at, place, payload, detail FROM events WHERE execution = ? 
 -- name: list
 -- Only the lines whose parameter is asked for are kept, so that each question finds its index. A question for several statuses that
 -- have one is asked once for each of them; the answers are merged as they are read.
-SELECT * FROM executions WHERE TRUE
+SELECT {execution} FROM executions WHERE TRUE
   AND function = :function
   AND version = :version
   AND name = :name
@@ -135,7 +136,7 @@ ORDER BY id DESC LIMIT :limit
 ORDER BY id LIMIT :limit
 
 -- name: join
-INSERT INTO runners (id, lease_until) VALUES (?, ?)
+INSERT INTO runners (id, lease_until, code) VALUES (?, ?, ?)
 
 -- name: renew
 UPDATE runners SET lease_until = ? WHERE id = ?
@@ -165,6 +166,7 @@ SELECT max(coalesce((SELECT max(key) FROM executions), 0), coalesce((SELECT max(
 SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= ?1 AND state IN ('closed', 'imported'))
     OR EXISTS (SELECT 1 FROM expired)
     OR EXISTS (SELECT 1 FROM counters WHERE until <= ?1)
+    OR EXISTS (SELECT 1 FROM audit WHERE expires_at <= ?1)
     OR (SELECT min(number) FROM signals) <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers)
 
 -- name: expire_executions
@@ -173,7 +175,7 @@ DELETE FROM executions WHERE key IN (
 ) RETURNING key
 
 -- name: put_expired
-INSERT INTO expired SELECT value FROM json_each(?)
+INSERT INTO expired (key) SELECT value FROM json_each(?)
 
 -- name: expired
 SELECT key FROM expired ORDER BY key LIMIT 1
@@ -224,7 +226,7 @@ WHERE number > ? ORDER BY number LIMIT ?
 SELECT key, amount, until FROM counters WHERE key = ?
 
 -- name: put_counter
-INSERT INTO counters VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET amount = excluded.amount, until = excluded.until
+INSERT INTO counters (key, amount, until) VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET amount = excluded.amount, until = excluded.until
 
 -- name: drop_counters
 DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until <= ? LIMIT ?)
@@ -236,13 +238,16 @@ WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' 
 ORDER BY x.id LIMIT ?
 
 -- name: put_credential
-INSERT INTO credentials VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO credentials ({credential}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
     kind = excluded.kind, secret = excluded.secret, roles = excluded.roles, tenant = excluded.tenant, note = excluded.note,
     created_at = excluded.created_at, expires_at = excluded.expires_at
 
 -- name: credentials
-SELECT id, kind, secret, roles, tenant, note, created_at, expires_at FROM credentials ORDER BY id
+SELECT {credential} FROM credentials ORDER BY id
+
+-- name: reseal_credential
+UPDATE credentials SET secret = ? WHERE id = ? AND secret = ?
 
 -- name: remove_credential
 DELETE FROM credentials WHERE id = ?
@@ -258,7 +263,7 @@ DELETE FROM signals WHERE number IN (
 )
 
 -- name: put_executions
-INSERT INTO executions VALUES {rows}
+INSERT INTO executions ({execution}) VALUES {rows}
 ON CONFLICT (key) DO UPDATE SET
     status = excluded.status, state = excluded.state, epoch = excluded.epoch, revision = excluded.revision,
     sequence = excluded.sequence, events = excluded.events, pending = excluded.pending, runner = excluded.runner,
@@ -285,14 +290,14 @@ WHERE key = ?1
 UPDATE executions SET due_at = v.column2 FROM (VALUES {rows}) AS v WHERE key = v.column1
 
 -- name: put_operations
-INSERT INTO operations VALUES {rows}
+INSERT INTO operations ({operation}) VALUES {rows}
 ON CONFLICT (execution, place) DO UPDATE SET
     status = excluded.status, ended_at = excluded.ended_at, attempt = excluded.attempt, due_at = excluded.due_at,
     timeout_at = excluded.timeout_at, replay_children = excluded.replay_children, payload_event = excluded.payload_event,
     revision = excluded.revision
 
 -- name: put_events
-INSERT INTO events VALUES {rows}
+INSERT INTO events ({event}) VALUES {rows}
 
 -- name: get_meta
 SELECT value FROM meta WHERE key = ?
@@ -302,3 +307,18 @@ SELECT key, value FROM meta WHERE key IN ('codec', 'codec_check')
 
 -- name: put_meta
 INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value
+
+-- name: put_note
+INSERT INTO audit (at, kind, who, what, target, origin, outcome, tenant, times, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: audit
+SELECT number, at, kind, who, what, target, origin, outcome, tenant, times, expires_at FROM audit
+WHERE number < coalesce(:before, 9223372036854775807) AND at >= coalesce(:since, at) AND who = coalesce(:who, who)
+  AND what = coalesce(:what, what) AND outcome = coalesce(:outcome, outcome) AND kind = coalesce(:kind, kind)
+ORDER BY number DESC LIMIT :limit
+
+-- name: drop_notes
+DELETE FROM audit WHERE number IN (SELECT number FROM audit WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)
+
+-- name: unmarked
+SELECT coalesce((SELECT value FROM meta WHERE key = 'unmarked'), '')

@@ -5,17 +5,20 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 
 from holdfast.model import codec
 from holdfast.model.charging import Counter
 from holdfast.model.clock import Clock
+from holdfast.model.errors import StoreBroken
 from holdfast.model.execution import Execution, Terms
 from holdfast.model.ids import Seal
-from holdfast.model.operations import Operation
+from holdfast.model.operations import Kind, Operation
 from holdfast.model.payloads import PayloadCodec
 from holdfast.store.seam import Filter, Hosted, Line, Target
 from holdfast.store.sqlite import listing, rows
 from holdfast.store.sqlite.opening import explained
+from holdfast.store.sqlite.pages import readable_page
 
 
 class Reading:
@@ -35,6 +38,8 @@ class Reading:
         try:
             with self._read_lock:
                 return self._reader.execute(question, parameters).fetchall()
+        except UnicodeEncodeError:  # what cannot be written down is nowhere
+            return []
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise explained(error, self._where) from error
 
@@ -112,12 +117,37 @@ class Reading:
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
         """Executions by filter, one page."""
+        return readable_page(wanted, self._page)
+
+    def _page(self, wanted: Filter) -> Sequence[rows.Row]:
         question, asked = listing.question(self._sql, wanted)
-        return [rows.execution_from(row) for row in self._ask(question, asked)]
+        try:
+            return self._ask(question, asked)
+        except StoreBroken:
+            # A text that is none fails the whole question. It is asked again, and such a text comes as its bytes.
+            with self._read_lock:
+                self._reader.text_factory = _text_or_bytes
+                try:
+                    return self._ask(question, asked)
+                finally:
+                    self._reader.text_factory = str
+
+    @cached_property
+    def unmarked(self) -> str:
+        """The last execution from before runs were marked; it never changes."""
+        ((found,),) = self._read("unmarked", ())
+        return str(found)
 
     def hosted(self, function: str) -> Sequence[Hosted]:
         """The versions of a function that some runner has hosted."""
-        return [Hosted(function, row[0], Terms(*row[1:])) for row in self._read("hosted", (function,))]
+        return [Hosted(function, row[0], Terms(*row[1:5]), Kind(row[5])) for row in self._read("hosted", (function,))]
+
+
+def _text_or_bytes(raw: bytes) -> str | bytes:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
 
 
 def _keys(targets: Sequence[Target]) -> str:

@@ -30,7 +30,10 @@ class Retention(Writing):
             if room:
                 room -= writer.execute(self._sql["drop_signals"], (room,)).rowcount
             if room > 0:
-                writer.execute(self._sql["drop_counters"], (now, room))
+                room -= writer.execute(self._sql["drop_counters"], (now, room)).rowcount
+            if room > 0:
+                writer.execute(self._sql["put_meta"], ("forgotten", now))
+                writer.execute(self._sql["drop_notes"], (now, room))
         return True
 
     def _expire_executions(self, writer: sqlite3.Connection, now: int, limit: int) -> int:

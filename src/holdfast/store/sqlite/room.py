@@ -19,7 +19,7 @@ class Room:
     """The WAL of one open file."""
 
     def __init__(self, where: str) -> None:
-        self._file: int | None = os.open(f"{where}-wal", os.O_RDWR | os.O_CLOEXEC)
+        self._file: int | None = os.open(f"{where}-wal", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         self._length: int | None = None
 
     def make(self) -> None:

@@ -5,15 +5,17 @@ sqlite3 is fastest with exact `str` and `int`, so enums and booleans are taken a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
+from holdfast.model.auditing import Note, Noted, NoteFilter, NoteKind
 from holdfast.model.codec import dumps, failure_from, loads
 from holdfast.model.credentials import Credential, CredentialKind, Role
-from holdfast.model.errors import PayloadNotJson, StoreBroken
+from holdfast.model.errors import PayloadNotJson, RowDamaged
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.history import Event, EventType, carries_error
 from holdfast.model.ids import Seal
@@ -24,9 +26,40 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "execution": (
+        *("key", "id", "function", "version", "name", "input_hash"),
+        *("timeout_seconds", "retention_days", "max_operations", "max_bytes"),
+        *("parent", "parent_operation", "cascade", "tenant", "started_at", "deadline", "status", "state"),
+        *("epoch", "revision", "sequence", "events", "pending", "runner", "invocation", "invoked_at", "seen", "ended_at", "result_event"),
+        *("due_at", "ready_at", "touched_at", "failures", "deaths", "client", "client_revision"),
+        *("operations", "stored", "continued_as", "expires_at", "trace"),
+    ),
+    "operation": (
+        *("execution", "id", "type", "status", "started_at", "sub_type", "name", "parent_id", "ended_at", "attempt", "due_at"),
+        *("timeout_at", "heartbeat_ms", "replay_children", "place", "payload_event", "revision"),
+    ),
+    "event": ("execution", "number", "type", "at", "place", "payload", "detail"),
+    "credential": ("id", "kind", "secret", "roles", "tenant", "note", "created_at", "expires_at"),
+}
+"""The columns of a row, in the order in which the functions below read and make it. The statements of both backends name them, so that code
+can go on working with a table to which a later release has added a column."""
+
+_LISTED: Final = re.compile(r"\{(?:(\w+)\.)?(" + "|".join(COLUMNS) + r")\}")
+
 _STATUSES = {member.value: member for member in Status}
 _TYPES = {member.value: member for member in Type}
 _EVENTS = {member.value: member for member in EventType}
+
+
+def with_columns(statement: str) -> str:
+    """A statement in which `{execution}` stands for the names of an execution's columns, and `{x.execution}` for those of the table x."""
+
+    def names(found: re.Match[str]) -> str:
+        table = f"{found[1]}." if found[1] else ""
+        return ", ".join(f"{table}{column}" for column in COLUMNS[found[2]])
+
+    return _LISTED.sub(names, statement)
 
 
 def _undamaged(read: Callable[P, T]) -> Callable[P, T]:
@@ -37,13 +70,13 @@ def _undamaged(read: Callable[P, T]) -> Callable[P, T]:
         try:
             return read(*args, **kwargs)
         except (KeyError, ValueError, TypeError, PayloadNotJson, msgspec.MsgspecError) as error:
-            raise StoreBroken(f"A row of the store is damaged: {error!r}. Put a good copy of the store in its place.") from error
+            raise RowDamaged(f"A row of the store is damaged: {error!r}. Put a good copy of the store in its place.") from error
 
     return reading
 
 
 def execution_row(key: int, x: Execution) -> Row:
-    """An execution in the order of its table."""
+    """An execution in the order of its columns."""
     return (
         key,
         x.id,
@@ -141,7 +174,7 @@ def execution_from(row: Row) -> Execution:
 
 
 def operation_row(key: int, op: Operation) -> Row:
-    """An operation in the order of its table; its payload is in its event."""
+    """An operation in the order of its columns; its payload is in its event."""
     return (
         key,
         op.id,
@@ -195,7 +228,7 @@ def operation_from(row: Row, execution: str, seal: Seal, codec: PayloadCodec | N
 
 
 def event_row(key: int, event: Event, place: int | None, execution: str, codec: PayloadCodec | None) -> Row:
-    """An event in the order of its table."""
+    """An event in the order of its columns."""
     payload, detail = event.payload, event.detail
     if codec is not None and payload is not None:
         payload = encoded(codec, payload, execution, event.number)
@@ -238,3 +271,23 @@ def credential_from(row: Row) -> Credential:
         created_at=created_at,
         expires_at=expires_at,
     )
+
+
+def note_row(note: Note) -> Row:
+    """A note in the order of its table, without its number."""
+    told = (note.who, note.what, note.on, note.origin, note.outcome, note.tenant)
+    return (note.at, note.kind.value, *told, note.times, note.expires_at)
+
+
+@_undamaged
+def noted_from(row: Row) -> Noted:
+    """A note from its row."""
+    number, at, kind, who, what, on, origin, outcome, tenant, times, expires_at = row
+    told = {"who": who, "what": what, "on": on, "origin": origin, "outcome": outcome, "tenant": tenant}
+    return Noted(number, Note(at=at, kind=NoteKind(kind), times=times, expires_at=expires_at, **told))
+
+
+def note_question(wanted: NoteFilter) -> dict[str, object]:
+    """What the statement `audit` is asked with."""
+    asked = {"since": wanted.since, "who": wanted.who, "what": wanted.what, "outcome": wanted.outcome, "before": wanted.before}
+    return {**asked, "kind": None if wanted.kind is None else wanted.kind.value, "limit": max(wanted.limit, 0)}

@@ -118,6 +118,7 @@ CREATE TABLE functions (
     retention_days  INTEGER NOT NULL,
     max_operations  INTEGER NOT NULL,
     max_bytes       INTEGER NOT NULL,
+    kind            TEXT NOT NULL DEFAULT 'function',
     PRIMARY KEY (name, version)
 ) WITHOUT ROWID;
 
@@ -166,8 +167,28 @@ CREATE TABLE counters (
 ) WITHOUT ROWID;
 CREATE INDEX counters_by_end ON counters (until);
 
--- One row, one heartbeat per runner.
+-- One row, one heartbeat per runner. `code` is the schema number of the code it runs.
 CREATE TABLE runners (
     id          TEXT PRIMARY KEY,
-    lease_until INTEGER NOT NULL
+    lease_until INTEGER NOT NULL,
+    code        INTEGER
 ) WITHOUT ROWID;
+
+-- The audit log: who did what. Rows are added, and removed when their time is over; nothing changes one.
+CREATE TABLE audit (
+    number     INTEGER PRIMARY KEY AUTOINCREMENT,
+    at         INTEGER NOT NULL,
+    kind       TEXT NOT NULL,
+    who        TEXT NOT NULL,
+    what       TEXT NOT NULL,
+    target     TEXT NOT NULL,
+    origin     TEXT NOT NULL,
+    outcome    TEXT NOT NULL,
+    tenant     TEXT,
+    times      INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+);
+CREATE INDEX audit_expiring ON audit (expires_at);
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END;
+-- Retention says first up to when it forgets (`forgotten` in meta); nothing else is removed.
+CREATE TRIGGER audit_is_not_removed BEFORE DELETE ON audit WHEN OLD.expires_at > coalesce((SELECT value FROM meta WHERE key = 'forgotten'), 0) BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END;

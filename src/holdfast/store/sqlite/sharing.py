@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from holdfast.files import private
 from holdfast.model.clock import monotonic
 
 _PATIENCE_SECONDS: Final = 0.25
@@ -36,7 +37,7 @@ class _Gate:
     """A lock file that is waited for, but not for ever."""
 
     def __init__(self, path: Path) -> None:
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.fd = private.open_file(path)
         self._stuck = False
         """Waited for in vain: nobody waits here again before it was seen free once."""
 
@@ -71,7 +72,7 @@ class Presence:
     """This process among those that have the store open."""
 
     def __init__(self, folder: Path, member: str) -> None:
-        folder.mkdir(exist_ok=True)
+        private.own_folder(folder)
         self._folder = folder
         self._place = str(folder)  # asked about before every write, and a Path would take its time
         self.member = member
@@ -86,7 +87,7 @@ class Presence:
         """Create the file under a passing name and lock it before it counts, so that nobody takes it for a dead one."""
         passing = self._folder / f"{member}{_COMING}"
         while True:
-            fd = os.open(passing, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = private.open_file(passing)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 passing.rename(self._folder / f"{member}{_ALIVE}")
@@ -112,7 +113,7 @@ class Presence:
     @staticmethod
     def _is_held(path: Path) -> bool:
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return False
         try:
@@ -156,6 +157,29 @@ class Presence:
             with contextlib.suppress(OSError):
                 os.close(fd)
         _open_files.discard(self)
+
+
+def holders(folder: Path) -> dict[str, int | None]:
+    """The holders that have the store open now, each with its process id where the system tells it. The caller must not have it open."""
+    found: dict[str, int | None] = {}
+    for entry in sorted(folder.glob(f"*{_ALIVE}")):
+        if Presence._is_held(entry):
+            found[entry.stem] = _process_of(entry)
+    return found
+
+
+def _process_of(path: Path) -> int | None:
+    """Who holds the lock of a file, if the system tells."""
+    try:
+        info, locks = os.stat(path), Path("/proc/locks").read_bytes().split(b"\n")
+    except OSError:
+        return None
+    file = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}:{info.st_ino}".encode()
+    for line in locks:
+        words = line.split()
+        if len(words) > 5 and words[1] == b"FLOCK" and words[5] == file and words[4].isdigit():
+            return int(words[4]) or None
+    return None
 
 
 def _close_in_child() -> None:

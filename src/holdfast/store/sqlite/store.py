@@ -8,98 +8,54 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections import deque
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 from holdfast.model import codec
 from holdfast.model.chaining import follow_ups
 from holdfast.model.charging import Counter, charged
-from holdfast.model.errors import ExecutionNotFound, HoldfastError
+from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, HoldfastError, RowDamaged
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec, check_text, identified
 from holdfast.model.verbs import Answer, Start, Write
+from holdfast.store.isolating import committed_apart
 from holdfast.store.seam import Committed, Hosted
 from holdfast.store.sqlite import rows
+from holdfast.store.sqlite.batch import Batch, Blame, is_shared
 from holdfast.store.sqlite.credentials import Credentials
-from holdfast.store.sqlite.opening import MEMORY, connect, explained, load_queries, prepare, present
+from holdfast.store.sqlite.migrating import SCHEMA_VERSION
+from holdfast.store.sqlite.opening import MEMORY, connect, explained, load_queries, prepare, seal_of
 from holdfast.store.sqlite.outbox import Outbox
 from holdfast.store.sqlite.retention import Retention
 from holdfast.store.sqlite.room import Room
 from holdfast.store.sqlite.sharing import Presence
 from holdfast.store.sqlite.snapshots import Snapshots
 from holdfast.store.sqlite.views import Overlay, RowView
-from holdfast.store.sqlite.writing import CHUNKS
-
-_COLUMNS = {"put_executions": 41, "touch_executions": 8, "move_executions": 2, "put_operations": 17, "put_events": 7, "put_signals": 7}
-
-
-Mark = tuple[int, int, int, dict[str, Counter]]
-
-
-class _Batch:
-    """What a batch has decided so far."""
-
-    __slots__ = ("bases", "changes", "counters", "events", "followed", "following", "last_key", "names", "views")
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self.events: list[rows.Row] = []
-        self.bases: dict[str, RowView] = {}
-        """The committed view below each execution the batch has read."""
-        self.views: dict[str, View] = {}
-        """The latest view of each execution the batch has changed."""
-        self.names: dict[tuple[str, str], str] = {}
-        self.following: deque[Write] = deque()
-        """What earlier writes bring to other executions, not yet decided."""
-        self.followed: list[Execution] = []
-        self.last_key = 0
-        self.counters: dict[str, Counter] = {}
-        """As the batch leaves them; made anew by each charge, so that a mark can hold on to it."""
-
-    def mark(self) -> Mark:
-        """How far it has come."""
-        return len(self.changes), len(self.events), len(self.followed), self.counters
-
-    def undo(self, mark: Mark) -> None:
-        """Take back everything decided since a mark."""
-        changes, events, followed, self.counters = mark
-        for change in reversed(self.changes[changes:]):
-            view = self.views.pop(change.header.id)
-            if isinstance(view, Overlay):
-                self.views[change.header.id] = view.below
-            else:
-                self.names.pop((change.header.function, change.header.name), None)
-        del self.changes[changes:], self.events[events:], self.followed[followed:]
-        self.following.clear()
+from holdfast.store.sqlite.writing import bulk
 
 
 class SqliteStore(Outbox, Retention, Snapshots, Credentials):
     """A store in one SQLite file."""
 
     def __init__(self, where: str, member: str, codec: PayloadCodec | None = None) -> None:
-        self._where = where
+        self._where, self._blame = where, Blame(where)
         self._codec = codec
         self._sql = load_queries()
-        self._bulk = {
-            name: {size: self._sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * columns)})"] * size)) for size in CHUNKS}
-            for name, columns in _COLUMNS.items()
-        }
-        # One row alone, the lone sequential step, is spared the join.
-        self._bulk["touch_executions"][1] = self._sql["touch_execution"]
+        self._bulk = bulk(self._sql)
         self._presence: Presence | None = None
         self._room: Room | None = None
         self._writer = self._reader = connect(where)
         try:
-            prepare(self._writer, where, codec)
+            self._presence = prepare(self._writer, where, member, codec)
             if where != MEMORY:
                 self._reader = connect(where)
-                self._presence = present(where, member)
                 self._room = Room(where)
-            (key,) = self._writer.execute(self._sql["get_meta"], ("seal",)).fetchone()
+            key = seal_of(self._writer, where)
         except BaseException:
+            if self._presence is not None:
+                self._presence.close()
             self._reader.close()
             self._writer.close()
             raise
@@ -115,41 +71,59 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
     # --- writing
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Decide and write a batch in one transaction; when it returns, all it answered is on disk."""
+        """Decide and write a batch in one transaction; when it returns, all it answered is on disk.
+
+        If a row of it is refused, the batch is written in parts, each in a transaction of its own, without the entry the row belongs to.
+        """
         try:
             with self._write_lock, self._turn():
-                return self._commit(batch, now)
+                return committed_apart(batch, lambda part: self._commit(part, now), self._blame.shared, self._blame.refused)
         except (sqlite3.Error, OSError) as error:
             raise explained(error, self._where) from error
 
     def _commit(self, batch: Sequence[Write], now: int) -> Committed:
-        writer, done = self._writer, _Batch()
-        self._begin()
+        writer, done, deciding = self._writer, Batch(), False
         try:
+            self._begin()
             self._notice_others()
+            deciding = True  # only now an error may be that of one entry
             self._fetch_headers(batch, done)
-            answers = []
-            for write in batch:
-                before = done.mark()
-                answer = self._decided(write, now, done)
-                if done.following:
-                    refused = self._follow(now, done)
-                    if refused is not None:
-                        done.undo(before)
-                        answer = refused
-                answers.append(answer)
+            answers = [self._entry(write, now, done) for write in batch]
             signalled = self._put(done)
+            deciding = False
             writer.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             # Nobody knows what the file holds now: memory is dropped and read again.
             self._views.clear()
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
+            if not deciding and isinstance(error, sqlite3.Error | OSError):
+                raise explained(error, self._where) from error
             raise
-        self._keep(done)
+        try:
+            self._keep(done)
+        except Exception:  # it is on disk, whatever becomes of our memory of it
+            self._views.clear()
         return Committed(answers, done.followed, signalled)
 
-    def _follow(self, now: int, done: _Batch) -> HoldfastError | None:
+    def _entry(self, write: Write, now: int, done: Batch) -> Answer | HoldfastError:
+        """Decide an entry with what it brings to other executions. Whatever goes wrong with it is its own, and leaves nothing behind."""
+        before = done.mark()
+        failed: HoldfastError | None
+        answer: Answer | HoldfastError
+        try:
+            answer = self._decided(write, now, done)
+            failed = self._follow(now, done) if done.following else None
+        except Exception as error:
+            if is_shared(error) or not self._writer.in_transaction:
+                raise
+            answer = failed = self._blame.refused(write, error)
+        if failed is None:
+            return answer
+        done.undo(before)
+        return failed
+
+    def _follow(self, now: int, done: Batch) -> HoldfastError | None:
         """Write what the last write brings to other executions. An error means that it cannot be written, so the last write must not be."""
         while done.following:
             before = len(done.changes)
@@ -160,7 +134,7 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
                 done.followed.append(done.changes[-1].header)
         return None
 
-    def _decided(self, write: Write, now: int, done: _Batch) -> Answer | HoldfastError:
+    def _decided(self, write: Write, now: int, done: Batch) -> Answer | HoldfastError:
         try:
             answer: Answer
             change: Change | None
@@ -175,15 +149,15 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             change, answer = write.decide(view, now, self.seal)
             if change is not None:
                 self._accept(change, done, now)
-        except HoldfastError as refused:
-            return refused
+        except HoldfastError as told:
+            return told
         if change is not None:
             done.views[change.header.id] = Overlay(view, change)
             if change.births or not change.slight:
                 done.following.extend(follow_ups(write, view.header, change, lambda parent: self._children(parent, done)))
         return answer
 
-    def _accept(self, change: Change, done: _Batch, now: int) -> None:
+    def _accept(self, change: Change, done: Batch, now: int) -> None:
         """Take a change into the batch. Its events become rows here, so that a codec that fails spoils this entry alone."""
         execution, events = change.header.id, []
         key = done.bases[execution].key
@@ -197,7 +171,7 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
         done.events += events
         done.changes.append(change)
 
-    def _children(self, parent: str, done: _Batch) -> list[str]:
+    def _children(self, parent: str, done: Batch) -> list[str]:
         """The open executions it invoked, as this batch leaves them."""
         known = {row[0] for row in self._writer.execute(self._sql["children"], (parent,))}
         for view in done.views.values():
@@ -205,19 +179,25 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
                 known.add(view.header.id)
         return sorted(known)
 
-    def _created(self, start: Start, now: int, done: _Batch) -> Answer:
+    def _created(self, start: Start, now: int, done: Batch) -> Answer:
         change, answer = start.create(now)
         header = change.header
+        if header.id in done.bases:
+            raise ExecutionAlreadyStarted(f"There is another execution {header.id}.")
         if not done.last_key:
             (done.last_key,) = self._writer.execute(self._sql["last_key"]).fetchone()
         done.last_key += 1
         base = done.bases[header.id] = RowView(self, done.last_key, header, self._version, complete=True)
-        self._accept(change, done, now)
+        try:
+            self._accept(change, done, now)
+        except BaseException:
+            del done.bases[header.id]
+            raise
         done.views[header.id] = base
         done.names[header.function, header.name] = header.id
         return answer
 
-    def _named(self, start: Start, done: _Batch) -> View | None:
+    def _named(self, start: Start, done: Batch) -> View | None:
         wanted = start.header
         if wanted.name == wanted.id:
             return None  # a name made from a fresh id cannot be taken
@@ -227,7 +207,7 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
         row = self._writer.execute(self._sql["named"], (wanted.function, wanted.name)).fetchone()
         return None if row is None else self._based(row, done)
 
-    def _view(self, execution: str, done: _Batch) -> RowView:
+    def _view(self, execution: str, done: Batch) -> RowView:
         base = done.bases.get(execution)
         if base is not None:
             return base
@@ -240,7 +220,7 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             raise ExecutionNotFound(f"There is no execution {execution}.")
         return self._based(row, done)
 
-    def _based(self, row: rows.Row, done: _Batch) -> RowView:
+    def _based(self, row: rows.Row, done: Batch) -> RowView:
         """The view of a row just read: what memory holds if it is still the same, else a new one."""
         header = rows.execution_from(row)
         view = self._views.get(header.id)
@@ -250,17 +230,25 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
         done.bases[header.id] = view
         return view
 
-    def _fetch_headers(self, batch: Sequence[Write], done: _Batch) -> None:
-        """One statement for all the headers that are not in memory, instead of one each."""
+    def _fetch_headers(self, batch: Sequence[Write], done: Batch) -> None:
+        """One statement for all the headers that are not in memory, instead of one each. If it fails, each entry asks for its own."""
         if len(batch) == 1:
             return
+        try:
+            self._fetch_all(batch, done)
+        except Exception as error:
+            if is_shared(error):
+                raise
+
+    def _fetch_all(self, batch: Sequence[Write], done: Batch) -> None:
         known = self._views
         wanted = [w.execution for w in batch if not isinstance(w, Start) and w.execution not in known]
         if len(wanted) > 1:
-            for row in self._writer.execute(self._sql["headers"], (codec.dumps(wanted),)):
-                self._based(row, done)
+            for row in self._writer.execute(self._sql["headers"], (codec.dumps(wanted),)).fetchall():
+                with suppress(RowDamaged):  # an entry that needs this row asks for it alone, and fails alone
+                    self._based(row, done)
 
-    def _put(self, done: _Batch) -> bool:
+    def _put(self, done: Batch) -> bool:
         """All rows of a batch, each row once, as the last change leaves it; says whether there are signals among them."""
         headers: dict[str, Execution] = {}
         wide: set[str] = set()
@@ -280,13 +268,13 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
         self._put_rows("move_executions", [(base.key, h.due_at) for base, h in touched if h.due_at != base.header.due_at])
         self._put_rows("put_operations", [rows.operation_row(key, op) for (key, _), op in operations.items()])
         self._put_rows("put_events", done.events)
-        for counter in done.counters.values():
-            self._writer.execute(self._sql["put_counter"], (counter.key, counter.amount, counter.until))
+        self._writer.executemany(self._sql["put_counter"], [(x.key, x.amount, x.until) for x in done.counters.values()])
+        self._put_changed_notes(done.changes)
         signals = self._new_signals(done.changes, keys)
         self._put_rows("put_signals", signals)
         return bool(signals)
 
-    def _keep(self, done: _Batch) -> None:
+    def _keep(self, done: Batch) -> None:
         """After COMMIT: remember the executions that this process runs, forget all others."""
         for change in done.changes:
             header = change.header
@@ -331,7 +319,7 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
 
     def join(self, runner: str, lease_until: int) -> None:
         """Register a runner; views of what it runs are kept in memory from now on."""
-        self._write("join", (runner, lease_until))
+        self._write("join", (runner, lease_until, SCHEMA_VERSION))
         if self._codec is not None:  # under the current key, so that the one the store was made with may go some day
             self._write("put_meta", ("codec_check", check_text(self._codec)))
         self._runner = runner
@@ -339,7 +327,7 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
     def publish(self, functions: Sequence[Hosted]) -> None:
         """Tell everybody what is hosted here, and on what terms."""
         for hosted in functions:
-            self._write("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms)))
+            self._write("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
 
     def renew(self, runner: str, lease_until: int) -> bool:
         """Extend the lease; False when the runner was declared dead."""

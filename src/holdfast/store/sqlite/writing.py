@@ -14,6 +14,24 @@ from holdfast.store.sqlite.room import Room
 
 CHUNKS = (128, 16, 4, 2, 1)
 """Rows per statement: a batch of any size needs few statements, and each size is prepared once."""
+_WIDTHS = {
+    "put_executions": len(rows.COLUMNS["execution"]),
+    "touch_executions": 8,
+    "move_executions": 2,
+    "put_operations": len(rows.COLUMNS["operation"]),
+    "put_events": len(rows.COLUMNS["event"]),
+    "put_signals": 7,
+}
+
+
+def bulk(sql: Mapping[str, str]) -> Mapping[str, dict[int, str]]:
+    """The statements that put rows, for each number of rows."""
+    made = {
+        name: {size: sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * width)})"] * size)) for size in CHUNKS}
+        for name, width in _WIDTHS.items()
+    }
+    made["touch_executions"][1] = sql["touch_execution"]  # one row alone, the lone sequential step, is spared the join
+    return made
 
 
 class Writing(Reading):

@@ -17,6 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast.testing.stores.auditing import AuditSuite as AuditSuite
+    from holdfast.testing.stores.auditing import SharedAuditSuite as SharedAuditSuite
     from holdfast.testing.stores.batches import BatchSuite as BatchSuite
     from holdfast.testing.stores.chaining import ChainingSuite as ChainingSuite
     from holdfast.testing.stores.charging import ChargingSuite as ChargingSuite
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.testing.stores.fencing import FencingSuite as FencingSuite
     from holdfast.testing.stores.fencing import SharedFencingSuite as SharedFencingSuite
     from holdfast.testing.stores.handles import Opening as Opening
+    from holdfast.testing.stores.isolating import IsolationSuite as IsolationSuite
     from holdfast.testing.stores.keeping import KeepingSuite as KeepingSuite
     from holdfast.testing.stores.listing import ListingSuite as ListingSuite
     from holdfast.testing.stores.outbox import OutboxSuite as OutboxSuite
@@ -44,12 +47,14 @@ if TYPE_CHECKING:
     from holdfast.testing.stores.waking import WakingSuite as WakingSuite
 
 _WHERE = {
+    "AuditSuite": "auditing",
     "BatchSuite": "batches",
     "ChainingSuite": "chaining",
     "ChargingSuite": "charging",
     "CopySuite": "copies",
     "CredentialsSuite": "credentials",
     "FencingSuite": "fencing",
+    "IsolationSuite": "isolating",
     "KeepingSuite": "keeping",
     "ListingSuite": "listing",
     "Opening": "handles",
@@ -57,6 +62,7 @@ _WHERE = {
     "RaceSuite": "races",
     "RetentionSuite": "retention",
     "RunnerSuite": "runners",
+    "SharedAuditSuite": "auditing",
     "SharedChargingSuite": "charging",
     "SharedCredentialsSuite": "credentials",
     "SharedFencingSuite": "fencing",

@@ -44,6 +44,16 @@ class CredentialsSuite(OneHandle):
         assert not store.remove_credential(KEY.id)
         assert not store.remove_credential("nobody\0")
 
+    def test_a_secret_is_sealed_anew_only_in_the_place_of_the_one_that_was_read(self, store: Store) -> None:
+        store.put_credential(KEY)
+        store.put_credential(TOKEN)
+        assert store.reseal_credential(KEY.id, KEY.secret, "v2.ab:bmV3")
+        assert list(store.credentials()) == [msgspec.structs.replace(KEY, secret="v2.ab:bmV3"), TOKEN]
+        assert not store.reseal_credential(KEY.id, KEY.secret, "v2.ab:bGF0ZXI=")
+        store.remove_credential(KEY.id)
+        assert not store.reseal_credential(KEY.id, "v2.ab:bmV3", "v2.ab:YmFjaw==")
+        assert list(store.credentials()) == [TOKEN]
+
 
 class SharedCredentialsSuite(TwoHandles):
     """The same for a store that several processes may open."""

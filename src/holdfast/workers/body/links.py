@@ -17,11 +17,15 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.model import codec
+from holdfast.model.errors import PayloadTooLarge
 from holdfast.workers.body.errors import ToolError
 
 _LENGTH = struct.Struct(">I")
 _READ = 1 << 16
 _MOST_DESCRIPTORS = 4
+
+MOST_ENCODED = 8 << 20
+"""What is larger than this is not even encoded: that takes as much memory again, and dies where there is none. Frames have a megabyte."""
 
 Frame = dict[str, Any]
 Received = tuple[Frame, int | None]
@@ -46,6 +50,8 @@ class SocketLink:
 
     def send(self, frame: Frame, fd: int | None = None) -> None:
         """Send one frame whole."""
+        if at_least(frame, MOST_ENCODED) > MOST_ENCODED:
+            raise PayloadTooLarge("What the body says to its runner has more than a megabyte: keep what is large with ctx.artifact.")
         data = codec.dumps(frame, sort=False).encode()
         packed = memoryview(_LENGTH.pack(len(data)) + data)
         sent = socket.send_fds(self.sock, [packed], [fd]) if fd is not None else 0
@@ -188,3 +194,19 @@ def reading(link: SocketLink, received: Callable[[Frame, int | None], None], los
         yield
     finally:
         loop.remove_reader(link.sock)
+
+
+def at_least(value: Any, most: int) -> int:
+    """How many characters a value has as JSON, at the least. Nothing is looked at beyond `most`, and nothing is encoded for it."""
+    total, todo = 0, [value]
+    while todo and total <= most:
+        one = todo.pop()
+        total += 1
+        if isinstance(one, str | bytes):
+            total += len(one)
+        elif isinstance(one, list | tuple | dict):
+            total += len(one)
+            if total <= most:
+                todo += one
+                todo += one.values() if isinstance(one, dict) else ()
+    return total

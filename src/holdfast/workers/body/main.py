@@ -17,7 +17,7 @@ from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 from holdfast.workers.body.context import AsyncContext, BlockingContext
 from holdfast.workers.body.errors import WorkerError, as_frame
-from holdfast.workers.body.links import Asking, AsyncAsking, Frame, Link, SocketLink, reading
+from holdfast.workers.body.links import MOST_ENCODED, Asking, AsyncAsking, Frame, Link, SocketLink, at_least, reading
 
 Function = Callable[[Any, Any], Any]
 msgspec.json.Decoder(Contract)  # msgspec takes milliseconds to learn a type: once in the stub, not in every body that is forked from it
@@ -71,14 +71,20 @@ async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
 
 def done(outputs: Any) -> Frame:
     """The last frame of a body that came to its end; outputs that are no JSON break its promise like any others that do not fit."""
+    if at_least(outputs, MOST_ENCODED) > MOST_ENCODED:
+        raise _too_large(f"more than {MOST_ENCODED:,}")
     try:
         text = codec.dumps(outputs, sort=False)
     except (HoldfastError, RecursionError) as odd:
         raise WorkerError("output_schema_mismatch", f"The outputs do not fit: {odd}") from None
     if (size := len(text.encode())) > _MOST_OUTPUT:
-        told = f"The outputs have {size:,} bytes, and {_MOST_OUTPUT:,} may be returned."
-        raise WorkerError("artifact_too_large", f"{told} Keep what is large with ctx.artifact, and return its reference.")
+        raise _too_large(f"{size:,}")
     return {"op": "done", "outputs": msgspec.json.decode(text)}
+
+
+def _too_large(size: str) -> WorkerError:
+    told = f"The outputs have {size} bytes, and {_MOST_OUTPUT:,} may be returned."
+    return WorkerError("artifact_too_large", f"{told} Keep what is large with ctx.artifact, and return its reference.")
 
 
 def _contract(run: Frame) -> Contract:

@@ -23,6 +23,10 @@ from holdfast.workers.storing.seam import ArtifactsUnreachable, ArtifactsUnusabl
 _CHUNK: Final = 5 << 20  # the smallest part that S3 takes
 _AT_ONCE: Final = 2
 """Parts of one upload in memory."""
+_RETRIES: Final = 7
+"""Some fifteen seconds: a service that hangs up, or answers 500, for a few of them is no reason to end a worker's attempt."""
+_RETRIES_OF_CHECK: Final = 3
+"""About a second, at the start: who has set something wrong is told soon."""
 _MARK: Final = "holdfast-artifacts"
 """Written and read at every start."""
 _NO_CREDENTIALS: Final = ("/latest/api/token", "/latest/meta-data", "/computeMetadata/", "/metadata/identity/")
@@ -44,17 +48,10 @@ class Bucket:
         self._url = url
         self._scheme = url.partition("://")[0]
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        allow_http = self._scheme == "s3" and endpoint.startswith("http://")
         try:
-            self._store: ObjectStore = from_url(
-                url,
-                client_options={
-                    "allow_http": self._scheme == "s3" and endpoint.startswith("http://"),
-                    "connect_timeout": timedelta(seconds=3),
-                    "read_timeout": timedelta(seconds=30),
-                    "timeout": timedelta(minutes=10),
-                },
-                retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=90)},
-            )
+            self._store = _opened(url, allow_http, _RETRIES)
+            self._checked = _opened(url, allow_http, _RETRIES_OF_CHECK)
         except (BaseError, ValueError):
             raise ArtifactsUnusable(
                 f"Artifacts cannot be kept at {url}: something is missing or wrong in the environment ({_VARIABLES[self._scheme]})."
@@ -63,8 +60,8 @@ class Bucket:
     def check(self) -> None:
         """Write and read a small object: whether that is allowed, only that can tell."""
         try:
-            obstore.put(self._store, _MARK, b"Artifacts of Holdfast lie here.\n")
-            obstore.get(self._store, _MARK).bytes()
+            obstore.put(self._checked, _MARK, b"Artifacts of Holdfast lie here.\n")
+            obstore.get(self._checked, _MARK).bytes()
         except (BaseError, OSError) as error:
             raise ArtifactsUnusable(f"Artifacts cannot be kept at {self._url}: {self._reason(error)}.") from None
 
@@ -134,6 +131,23 @@ class Bucket:
         if isinstance(error, PermissionDeniedError | UnauthenticatedError):
             return f"access was refused{told}"
         return f"it gave no proper answer{told}"
+
+
+def _opened(url: str, allow_http: bool, retries: int) -> ObjectStore:
+    return from_url(
+        url,
+        client_options={
+            "allow_http": allow_http,
+            "connect_timeout": timedelta(seconds=3),
+            "read_timeout": timedelta(seconds=30),
+            "timeout": timedelta(minutes=10),
+        },
+        retry_config={
+            "max_retries": retries,
+            "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=4), "base": 2},
+            "retry_timeout": timedelta(seconds=90),
+        },
+    )
 
 
 def _code_of(error: Exception) -> str | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from holdfast.files import private
+from holdfast.files.removing import remove
 from holdfast.workers.storing.seam import ArtifactsUnusable
 
 
@@ -22,7 +24,7 @@ class Folder:
     def check(self) -> None:
         """It can be made, and written to."""
         try:
-            self._path.mkdir(parents=True, exist_ok=True)
+            private.given_folder(self._path)
             with tempfile.TemporaryFile(dir=self._path):
                 pass
         except OSError as error:
@@ -32,10 +34,10 @@ class Folder:
     def draft(self, home: str) -> Iterator[IO[bytes]]:
         """A hidden file beside what it will be."""
         folder = self._path / home
-        folder.mkdir(parents=True, exist_ok=True)
+        private.given_folder(folder)
         path = folder / f".{os.urandom(8).hex()}"
         try:
-            with path.open("xb") as file:
+            with open(path, "w+b", opener=_private) as file:
                 yield file
         finally:
             path.unlink(missing_ok=True)
@@ -46,9 +48,7 @@ class Folder:
         _to_disk(draft)
         path.rename(folder / identity)
         noted = path.with_suffix(".note")  # others may be keeping the same one
-        with noted.open("xb") as file:
-            file.write(note)
-            _to_disk(file)
+        private.write_new(noted, note)
         noted.rename(folder / f"{identity}.json")
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -64,13 +64,18 @@ class Folder:
     def open(self, home: str, identity: str, size: int) -> int | None:
         """The file itself."""
         try:
-            return os.open(self._path / home / identity, os.O_RDONLY | os.O_CLOEXEC)
+            return os.open(self._path / home / identity, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return None
 
     def forget(self, home: str) -> None:
         """The whole folder of that home."""
-        shutil.rmtree(self._path / home, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove(self._path / home)
+
+
+def _private(path: str, _: int) -> int:
+    return private.new_file(path)
 
 
 def _to_disk(file: IO[bytes]) -> None:

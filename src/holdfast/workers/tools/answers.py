@@ -6,15 +6,17 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.contract.checking import problems_of
+from holdfast.contract.checking import MAX_DEPTH
+from holdfast.model.shapes import crowding
+from holdfast.workers.tools.fitting import mismatches
 from holdfast.workers.tools.retry_after import LONGEST_SECONDS, USUAL_SECONDS, retry_after
 from holdfast.workers.tools.seam import ToolFailed
 
 _SHOWN: Final = 500
 
 
-def answered(data: Mapping[str, Any], schema: Mapping[str, Any] | None, cap: int | None) -> Any:
-    """The text of an answer, or with a schema its value; raises ToolFailed when it is neither whole nor fitting."""
+def answered(data: Mapping[str, Any], cap: int | None) -> str:
+    """The text of an answer; raises ToolFailed when it is not whole."""
     choices = data.get("choices") or []
     if not choices or not isinstance(choices[0], Mapping) or not isinstance(choices[0].get("message"), Mapping):
         raise ToolFailed("tool_unavailable", "The model's server answered without a message.")
@@ -27,15 +29,18 @@ def answered(data: Mapping[str, Any], schema: Mapping[str, Any] | None, cap: int
         raise ToolFailed("budget_exceeded", f"The answer was cut off at its cap of {cap} output tokens.", details={"reason": "truncated"})
     if not isinstance(text, str):
         raise ToolFailed("tool_failed", f"The model gave no text (finish_reason {reason!r}).", details={"reason": "empty"})
-    return text if schema is None else _value(text, schema)
+    return text
 
 
-def _value(text: str, schema: Mapping[str, Any]) -> Any:
+async def value_of(text: str, schema: Mapping[str, Any], who: str) -> Any:
+    """The value that an answer's text holds; raises ToolFailed when it does not fit."""
     try:
+        if (crowded := crowding(text.encode(errors="replace"), MAX_DEPTH)) is not None:
+            raise ValueError(f"it {crowded}")
         value = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise _mismatch([{"path": "", "reason": f"no JSON: {error}", "value": text[:_SHOWN]}]) from None
-    problems = problems_of(value, schema)
+    problems = await mismatches(schema, value, who)
     if problems:
         raise _mismatch([{"path": at.path, "reason": at.reason, "value": at.value} for at in problems])
     return value

@@ -6,7 +6,6 @@ killed at the deadline, or crashed     → whether it happened, nobody knows
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from holdfast.hosts.toolhost.frames import Frame
 from holdfast.hosts.toolhost.host import Answered, Asked, Crashed, Ended, Full, Late, ToolHost
 from holdfast.hosts.toolhost.process import Hosted
 from holdfast.model.clock import monotonic
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.workers.tools.declaring import Declared
 from holdfast.workers.tools.retry_after import USUAL_SECONDS, retry_after
 from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, Remaining, Reservation, ToolFailed, Unknown, Verdict
@@ -59,7 +59,7 @@ class AuthorTool:
         """Run it in its process."""
         ended, redactor = await self._ask("call", call, arguments)
         try:
-            return Called(redactor.value(self._result(ended, call)["result"]))
+            return Called(await redactor.cleaned(self._result(ended, call)["result"]))
         except ToolFailed as failed:
             raise redactor.failure(failed) from None
 
@@ -74,7 +74,7 @@ class AuthorTool:
             return Unknown()
         match frame.get("verdict"):
             case "happened":
-                return Happened(redactor.value(frame["result"]))
+                return Happened(await redactor.cleaned(frame["result"]))
             case "did_not_happen":
                 return DidNotHappen()
             case _:
@@ -82,7 +82,7 @@ class AuthorTool:
 
     async def _ask(self, op: str, call: Call, arguments: Mapping[str, Any]) -> tuple[Ended, Redactor]:
         names = self.declared.secrets
-        secrets = await asyncio.to_thread(self._secrets.resolve, names, self.name) if names else {}
+        secrets = await in_thread(Purpose.SECRETS, self._secrets.resolve, names, self.name) if names else {}
         redactor = Redactor(secrets)
         deadline = call.deadline
         if self.declared.timeout_seconds is not None:

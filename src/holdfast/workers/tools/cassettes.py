@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from holdfast.files import private
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.workers.tools.seam import (
@@ -102,7 +103,7 @@ class Cassette:
         usage = outcome.usage
         line["usage"] = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, "cost_usd": str(usage.cost_usd)}
         data = (codec.dumps(line) + "\n").encode()
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = private.open_file(self._path, os.O_WRONLY | os.O_APPEND)
         try:
             os.write(descriptor, data)
         finally:

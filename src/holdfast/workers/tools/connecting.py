@@ -10,12 +10,16 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, TypeAlias
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 import certifi
 import httpcore
 import httpx
 
+from holdfast.model.threads import Purpose, pool_for
 from holdfast.workers.tools.egress import Egress, host_of
 from holdfast.workers.tools.seam import ToolFailed
 
@@ -23,9 +27,28 @@ Resolver: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a name."""
 
 
+_LOOKUPS: Final = 6
+"""Names that are looked up at once for one tenant: a tenant that asks slow name servers holds up only its own lookups."""
+_shares: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueDictionary()
+asking_for: ContextVar[str] = ContextVar("asking_for", default="")
+"""The tenant for which a name is looked up."""
+
+
 async def resolve(host: str, port: int) -> list[str]:
-    """What the machine's own resolver says."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    """What the machine's own resolver says. A lookup cannot be ended, so it keeps its place until the resolver lets go."""
+    loop = asyncio.get_running_loop()
+    share = _shares.setdefault((id(loop), asking_for.get()), asyncio.Semaphore(_LOOKUPS))
+    await share.acquire()
+    look = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    looking = loop.run_in_executor(pool_for(Purpose.NAMES), look)
+
+    def let_go(done: asyncio.Future[Any]) -> None:
+        share.release()
+        if not done.cancelled():
+            done.exception()  # the caller may be gone, so read the error here
+
+    looking.add_done_callback(let_go)
+    found = await asyncio.shield(looking)
     return list(dict.fromkeys(str(info[4][0]) for info in found))
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from holdfast.contract.costs import SchemaInvalid, cost_of
 from holdfast.workers.tools.seam import Effect
 from holdfast.workers.tools.signatures import arguments_of
 
@@ -147,6 +148,10 @@ class _Reader:
         schema, trouble = arguments_of(function)
         if trouble is not None:
             raise _Flaw(function, f"The tool {function.name}: {trouble}")
+        try:
+            cost_of(schema)
+        except SchemaInvalid as wrong:
+            raise _Flaw(function, f"The tool {function.name}: its signature is too large: {wrong}.") from None
         return Declared(
             name=name,
             function=function.name,

@@ -21,7 +21,7 @@ from msgspec import Struct
 from holdfast.model.clock import monotonic
 from holdfast.workers.tools import robots
 from holdfast.workers.tools.bodies import ACCEPTED_ENCODINGS, decoded, media_type, read_body
-from holdfast.workers.tools.connecting import PinnedTransport, Resolver, resolve
+from holdfast.workers.tools.connecting import PinnedTransport, Resolver, asking_for, resolve
 from holdfast.workers.tools.egress import Egress, Target, host_of, target_of
 from holdfast.workers.tools.retry_after import USUAL_SECONDS, retry_after
 from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, ToolFailed
@@ -102,6 +102,7 @@ class FetchUrl:
         limit = min(self._settings.timeout_seconds, float(arguments.get("timeout_seconds", self._settings.timeout_seconds)))
         seconds = max(min(limit, call.deadline - monotonic()), 0.0)
         visit = _Visit(self, call, arguments, self._settings)
+        asking_for.set(call.tenant)
         try:
             async with asyncio.timeout(seconds):
                 return Called(await visit.page())
@@ -207,7 +208,7 @@ class _Visit:
         self._judge(target, response)
         content_type = response.headers.get("content-type", "")
         kind = media_type(content_type)
-        if kind and response.status_code < 300 and not any(_fits(kind, pattern) for pattern in self._settings.content_types):
+        if kind and response.status_code < 300 and not any(covers(kind, pattern) for pattern in self._settings.content_types):
             allowed = ", ".join(self._settings.content_types)
             raise ToolFailed("tool_failed", f"The page is {kind[:100]!r}, not one of {allowed}.", details={"reason": "content_type"})
         body = await self._body(target, response, self._cap)
@@ -281,7 +282,8 @@ def _parsed(url: str, target: Target) -> httpx.URL:
     raise ToolFailed("egress_denied", f"The URL {url[:200]!r} can be read in two ways.")
 
 
-def _fits(kind: str, pattern: str) -> bool:
+def covers(kind: str, pattern: str) -> bool:
+    """Whether a pattern such as `text/*` or `*+json` has a media type, or another pattern, in it."""
     if pattern.endswith("/*"):
         return kind.startswith(pattern[:-1])
     return kind.endswith(pattern[1:]) if pattern.startswith("*+") else kind == pattern

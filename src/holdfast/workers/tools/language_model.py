@@ -8,6 +8,7 @@ With a `schema` the result is the value itself; without one it is the text.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from decimal import Decimal
@@ -16,12 +17,12 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from holdfast.contract.checking import SchemaInvalid, checker_of
 from holdfast.model import codec
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import InvalidParameter
-from holdfast.workers.tools.answers import answered, failed
+from holdfast.workers.tools.answers import answered, failed, value_of
 from holdfast.workers.tools.estimating import estimated_input
+from holdfast.workers.tools.fitting import check_schema
 from holdfast.workers.tools.prices import Price
 from holdfast.workers.tools.seam import ZERO, Call, Called, Effect, Remaining, Reservation, ToolFailed, Usage
 from holdfast.workers.tools.secrets import Redactor
@@ -153,30 +154,29 @@ class LanguageModel:
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
         """Ask the model once; our caller decides about a second time."""
         model = self._model(arguments)
-        self._check_schema(arguments)
+        if "schema" in arguments:
+            await check_schema(arguments["schema"], "The schema", call.tenant)
         seconds = min(self._settings.timeout_seconds, call.deadline - monotonic())
         if seconds <= 0:
             raise ToolFailed("tool_timeout", "There is no time left to ask the model.")
         client = self._connected()
         try:
             request = {**self._request(model, arguments, reservation), "extra_headers": _traced(call)}
-            response = await client.chat.completions.create(**request, timeout=seconds)
+            async with asyncio.timeout(seconds):  # the client's own is for one read: an answer may come a byte at a time
+                response = await client.chat.completions.create(**request, timeout=seconds)
             data = response.model_dump()
+        except TimeoutError:
+            raise ToolFailed("tool_timeout", f"The model's answer was not there after {seconds:g} s.", known=False) from None
         except Exception as error:
             raise self._redactor.failure(failed(error, call.now)) from None
         spent = self._spent(model, data.get("usage"), reservation)
         try:
-            return Called(self._redactor.value(answered(data, arguments.get("schema"), reservation.output_tokens)), spent)
+            text = answered(data, reservation.output_tokens)
+            result = text if "schema" not in arguments else await value_of(text, arguments["schema"], call.tenant)
+            return Called(await self._redactor.cleaned(result), spent)
         except ToolFailed as failure:
             failure.usage = spent
             raise self._redactor.failure(failure) from None
-
-    def _check_schema(self, arguments: Mapping[str, Any]) -> None:
-        if "schema" in arguments:
-            try:
-                checker_of(arguments["schema"])
-            except SchemaInvalid as error:
-                raise ToolFailed("tool_failed", f"The schema is no JSON Schema: {error}", details={"reason": "schema"}) from None
 
     def _request(self, model: str, arguments: Mapping[str, Any], reservation: Reservation) -> dict[str, Any]:
         request: dict[str, Any] = {"model": model, "messages": self._messages(arguments)}

@@ -5,13 +5,13 @@ What is secret is never a parameter: the file's table `secrets` and SSM's Secure
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, ToolFailed
 
 ARGUMENTS: Final[Mapping[str, Any]] = {
@@ -146,7 +146,7 @@ class ParameterStore:
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
         """One parameter."""
-        return Called(await asyncio.to_thread(self._source.parameter, str(arguments["name"])))
+        return Called(await in_thread(Purpose.SECRETS, self._source.parameter, str(arguments["name"])))
 
 
 def _as_json(value: Any) -> Any:

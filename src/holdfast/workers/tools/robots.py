@@ -5,22 +5,28 @@ No such file, or no right to read it: everything may be fetched. A server that f
 
 from __future__ import annotations
 
-import asyncio
+import zlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from holdfast.model.clock import monotonic
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.workers.tools.egress import Target
 from holdfast.workers.tools.seam import ToolFailed
 
 MAX_BYTES: Final = 512 * 1024
 _KEPT_SECONDS: Final = 3600.0
 _KEPT_ORIGINS: Final = 1024
+_KEPT_BYTES: Final = 16 * 1024 * 1024
+_KEPT_AGENTS: Final = 4
 _LONGEST_LINE: Final = 4096
-_MOST_LINES: Final = 10_000  # every rule is asked for every page
+_LONGEST_RULE: Final = 512
+_MOST_RULES: Final = 1_000
+"""Rules that are kept for one user agent: each page is compared with every rule."""
+_MOST_LINES: Final = 20_000
 
 
 class Rules(Protocol):
@@ -34,8 +40,11 @@ Read: TypeAlias = Callable[[str], Awaitable[tuple[int, bytes]]]
 
 
 class _Kept(Struct):
-    rules: Rules | None
+    body: bytes | None
+    """Packed; None: everything may be fetched."""
     until: float
+    rules: dict[str, Rules] = {}
+    """The parsed rules for each user agent that fetched lately."""
 
 
 class Robots:
@@ -43,34 +52,70 @@ class Robots:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._bytes = 0
 
     async def check(self, target: Target, url: str, user_agent: str, read: Read) -> None:
         """Raise when the site does not want it."""
         kept = self._kept.get(target.origin)
         if kept is None or kept.until <= monotonic():
-            kept = _Kept(await self._ask(target, read), monotonic() + _KEPT_SECONDS)
+            body = await self._ask(target, read)
+            kept = _Kept(None if body is None else await in_thread(Purpose.WORK, _packed, body), monotonic() + _KEPT_SECONDS)
             self._keep(target.origin, kept)
-        if kept.rules is not None and not kept.rules.can_fetch(url, user_agent):
+        if kept.body is not None and not (await self._rules(kept, kept.body, user_agent)).can_fetch(url, user_agent):
             message = f"robots.txt of {target.host} does not allow {user_agent!r} to fetch this page."
             raise ToolFailed("access_denied", message, details={"reason": "robots"})
 
-    def _keep(self, origin: str, kept: _Kept) -> None:
-        self._kept[origin] = kept
-        self._kept.move_to_end(origin)
-        while len(self._kept) > _KEPT_ORIGINS:
-            self._kept.popitem(last=False)
+    async def _rules(self, kept: _Kept, body: bytes, user_agent: str) -> Rules:
+        if user_agent not in kept.rules:
+            parsed = await in_thread(Purpose.WORK, _parsed, body, user_agent)
+            while len(kept.rules) >= _KEPT_AGENTS:
+                kept.rules.pop(next(iter(kept.rules)))
+            kept.rules[user_agent] = parsed
+        return kept.rules[user_agent]
 
-    async def _ask(self, target: Target, read: Read) -> Rules | None:
+    def _keep(self, origin: str, kept: _Kept) -> None:
+        before = self._kept.pop(origin, None)
+        self._bytes += _size(kept) - _size(before)
+        self._kept[origin] = kept
+        while len(self._kept) > _KEPT_ORIGINS or self._bytes > _KEPT_BYTES:
+            self._bytes -= _size(self._kept.popitem(last=False)[1])
+
+    async def _ask(self, target: Target, read: Read) -> bytes | None:
         status, body = await read(f"{target.origin}/robots.txt")
         if status == 429 or status >= 500:
             raise ToolFailed("tool_unavailable", f"robots.txt of {target.host} answered {status}, so nothing there is fetched for now.")
-        if status != 200:
-            return None
-        return await asyncio.to_thread(_parsed, body)
+        return body if status == 200 else None
 
 
-def _parsed(body: bytes) -> Rules:
+def _size(kept: _Kept | None) -> int:
+    return 0 if kept is None or kept.body is None else len(kept.body)
+
+
+def _packed(body: bytes) -> bytes:
+    return zlib.compress(body, 1)
+
+
+def _parsed(body: bytes, user_agent: str) -> Rules:
     from protego import Protego  # loaded with the first page
 
-    text = body.decode("utf-8", errors="replace")
-    return Protego.parse("\n".join(line[:_LONGEST_LINE] for line in text.splitlines()[:_MOST_LINES]))
+    return Protego.parse("\n".join(_spoken_to(zlib.decompress(body).decode("utf-8", errors="replace"), user_agent.lower())))
+
+
+def _spoken_to(text: str, user_agent: str) -> Iterator[str]:
+    """The lines that apply to this user agent, up to a bound: reading a line costs little, a rule much more."""
+    meant = naming = False
+    rules = 0
+    for line in text.split("\n", _MOST_LINES)[:_MOST_LINES]:
+        word, _, value = line[:_LONGEST_LINE].partition("#")[0].strip().partition(":")
+        word, value = word.strip().lower(), value.strip()
+        if word == "user-agent":
+            here = value == "*" or (bool(value) and value.lower().split("/")[0] in user_agent)
+            meant, naming = here or (naming and meant), True
+            if here and rules < _MOST_RULES:
+                rules += 1
+                yield f"User-agent: {value[:_LONGEST_RULE]}"
+        elif word in ("allow", "disallow"):
+            naming = False
+            if meant and rules < _MOST_RULES:
+                rules += 1
+                yield f"{word}: {value[:_LONGEST_RULE]}"

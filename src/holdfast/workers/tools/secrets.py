@@ -1,26 +1,38 @@
 """Secrets: where they come from, and how they are kept out of everything that is written down.
 
 A secret goes from its source straight into the pipe of the one tool that named it. The `Redactor` of those values stands behind
-every result, error and log line of the call, and knows the usual disguises: base64, URL-encoding, hexadecimal, JSON escapes.
+every result, error and log line of the call, and knows the usual disguises, two on top of each other too: percent-encoding, the escapes
+of JSON and HTML, base64 (also in lines), hexadecimal.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, quote_plus
 
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.workers.tools.disguises import undone
 from holdfast.workers.tools.parameters import ParameterFile, Ssm
 from holdfast.workers.tools.seam import ToolFailed
 
 _SHORTEST: Final = 4
 """A shorter secret is found only where it stands alone: else every text with an `a` in it would be full of redactions."""
+_RUNNERS: Final = "HOLDFAST_"
 _SHORTEST_CORE: Final = 8
 _SHORTEST_LINE: Final = 16
+_AT_ONCE: Final = 2 * 1024
+"""Characters that are looked at on the loop, for a few secrets: some milliseconds, whatever they are made of."""
+_FEW_FORMS: Final = 64
+_LAYERS: Final = 4
+"""How many disguises on top of each other are undone. Lines of base64 that are joined are one of them, and JSON in JSON is two."""
+
+
+Hidden = tuple[int, int, str]
+"""Where a secret begins and ends, and what stands there instead."""
 
 
 class SecretSource(Protocol):
@@ -35,7 +47,8 @@ class SecretSource(Protocol):
 
 
 class EnvironmentSecrets:
-    """The runner's own environment, which no sandbox and no tool sees."""
+    """The runner's own environment, which no sandbox and no tool sees. Its `HOLDFAST_` variables are the runner's alone: the model's key
+    and the secret that seals credentials are no tool's, whatever a tool's author names."""
 
     where = "the runner's environment"
 
@@ -44,7 +57,7 @@ class EnvironmentSecrets:
 
     def get(self, name: str) -> str | None:
         """A variable's value."""
-        return self._environment.get(name) or None
+        return None if name.upper().startswith(_RUNNERS) else self._environment.get(name) or None
 
 
 class FileSecrets:
@@ -116,14 +129,34 @@ class Redactor:
             for form in _forms(value):
                 forms.setdefault(form, f"[redacted:{name}]")
         self._forms = forms
-        longest_first = sorted(forms, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        # Below a disguise that was undone the secret stands as it is, or in base64 at any offset: few forms for texts that may be many.
+        self._bare = {form: forms[form] for value in secrets.values() for form in _bare(value)}
+        self._shortest = min(map(len, forms), default=0)
 
     def text(self, text: str) -> str:
         """A text without them."""
         if text in self._whole:
             return self._whole[text]
-        return text if self._pattern is None else self._pattern.sub(lambda hit: self._forms[hit.group()], text)
+        if not self._forms or len(text) < self._shortest:
+            return text
+        found = [*_standing(text, self._forms)]
+        for view in undone(text, _LAYERS):
+            found += [(*view.place(start, end), label) for start, end, label in _standing(view.text, self._bare)]
+        hidden = _merged(found)
+        if not hidden:
+            return text
+        parts: list[str] = []
+        end = 0
+        for start, stop, label in hidden:
+            parts += (text[end:start], label)
+            end = stop
+        return "".join((*parts, text[end:]))
+
+    async def cleaned(self, value: Any) -> Any:
+        """The same as `value`, on the loop of a server: what is large is looked at beside it."""
+        if not self._whole or _weight(value) * (1 + len(self._bare) // _FEW_FORMS) <= _AT_ONCE:
+            return self.value(value)
+        return await in_thread(Purpose.WORK, self.value, value)
 
     def value(self, value: Any) -> Any:
         """A JSON value without them, in keys too."""
@@ -152,6 +185,40 @@ class Redactor:
         )
 
 
+def _weight(value: Any) -> int:
+    """About how many characters there are to look at, counted only as far as it matters."""
+    waiting, weight = [value], 0
+    while waiting and weight <= _AT_ONCE:
+        part = waiting.pop()
+        weight += len(part) if isinstance(part, str) else 1
+        if isinstance(part, Mapping):
+            waiting.extend((*part.keys(), *part.values()))
+        elif isinstance(part, list | tuple):
+            waiting.extend(part)
+    return weight
+
+
+def _standing(text: str, forms: Mapping[str, str]) -> Iterator[Hidden]:
+    """Where any of these forms stands."""
+    for form, label in forms.items():
+        at = text.find(form)
+        while at >= 0:
+            yield at, at + len(form), label
+            at = text.find(form, at + len(form))
+
+
+def _merged(found: list[Hidden]) -> list[Hidden]:
+    """In order, and those that touch or overlap as one."""
+    merged: list[Hidden] = []
+    for start, end, label in sorted(found, key=lambda hidden: (hidden[0], -hidden[1])):
+        if merged and start < merged[-1][1]:
+            before = merged[-1]
+            merged[-1] = (before[0], max(before[1], end), before[2])
+        else:
+            merged.append((start, end, label))
+    return merged
+
+
 def _forms(value: str) -> set[str]:
     if len(value) < _SHORTEST:
         return set()
@@ -165,11 +232,20 @@ def _forms(value: str) -> set[str]:
         json.dumps(value, ensure_ascii=False)[1:-1],
     }
     forms |= {raw.hex(), raw.hex().upper(), repr(value)[1:-1]}
-    forms |= {core for core in _base64_cores(raw) if len(core) >= _SHORTEST_CORE}
+    for inner in (raw, *(form.encode("utf-8", errors="surrogatepass") for form in sorted(forms))):
+        forms |= {core for core in _base64_cores(inner) if len(core) >= _SHORTEST_CORE}
     forms |= {line.strip() for line in value.splitlines() if len(line.strip()) >= _SHORTEST_LINE}
     if len(raw) < _SHORTEST_CORE:
         forms |= {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
     return {form for form in forms if len(form) >= _SHORTEST}
+
+
+def _bare(value: str) -> set[str]:
+    if len(value) < _SHORTEST:
+        return set()
+    raw = value.encode("utf-8", errors="surrogatepass")
+    lines = {line.strip() for line in value.splitlines() if len(line.strip()) >= _SHORTEST_LINE}
+    return {value, raw.hex(), raw.hex().upper(), *lines, *(core for core in _base64_cores(raw) if len(core) >= _SHORTEST_CORE)}
 
 
 def _base64_cores(raw: bytes) -> Iterable[str]:

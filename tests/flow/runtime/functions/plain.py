@@ -151,3 +151,14 @@ def drones(event: Any, context: Any) -> Any:
     while left:
         left -= os.write(1, b"z" * min(left, 2**20))  # perhaps not all of it, when a signal comes
     return event
+
+
+def keeps(event: Any, context: Any) -> Any:
+    """Leave things in the home that are hard to remove."""
+    deep = os.path.join(os.environ["HOME"], "deep")
+    os.makedirs(os.path.join(deep, *"abc" * 20))
+    with open(os.path.join(deep, "file"), "w") as file:
+        file.write("left")
+    os.symlink("/", os.path.join(deep, "link"))
+    os.chmod(os.path.join(deep, "a"), 0)
+    return {"env": dict(os.environ)}

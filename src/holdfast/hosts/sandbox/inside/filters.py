@@ -23,16 +23,21 @@ _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _EQUAL, _GREATER, _AT_LEAST, _ANY_BIT = 0x15, 0x25, 0x35, 0x45
 
 _CLONE_THREAD: Final = 0x00010000
+_CLONE_FILES: Final = 0x00000400
 _CLONE_PARENT: Final = 0x00008000
 _CLONE_NEW: Final = 0x7E020000
 _AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET = 1, 1, 5
 _SOL_SOCKET, _LAST_PLAIN_OPTION = 1, 21
+_SO_SNDBUF, _SO_RCVBUF = 7, 8
+_AT_EMPTY_PATH: Final = 0x1000
 _O_ACCMODE, _O_TRUNC = 0o3, 0o1000
 _TRUNCATE_ABI: Final = 3
 # isatty, size of a terminal, its group, bytes waiting, (non)blocking, close on exec: what Python asks of a descriptor.
 _IOCTLS: Final = (0x5401, 0x5413, 0x540F, 0x541B, 0x5421, 0x5450, 0x5451)
-# A descriptor that signals another process when it is ready, with a signal of one's choice; leases; directory notices.
-_FCNTLS: Final = (8, 10, 15, 1024, 1026)
+# A descriptor that signals another process when it is ready, with a signal of one's choice; leases; directory notices; a larger pipe.
+_FCNTLS: Final = (8, 10, 15, 1024, 1026, 1031)
+# Locks of a descriptor instead of a process: they outlive it in flight between sockets, where they cannot be counted.
+_LOCKS_IN_FLIGHT: Final = (36, 37, 38)
 _PRCTLS: Final = (
     kernel.PR_SET_PDEATHSIG, kernel.PR_SET_DUMPABLE, kernel.PR_SET_MM, kernel.PR_SET_CHILD_SUBREAPER, kernel.PR_SET_PTRACER,
 )  # fmt: skip
@@ -152,18 +157,28 @@ def _rules(held: Held) -> Rules:
 def _always(children: bool) -> Rules:
     allow, no = Rule((), ALLOW), Rule((), _NO)
     forks = (allow if children else no,)
+    thread, thread_alone = any_bit(0, _CLONE_THREAD), Test(0, _EQUAL, _CLONE_THREAD, mask=_CLONE_THREAD | _CLONE_FILES)
     stream, packets = (Test(1, _EQUAL, kind, mask=0xF) for kind in (_SOCK_STREAM, _SOCK_SEQPACKET))
     return {
         # A datagram pair could be pointed at a socket in the file system; a connected stream cannot.
         "socketpair": (Rule((equal(0, _AF_UNIX), stream), ALLOW), Rule((equal(0, _AF_UNIX), packets), ALLOW), no),
         "sendto": (Rule((equal(4, 0), Test(4, _EQUAL, 0, high=True)), ALLOW), no),
-        # The later options attach filters, which is code in the kernel.
-        "setsockopt": (Rule((equal(1, _SOL_SOCKET), Test(2, _GREATER, _LAST_PLAIN_OPTION, wanted=False)), ALLOW), no),
-        "clone": (Rule((any_bit(0, _CLONE_NEW | _CLONE_PARENT),), _NO), Rule((any_bit(0, _CLONE_THREAD),), ALLOW), *forks),
+        # Larger buffers are kernel memory that the keeper does not count; the later options attach filters, which is code in the kernel.
+        "setsockopt": (
+            *(Rule((equal(1, _SOL_SOCKET), equal(2, size)), _NO) for size in (_SO_SNDBUF, _SO_RCVBUF)),
+            Rule((equal(1, _SOL_SOCKET), Test(2, _GREATER, _LAST_PLAIN_OPTION, wanted=False)), ALLOW),
+            no,
+        ),
+        # A thread with descriptors of its own would have as many again, and the keeper would not see them.
+        "clone": (Rule((any_bit(0, _CLONE_NEW | _CLONE_PARENT),), _NO), Rule((thread_alone,), _NO), Rule((thread,), ALLOW), *forks),
         "fork": forks, "vfork": forks, "execve": forks, "execveat": forks,
         "prctl": (*(Rule((equal(0, option),), _NO) for option in _PRCTLS), allow),
         "ioctl": (*(Rule((equal(1, request),), ALLOW) for request in _IOCTLS), Rule((), refuse(errno.ENOTTY))),
-        "fcntl": (*(Rule((equal(1, command),), _NO) for command in _FCNTLS), allow),
+        "fcntl": (
+            *(Rule((equal(1, command),), _NO) for command in _FCNTLS),
+            *(Rule((equal(1, command),), refuse(errno.EINVAL)) for command in _LOCKS_IN_FLIGHT),
+            allow,
+        ),
     }  # fmt: skip
 
 
@@ -181,13 +196,19 @@ def _towards_others(own_pid: int | None) -> Rules:
 
 def _on_files(held: Held) -> Rules:
     """What Landlock does not see, where nothing but Landlock keeps the program from the user's own files."""
-    modes = ["chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "futimesat"]
-    owners = ["chown", "lchown", "fchown", "fchownat"]
+    modes = ["chmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "futimesat"]
+    owners = ["chown", "lchown", "fchownat"]
     marks = ["setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"]
     allow, no = (Rule((), ALLOW),), (Rule((), _NO),)
     found: Rules = dict.fromkeys(marks, (Rule((), refuse(errno.EOPNOTSUPP)),))
     found.update(dict.fromkeys(modes, allow if held.mounted else (Rule((), _PRETEND),)))
     found.update(dict.fromkeys(owners, allow if held.mounted else no))
+    # Through a descriptor a file is reached that the runner handed over, on a mount of the runner's, and perhaps of the same owner.
+    found.update(dict.fromkeys(["fchmod", "fchown"], no))
+    for name, path, flags in (("fchmodat2", 1, 3), ("fchownat", 1, 4), ("utimensat", 1, 3), ("futimesat", 1, None)):
+        through = [Rule((equal(path, 0), Test(path, _EQUAL, 0, high=True)), _NO)]
+        through += [] if flags is None else [Rule((any_bit(flags, _AT_EMPTY_PATH),), _NO)]
+        found[name] = (*through, *found[name])
     if held.mounted or held.landlock >= _TRUNCATE_ABI:
         return {**found, "truncate": allow, "openat2": allow}
     # Older Landlock lets everybody truncate, by name or by opening for reading with O_TRUNC.

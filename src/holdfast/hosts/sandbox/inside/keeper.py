@@ -19,12 +19,13 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from holdfast.hosts.sandbox.inside import kernel, launching, locking, mounts, namespaces, wire
 from holdfast.hosts.sandbox.inside.clearing import clear, kill_below
-from holdfast.hosts.sandbox.inside.plan import BODY_FD, EXITS, Means, Plan
+from holdfast.hosts.sandbox.inside.plan import BODY_FD, EXITS, PERIOD_MS, Means, Plan
 from holdfast.hosts.sandbox.inside.watching import Breach, Watch
 
-_PERIOD_MS: Final = 50
 _SPARE_PERIOD_MS: Final = 200
 _NEARLY: Final = 0.9
+_WORTH_TELLING_KB: Final = 1024
+"""The runner adds up what all bodies have: it is told when a body's part has changed by as much."""
 
 
 class Lines(NamedTuple):
@@ -80,14 +81,14 @@ def _kept(plan: Plan, means: Means, place: Place, lines: Lines, mapper: socket.s
             _say(lines.control, {"unable": scratch})
             return
         pidfd = os.pidfd_open(body) if kernel.LINUX else None
-        watch = Watch(body, plan, scratch if apart else place.scratch, tree)
+        watch = Watch(body, plan, scratch if apart else place.scratch, whole_tree=tree, own_network=apart)
         _say(lines.control, {"locked": {"pid": body, "isolation": held}}, pidfd)
         breach, end = _watched(body, watch, lines.control, woken)
     finally:
         usage = _ended(body, tree)
         if not apart:
             clear(place.scratch)
-    _say(lines.control, {"ended": _account(plan, watch, breach, end or usage)})
+    _say(lines.control, {"ended": _account(watch, breach, end or usage)})
 
 
 def _body(plan: Plan, means: Means, place: Place, lines: Lines, keeper: socket.socket, scratch: str) -> NoReturn:
@@ -135,9 +136,9 @@ def _watched(body: int, watch: Watch, control: socket.socket, woken: int) -> tup
     poll.register(control, select.POLLIN)
     poll.register(woken, select.POLLIN)
     deadline: float | None = None
-    seconds = 0.0
+    seconds, told_kilobytes, told_processes = 0.0, 0, 1
     while True:
-        period = _SPARE_PERIOD_MS if deadline is None else min(_PERIOD_MS, max(0, (deadline - time.monotonic()) * 1000))
+        period = _SPARE_PERIOD_MS if deadline is None else min(PERIOD_MS, max(0, (deadline - time.monotonic()) * 1000))
         for fd, _ in poll.poll(period):
             if fd == woken:
                 if signal.SIGTERM in os.read(woken, 4096):
@@ -148,7 +149,7 @@ def _watched(body: int, watch: Watch, control: socket.socket, woken: int) -> tup
                 return None, None
             order = json.loads(told)
             seconds, deadline = order["begin"], time.monotonic() + order["left"]
-            watch.begin()
+            watch.begin(order["memory_mb"], order["cpu_seconds"])
         end = os.wait4(body, os.WNOHANG)
         if end[0]:
             return None, end
@@ -157,6 +158,9 @@ def _watched(body: int, watch: Watch, control: socket.socket, woken: int) -> tup
         breach = watch.look()
         if breach is not None:
             return breach, None
+        if abs(watch.kilobytes - told_kilobytes) >= _WORTH_TELLING_KB or watch.processes != told_processes:
+            told_kilobytes, told_processes = watch.kilobytes, watch.processes
+            _tell(control, {"uses": {"kilobytes": told_kilobytes, "processes": told_processes}})
 
 
 def _ended(body: int, tree: bool) -> Any:
@@ -174,28 +178,34 @@ def _ended(body: int, tree: bool) -> Any:
     return end
 
 
-def _account(plan: Plan, watch: Watch, breach: Breach | None, end: Any) -> dict[str, Any]:
+def _account(watch: Watch, breach: Breach | None, end: Any) -> dict[str, Any]:
     status, used = (end[1], end[2]) if end is not None else (0, resource.getrusage(resource.RUSAGE_CHILDREN))
     kilobytes = used.ru_maxrss if kernel.LINUX else used.ru_maxrss // 1024
     cpu = max(0.0, used.ru_utime + used.ru_stime - watch.cpu_before)
-    code, detail = breach or _judged(plan, os.waitstatus_to_exitcode(status), kilobytes / 1024, used.ru_utime + used.ru_stime)
+    code, detail = breach or _judged(watch, os.waitstatus_to_exitcode(status), kilobytes / 1024, used.ru_utime + used.ru_stime)
     return {"code": code, "detail": detail, "cpu_seconds": round(cpu, 4), "max_rss_mb": round(kilobytes / 1024, 1)}
 
 
-def _judged(plan: Plan, exit_code: int, rss_mb: float, cpu: float) -> tuple[str | None, str]:
+def _judged(watch: Watch, exit_code: int, rss_mb: float, cpu: float) -> tuple[str | None, str]:
     if exit_code == 0:
         return None, ""
     if exit_code > 0:
         return EXITS.get(exit_code, "worker_crashed"), f"the body exited with code {exit_code}"
-    number = signal.Signals(-exit_code)
-    detail = f"the body was ended by {number.name}"
-    if number is signal.SIGXCPU or (number is signal.SIGKILL and cpu > plan.cpu_seconds * 2):
+    number = -exit_code
+    detail = f"the body was ended by {_signal_name(number)}"
+    if number == signal.SIGXCPU or (number == signal.SIGKILL and cpu > watch.cpu_limit):
         return "cpu_exceeded", detail
-    if number is signal.SIGXFSZ:
+    if number == signal.SIGXFSZ:
         return "disk_exceeded", detail
-    if rss_mb > plan.memory_mb * _NEARLY:  # an allocation failed where nobody was prepared for it
+    # An allocation failed in code that was not prepared for it: the body had nearly all that it may, touched or not.
+    if max(rss_mb, watch.most_data / 1024) > watch.memory_mb * _NEARLY:
         return "memory_exceeded", detail
     return "worker_crashed", detail
+
+
+def _signal_name(number: int) -> str:
+    """Those for real time have no names in Python."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 def _woken() -> int:
@@ -206,6 +216,12 @@ def _woken() -> int:
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     return woken
+
+
+def _tell(control: socket.socket, message: dict[str, Any]) -> None:
+    """Tell the runner without waiting. The message is lost when the runner does not listen just now: the next look tells it again."""
+    with contextlib.suppress(OSError):
+        control.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
 
 
 def _say(control: socket.socket, message: dict[str, Any], fd: int | None = None) -> None:

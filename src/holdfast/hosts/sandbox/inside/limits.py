@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import resource
-from pathlib import Path
 from typing import Final
 
+from holdfast.hosts import processes
 from holdfast.hosts.sandbox.inside import kernel
 from holdfast.hosts.sandbox.inside.plan import TASKS, Plan
 
@@ -29,9 +29,9 @@ def apply(plan: Plan) -> dict[str, int]:
     }
     if kernel.LINUX:
         # Written memory is what the limit is about. Some more is let through, so that whoever lives there is seen and stopped by name.
-        limits["data_bytes"] = (resource.RLIMIT_DATA, (plan.memory_mb * 5 // 4 + _SLACK_MB) * _MB)
+        limits["data_bytes"] = (resource.RLIMIT_DATA, data_bytes(plan.memory_mb))
         # Shared memory can be hidden from the count of resident pages, but not from this.
-        limits["address_bytes"] = (resource.RLIMIT_AS, _mapped() + (plan.memory_mb * 2 + _ADDRESSES_MB) * _MB)
+        limits["address_bytes"] = (resource.RLIMIT_AS, _mapped() + _address_bytes(plan.memory_mb))
         limits["message_queue_bytes"] = (resource.RLIMIT_MSGQUEUE, 0)
         limits["pending_signals"] = (resource.RLIMIT_SIGPENDING, _SIGNALS)
     set_limits = {}
@@ -43,6 +43,28 @@ def apply(plan: Plan) -> dict[str, int]:
     return set_limits
 
 
+def tighten(body: int, memory_mb: int, cpu_seconds: float) -> None:
+    """Lower those of a body that waits already: one attempt may have tighter limits than its jail. None can be raised."""
+    wanted = {
+        resource.RLIMIT_DATA: data_bytes(memory_mb),
+        resource.RLIMIT_AS: _mapped(body) + _address_bytes(memory_mb),
+        resource.RLIMIT_CPU: math.ceil(cpu_seconds) + 2,
+    }
+    for kind, value in wanted.items():
+        _, hard = resource.prlimit(body, kind)
+        if hard == resource.RLIM_INFINITY or value < hard:
+            resource.prlimit(body, kind, (value, value))
+
+
+def data_bytes(memory_mb: int) -> int:
+    """What the kernel lets a body write to."""
+    return (memory_mb * 5 // 4 + _SLACK_MB) * _MB
+
+
+def _address_bytes(memory_mb: int) -> int:
+    return (memory_mb * 2 + _ADDRESSES_MB) * _MB
+
+
 def bind_tasks(plan: Plan) -> int:
     """Threads and processes together, in a user namespace, which counts no others. The fewer a bomb can make, the sooner they are gone."""
     most = plan.processes + _SPARE_TASKS if plan.allow_children else TASKS + _SPARE_TASKS
@@ -50,6 +72,6 @@ def bind_tasks(plan: Plan) -> int:
     return most
 
 
-def _mapped() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
+def _mapped(pid: int | str = "self") -> int:
+    pages = int(processes.read(f"/proc/{pid}/statm").split()[0])
     return pages * resource.getpagesize()

@@ -8,7 +8,7 @@ import socket
 from typing import Any, Final
 
 from holdfast.hosts.sandbox.inside import filters, kernel, landlock, limits, mounts, namespaces
-from holdfast.hosts.sandbox.inside.plan import Means, Plan
+from holdfast.hosts.sandbox.inside.plan import PERIOD_MS, Means, Plan
 
 _FILTERED: Final = 2
 _PR_GET_NO_NEW_PRIVS: Final = 39
@@ -22,6 +22,7 @@ def lock(plan: Plan, means: Means, root: str, scratch: str, keeper: socket.socke
     apart = jailed and means.namespaces
     held: dict[str, Any] = {"isolation": "all" if jailed else "process"}
     held |= dict.fromkeys(("user_namespace", "pid_namespace", "network_namespace", "mount_namespace", "ipc_namespace"), apart)
+    held |= {"cgroup_v2": "here, not used" if means.cgroup_v2 else "absent", "watched_every_ms": PERIOD_MS if kernel.LINUX else None}
     held["rlimits"] = limits.apply(plan)
     if apart:
         socket.sethostname(_HOST_NAME)
@@ -47,7 +48,8 @@ def prepare(plan: Plan, means: Means) -> None:
     if means.jails(plan) and means.namespaces:
         mounts.survey(tuple(plan.seen()))
         mounts.survey(mounts.DEVICES)
-        filters.program(means.machine, _held(plan, means, True))
+        for children in {plan.allow_children, False}:
+            filters.program(means.machine, _held(plan._replace(allow_children=children), means, True))
 
 
 def _held(plan: Plan, means: Means, apart: bool) -> filters.Held:

@@ -5,20 +5,28 @@ from __future__ import annotations
 import os
 import platform
 import socket
+from typing import Final
 
 from holdfast.hosts.sandbox.inside import filters, kernel, landlock, mounts, namespaces
 from holdfast.hosts.sandbox.inside.plan import Means, Plan
+
+_CGROUP: Final = "/sys/fs/cgroup/cgroup.controllers"
 
 
 def find(plan: Plan, folder: str) -> Means:
     """What can be used for this plan. Makes the folder that becomes the body's root."""
     machine = platform.machine()
     if plan.isolation != "all" or not kernel.LINUX:
-        return Means(machine, False, 0, False, "not asked for" if kernel.LINUX else "not Linux")
+        return Means(machine, False, 0, False, "not asked for" if kernel.LINUX else "not Linux", cgroup_v2())
     root = f"{folder}/root"
-    os.mkdir(root, 0o755)
+    os.mkdir(root, 0o700)
     why = _namespaces(root, machine)
-    return Means(machine, not why, landlock.version(), _seccomp(machine), why)
+    return Means(machine, not why, landlock.version(), _seccomp(machine), why, cgroup_v2())
+
+
+def cgroup_v2() -> bool:
+    """Whether the kernel could keep limits for a whole group of processes by itself."""
+    return os.path.exists(_CGROUP)
 
 
 def _namespaces(root: str, machine: str) -> str:

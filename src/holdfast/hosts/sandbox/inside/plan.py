@@ -10,6 +10,8 @@ BODY_FD: Final = 3
 """The body's end of the channel."""
 NOBODY: Final = 65534
 """Whom a body is when root runs us: a user that owns nothing, so that RLIMIT_NPROC binds it."""
+PERIOD_MS: Final = 50
+"""How often the keeper looks at what a body uses."""
 TASKS: Final = 256
 """How many threads a body may have."""
 EXITS: Final = {81: "memory_exceeded", 82: "disk_exceeded", 83: "process_limit"}
@@ -56,6 +58,8 @@ class Means(NamedTuple):
     seccomp: bool
     why: str = ""
     """Why there are no namespaces."""
+    cgroup_v2: bool = False
+    """Whether the kernel's own control of groups is here. It is only told: nothing uses it yet."""
 
     def jails(self, plan: Plan) -> bool:
         """Should and can the body be locked in?"""

@@ -23,11 +23,11 @@ if __name__ == "__main__":
     _ROOT = str(Path(__file__).resolve().parents[4])
     sys.path.append(_ROOT)
 
+from holdfast.hosts import processes
 from holdfast.hosts.sandbox.inside import keeper, kernel, locking, namespaces, wire
 from holdfast.hosts.sandbox.inside.clearing import clear, make_folder, sweep
 from holdfast.hosts.sandbox.inside.means import find
 from holdfast.hosts.sandbox.inside.plan import Means, Plan
-from holdfast.hosts.sandbox.inside.watching import below
 
 _keepers: set[int] = set()
 
@@ -87,7 +87,8 @@ def _serve(control: socket.socket, plan: Plan, means: Means, folder: str) -> Non
             if not data:
                 return
             count += 1
-            _fork(plan, means, f"{folder}/{count}", folder, wire.received(ancillary), (control, woken, wake))
+            wanted = plan._replace(allow_children=False) if data == wire.WITHOUT_CHILDREN else plan
+            _fork(wanted, means, f"{folder}/{count}", folder, wire.received(ancillary), (control, woken, wake))
 
 
 def _fork(plan: Plan, means: Means, scratch: str, folder: str, fds: list[int], ours: tuple[socket.socket, int, int]) -> None:
@@ -126,7 +127,7 @@ def _reap(ended: int) -> None:
     """Take leave of a keeper. It leaves nothing, unless somebody killed it: then its orphans are ours."""
     if ended in _keepers:
         _keepers.discard(ended)
-        for orphan in below(os.getpid()) if kernel.LINUX else ():
+        for orphan in processes.children(os.getpid()) if kernel.LINUX else ():
             if orphan not in _keepers:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(orphan, signal.SIGKILL)

@@ -10,6 +10,9 @@ from typing import Any, Final
 _LENGTH: Final = 4
 _CHUNK: Final = 64 * 1024
 _FDS: Final = 4
+AS_THE_JAIL_SAYS: Final = b"a"
+WITHOUT_CHILDREN: Final = b"n"
+"""What the runner asks the stub for, one byte for each attempt."""
 
 
 class Channel:

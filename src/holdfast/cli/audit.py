@@ -1,0 +1,94 @@
+"""`holdfast audit`: who did what, on what, from where, when, and what came of it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from holdfast.cli.arguments import CodecOption, LinesOption, Place, StoreOption
+from holdfast.cli.terminal import moment, print_line, print_table, say, seconds
+from holdfast.model.auditing import Noted, NoteFilter, NoteKind
+from holdfast.model.clock import SystemClock
+from holdfast.model.errors import InvalidParameter
+
+_SPAN: Final = re.compile(r"([0-9]{1,6})([smhd])")
+_UNITS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def audit(
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME|SPAN", help="Only from then on: 2026-01-31T12:00:00Z, or a span such as 7d or 90m."),
+    ] = None,
+    who: Annotated[str | None, typer.Option("--who", metavar="NAME", help="Only of this credential, or of local:USER.")] = None,
+    what: Annotated[
+        str | None, typer.Option("--what", metavar="VERB", help="Only of this verb or operation, as the list prints it.")
+    ] = None,
+    outcome: Annotated[str | None, typer.Option("--outcome", metavar="TEXT", help="Only with this outcome, as the list prints it.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only decisions, or only refusals: decision, refusal.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest first.")] = 50,
+    json_output: LinesOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Show the audit log: the decisions of people and keys, and what a server refused.
+
+    Lines are only added. They are forgotten after HOLDFAST_AUDIT_DAYS days (400).
+    """
+    wanted = NoteFilter(since=_moment(since), who=who, what=what, outcome=outcome, kind=_kind(kind), limit=limit)
+    with Place.of(store, codec).client() as client:
+        found = list(client.audit(wanted))
+    if json_output:
+        for noted in found:
+            print_line(_document(noted))
+    elif not found:
+        say("nothing is noted")
+    else:
+        print_table(["AT", "KIND", "WHO", "WHAT", "ON", "FROM", "OUTCOME", "TIMES"], [_row(noted) for noted in found], folds="ON")
+
+
+def _row(noted: Noted) -> tuple[str, ...]:
+    note = noted.note
+    told = (note.who, note.what, note.on or "-", note.origin or "-", note.outcome)
+    return (seconds(note.at), note.kind.value, *told, str(note.times))
+
+
+def _document(noted: Noted) -> dict[str, object]:
+    note = noted.note
+    return {
+        "number": noted.number,
+        "at": moment(note.at),
+        "kind": note.kind.value,
+        "who": note.who,
+        "what": note.what,
+        "on": note.on,
+        "from": note.origin,
+        "outcome": note.outcome,
+        "tenant": note.tenant,
+        "times": note.times,
+    }
+
+
+def _kind(text: str | None) -> NoteKind | None:
+    if text is None:
+        return None
+    if text not in tuple(NoteKind):
+        raise InvalidParameter(f"--kind: {text!r:.50} is none; give {' or '.join(NoteKind)}.")
+    return NoteKind(text)
+
+
+def _moment(text: str | None) -> int | None:
+    """A time, or so long ago, in milliseconds."""
+    if text is None:
+        return None
+    span = _SPAN.fullmatch(text)
+    if span is not None:
+        return SystemClock().now() - int(span[1]) * _UNITS[span[2]]
+    try:
+        at = datetime.fromisoformat(text)
+        return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise InvalidParameter(f"--since: {text!r:.50} is neither a time such as 2026-01-31T12:00:00Z nor a span such as 7d.") from None

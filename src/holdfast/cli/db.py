@@ -1,0 +1,115 @@
+"""`holdfast db`: what an operator does with a store: migrate it, check it, back it up, restore it, see how large it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from holdfast.cli.arguments import CodecOption, JsonOption, Place, StoreOption
+from holdfast.cli.terminal import print_document, print_table, printable, say
+from holdfast.model.clock import SystemClock
+from holdfast.model.ids import id_at
+from holdfast.model.payloads import PayloadCodec
+from holdfast.store.keeping import Keeping
+from holdfast.store.opening import open_keeping, shown
+
+app = typer.Typer(help="Migrate, check, back up, restore and measure a store.", no_args_is_help=True, rich_markup_mode=None)
+
+
+_UNSOUND: Final = 3
+
+
+def _kept(place: Place, codec: PayloadCodec | None = None) -> Keeping:
+    return open_keeping(place.where, id_at(SystemClock().now()), codec)
+
+
+@app.command("migrate")
+def migrate(
+    after: Annotated[
+        bool, typer.Option("--after", help="Apply what code from before cannot bear. Only when no process of such code is left.")
+    ] = False,
+    json: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Bring a store of an older release up to date.
+
+    A file is migrated by whatever opens it, too; a Postgres store only by this command, or by a program that asks for it.
+    """
+    place = Place.of(store, codec)
+    done = _kept(place, place.codec()).migrate(after=after)
+    if json:
+        steps = [{"number": step.number, "words": step.words, "after": step.after} for step in done.steps]
+        waiting = [{"number": step.number, "words": step.words} for step in done.waiting]
+        numbers = {"version": done.now.version, "least": done.now.least}
+        print_document(numbers | {"was": done.before.version, "steps": steps, "waiting": waiting})
+        return
+    for step in done.steps:
+        say(f"applied {step.number:03d} {step.words}" + (" (after)" if step.after else ""))
+    say(f"{shown(place.where)} has schema version {done.now.version}, for code of version {done.now.least} or newer")
+    if done.waiting:
+        named = ", ".join(f"{step.number:03d} {step.words}" for step in done.waiting)
+        say(f"still to be applied when no older code runs any more: {named}. Then: {place.command('db', 'migrate', '--after')}")
+
+
+@app.command("check")
+def check(
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out what takes longest: whether indexes fit their tables.")] = False,
+    json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Look for damage in a store, while it runs; nothing is changed. Exit code 3 and a line for each finding when there is some."""
+    place = Place.of(store, None)
+    found = _kept(place).check(quick=quick)
+    if json:
+        findings = [finding._asdict() for finding in found.findings]
+        print_document({"version": found.numbers.version, "least": found.numbers.least, "behind": found.behind, "findings": findings})
+    else:
+        for finding in found.findings:
+            print(printable(f"{finding.name}: {finding.where}: {finding.wrong}"))
+        old = ", of an older release: it must be migrated" if found.behind else ""
+        said = f"{len(found.findings)} findings" if found.findings else "sound"
+        say(f"{shown(place.where)} is of schema version {found.numbers.version}{old}; {said}")
+    if found.findings:
+        raise typer.Exit(_UNSOUND)
+
+
+@app.command("backup")
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes.")],
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    store: StoreOption = None,
+) -> None:
+    """Copy a store as it is now, while it runs, into a file that only its owner may read."""
+    place = Place.of(store, None)
+    _kept(place).backup(target, replace=force)
+    say(f"{shown(place.where)} is copied to {target}")
+
+
+@app.command("restore")
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `holdfast db backup` or a migration made.")],
+    store: StoreOption = None,
+) -> None:
+    """Put a copy in a store's place, while no process has the store open. The store that was there is kept beside it."""
+    place = Place.of(store, None)
+    aside = _kept(place).restore(source)
+    say(f"{shown(place.where)} is now what {source} was" + (f"; what was there before: {aside}" if aside else ""))
+
+
+@app.command("size")
+def size(json: JsonOption = False, store: StoreOption = None) -> None:
+    """Show how large a store is, table by table, and what of it retention removes."""
+    found = _kept(Place.of(store, None)).size(SystemClock().now())
+    if json:
+        tables = [table._asdict() for table in found.tables]
+        print_document(found._asdict() | {"tables": tables, "over": found.over._asdict(), "kept": found.kept._asdict()})
+        return
+    rows = [(table.name, f"{table.rows:,}", "-" if table.bytes is None else f"{table.bytes:,}") for table in found.tables]
+    print_table(("TABLE", "ROWS", "BYTES"), rows, folds="TABLE")
+    beside = [] if found.log is None else [f"{found.log:,} in the write-ahead log", f"{found.free or 0:,} free inside the file"]
+    say(", ".join([f"{found.bytes:,} bytes in all", *beside]))
+    say(f"{found.over.executions:,} executions ({found.over.bytes:,} bytes of payload) are past their retention: runners remove them")
+    say(f"{found.kept.executions:,} executions ({found.kept.bytes:,} bytes of payload) are over and kept until their retention ends")

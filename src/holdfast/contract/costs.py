@@ -1,0 +1,263 @@
+"""What a schema can cost: counted before anything is compiled, by following its references without writing them out.
+
+A schema of n places can stand for 2ⁿ evaluations: two references to the next definition, and so on. Each place is counted once and its
+count is used wherever a reference leads to it, so counting costs no more than reading. The limits of every schema are in this file.
+
+    evaluations   how many places are evaluated for one place of a value: a value of m places costs at most m times as much
+    numbers       how many steps more a place costs where `multipleOf` divides: exactly, however many digits the two numbers have
+    text          how many steps one character of a text can cost in patterns and formats
+    unbounded     the value decides how much it costs, more than in proportion: it is evaluated where it can be ended
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from holdfast.contract.patterns import MAX_CHARACTERS, program_size
+from holdfast.contract.references import Path, References
+from holdfast.model import codec
+
+MAX_BYTES: Final = 64 * 1024
+"""Of a schema as JSON."""
+MAX_DEPTH: Final = 60
+"""Levels of nesting, as written."""
+MAX_CHAIN: Final = 200
+"""Schemas inside each other, references followed."""
+MAX_EVALUATIONS: Final = 100_000
+"""Places of a schema, references followed."""
+MAX_PATTERNS: Final = 100
+IN_PLACE: Final = 100_000
+"""Steps that may be taken where everybody else waits: a few milliseconds."""
+LISTED_IN_PLACE: Final = 1_000
+"""The same for listing every place where a value does not fit, of which each costs many times as much."""
+LISTED_PATIENTLY: Final = 50_000
+"""The same where the check can be ended: a second or two."""
+
+ONE: Final = (
+    "additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "contains", "propertyNames", "if", "then", "else",
+    "not", "contentSchema",
+)  # fmt: skip
+MANY: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
+NAMED: Final = ("properties", "patternProperties", "$defs", "dependentSchemas")
+_SAME_PLACE: Final = frozenset(("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "$ref"))
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
+_UNIQUE_STEPS: Final = 40
+_FORMAT_STEPS: Final = 20
+_MULTIPLE_STEPS: Final = 1_500
+
+
+class SchemaInvalid(Exception):
+    """The schema itself is no draft 2020-12 schema, or asks for too much. `code` says which limit is passed, if one is."""
+
+    def __init__(self, path: Sequence[str | int], reason: str, code: str = "schema_invalid") -> None:
+        self.path = tuple(str(part) for part in path)
+        self.reason = reason
+        self.code = code
+        super().__init__(f"{pointer(path)}: {reason}" if path else reason)
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What a schema can cost."""
+
+    evaluations: int = 1
+    text: int = 0
+    unbounded: bool = False
+    numbers: int = 0
+
+    def steps(self, places: int, characters: int) -> int:
+        """At most this many for a value of that size; it says nothing of a schema whose cost is unbounded."""
+        return (self.evaluations + self.numbers) * places + self.text * characters
+
+
+def pointer(path: Sequence[str | int]) -> str:
+    """A path as a JSON pointer."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def cost_of(schema: Any) -> Cost:
+    """What a schema can cost; SchemaInvalid, with its code, for one that is above a limit."""
+    if not isinstance(schema, Mapping):
+        return Cost()
+    size = len(msgspec.json.encode(schema))
+    if size > MAX_BYTES:
+        raise SchemaInvalid((), f"the schema has {size} bytes; {MAX_BYTES} are allowed", "schema_too_large")
+    if codec.too_deep(schema, MAX_DEPTH):
+        raise SchemaInvalid((), f"the schema is nested more than {MAX_DEPTH} levels deep", "schema_too_deep")
+    return _Counting(schema).cost()
+
+
+class _Edge(NamedTuple):
+    target: int
+    deeper: bool
+    """Whether it leads to a place inside the value."""
+
+
+class _Place:
+    """One schema inside the schema."""
+
+    def __init__(self, part: Mapping[str, Any], path: Path) -> None:
+        self.part, self.path = part, path
+        self.edges: list[_Edge] = []
+        self.evaluations, self.text = _own(part)
+        self.numbers = _MULTIPLE_STEPS if "multipleOf" in part else 0
+        self.chain = 1
+
+
+class _Counting:
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._references = References(schema)
+        self._places: dict[int, _Place] = {}
+        self._unbounded = False
+        self._waiting: list[tuple[Mapping[str, Any], Path]] = []
+
+    def cost(self) -> Cost:
+        self._walk()
+        for group in _grouped(id(self._schema), self._places):
+            self._count(group)
+        root = self._places[id(self._schema)]
+        return Cost(root.evaluations, root.text, self._unbounded, root.numbers)
+
+    # --- the places, and what leads from one to another
+
+    def _walk(self) -> None:
+        self._waiting.append((self._schema, ()))
+        patterns = 0
+        while self._waiting:
+            part, path = self._waiting.pop()
+            if id(part) in self._places:
+                continue
+            place = self._places[id(part)] = _Place(part, path)
+            place.edges = [self._edge(word, below, (*path, *at)) for word, below, at in _below(part)]
+            place.edges += [edge for word in _REFERENCES if isinstance(part.get(word), str) for edge in self._referred(word, part, path)]
+            for pattern, at in _patterns(part):
+                patterns += 1
+                if len(pattern) > MAX_CHARACTERS:
+                    told = f"the pattern has {len(pattern)} characters; {MAX_CHARACTERS} are allowed"
+                    raise SchemaInvalid((*path, *at), told, "schema_pattern")
+                if patterns > MAX_PATTERNS:
+                    raise SchemaInvalid((*path, *at), f"the schema has more than {MAX_PATTERNS} patterns", "schema_pattern")
+            self._unbounded |= any(word in part for word in _UNEVALUATED) or ("$id" in part and part is not self._schema)
+
+    def _edge(self, word: str, below: Mapping[str, Any], path: Path) -> _Edge:
+        self._waiting.append((below, path))
+        return _Edge(id(below), word not in _SAME_PLACE)
+
+    def _referred(self, word: str, part: Mapping[str, Any], path: Path) -> Iterator[_Edge]:
+        """What a reference leads to. One that we cannot follow may lead anywhere, as one that depends on where it is met."""
+        found = self._references.found(part[word]) if word == "$ref" else []
+        self._unbounded |= not found
+        for target, at in found:
+            if isinstance(target, Mapping):
+                yield self._edge(word, target, at)
+
+    # --- counting
+
+    def _count(self, group: list[int]) -> None:
+        """Count a place whose targets are counted; a group of more than one is a cycle."""
+        places = [self._places[key] for key in group]
+        inside = set(group)
+        within = [[edge for edge in place.edges if edge.target in inside] for place in places]
+        if any(within):
+            # Along one way that leads into the value each place of the value is met once. Any other cycle multiplies, or never ends.
+            one_way = all(len(edges) == 1 for edges in within) and any(edge.deeper for edges in within for edge in edges)
+            self._unbounded |= not one_way
+        evaluations = text = numbers = 0
+        chain = len(group)
+        for place in places:
+            evaluations, text, numbers = evaluations + place.evaluations, text + place.text, numbers + place.numbers
+            for edge in place.edges:
+                if edge.target not in inside:
+                    target = self._places[edge.target]
+                    evaluations, text, numbers = evaluations + target.evaluations, text + target.text, numbers + target.numbers
+                    chain = max(chain, len(group) + target.chain)
+        for place in places:
+            place.evaluations, place.text, place.numbers, place.chain = evaluations, text, numbers, chain
+        where = min((place.path for place in places), key=len)
+        if evaluations > MAX_EVALUATIONS or text > MAX_EVALUATIONS * _FORMAT_STEPS:
+            told = f"with its references followed the schema has more than {MAX_EVALUATIONS} places to evaluate"
+            raise SchemaInvalid(where, told, "schema_too_costly")
+        if chain > MAX_CHAIN:
+            raise SchemaInvalid(where, f"with its references followed the schema is more than {MAX_CHAIN} levels deep", "schema_too_deep")
+
+
+def _own(part: Mapping[str, Any]) -> tuple[int, int]:
+    """What one place costs by itself, for a place of the value and for a character of a text."""
+    steps = 1 + sum(_size(part[word]) for word in ("enum", "const", "required", "dependentRequired") if word in part)
+    steps += _UNIQUE_STEPS if part.get("uniqueItems") is True else 0
+    names = part.get("properties")
+    steps += len(names) if isinstance(names, Mapping) else 0
+    text = sum(program_size(pattern) for pattern, _ in _patterns(part))
+    return steps, text + (_FORMAT_STEPS if isinstance(part.get("format"), str) else 0)
+
+
+def _patterns(part: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    if isinstance(part.get("pattern"), str):
+        yield part["pattern"], ("pattern",)
+    named = part.get("patternProperties")
+    if isinstance(named, Mapping):
+        yield from ((pattern, ("patternProperties", pattern)) for pattern in named)
+
+
+def _below(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Path]]:
+    """Every schema right inside another that is evaluated with it. What stands under `$defs` is evaluated where it is referred to."""
+    for word in ONE:
+        if isinstance(part.get(word), Mapping):
+            yield word, part[word], (word,)
+    for word in MANY:
+        if isinstance(part.get(word), list):
+            yield from ((word, below, (word, str(at))) for at, below in enumerate(part[word]) if isinstance(below, Mapping))
+    for word in (*NAMED, "dependencies"):
+        if word != "$defs" and isinstance(part.get(word), Mapping):
+            yield from ((word, below, (word, str(name))) for name, below in part[word].items() if isinstance(below, Mapping))
+
+
+def _size(value: Any) -> int:
+    """How many values a value holds, itself included."""
+    count, waiting = 0, [value]
+    while waiting:
+        part = waiting.pop()
+        count += 1
+        if isinstance(part, Mapping):
+            waiting.extend(part.values())
+        elif isinstance(part, list | tuple):
+            waiting.extend(part)
+    return count
+
+
+def _grouped(root: int, places: Mapping[int, _Place]) -> Iterator[list[int]]:
+    """The places in groups, each after those it leads to; places that lead to each other are one group (Tarjan, without recursion)."""
+    order: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    held: set[int] = set()
+    work: list[tuple[int, int]] = [(root, 0)]
+    while work:
+        at, edge = work.pop()
+        if edge == 0:
+            order[at] = low[at] = len(order)
+            stack.append(at)
+            held.add(at)
+        else:
+            low[at] = min(low[at], low[places[at].edges[edge - 1].target])
+        edges = places[at].edges
+        while edge < len(edges):
+            target = edges[edge].target
+            edge += 1
+            if target not in order:
+                work.append((at, edge))
+                work.append((target, 0))
+                break
+            if target in held:
+                low[at] = min(low[at], order[target])
+        else:
+            if low[at] == order[at]:
+                group: list[int] = []
+                while not group or group[-1] != at:
+                    group.append(stack.pop())
+                    held.discard(group[-1])
+                yield group

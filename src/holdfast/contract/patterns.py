@@ -1,0 +1,39 @@
+"""Regular expressions that a stranger wrote: in linear time and bounded memory, whatever they say and whatever they meet."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+import re2
+
+MAX_CHARACTERS: Final = 1_000
+"""Of one pattern."""
+_MEMORY: Final = 512 * 1024
+"""Bytes that one compiled pattern and its search may take."""
+_KEPT: Final = 1_024
+_UNICODE: Final = re.compile(r"\\u\{?([0-9a-fA-F]{4,6})\}?")
+_LARGEST_PROGRAM: Final = 4_000
+
+
+def matcher(pattern: str) -> Any | None:
+    """The pattern, compiled; None for one that cannot be matched in linear time, or is too large."""
+    return _compiled(pattern) if len(pattern) <= MAX_CHARACTERS else None
+
+
+def program_size(pattern: str) -> int:
+    """About how many steps one character of a text can cost."""
+    found = matcher(pattern)
+    return _LARGEST_PROGRAM if found is None else max(1, int(found.programsize))
+
+
+@lru_cache(maxsize=_KEPT)
+def _compiled(pattern: str) -> Any | None:
+    options = re2.Options()
+    options.max_mem = _MEMORY
+    options.log_errors = False
+    try:
+        return re2.compile(_UNICODE.sub(r"\\x{\1}", pattern), options)  # ECMAScript writes a character as \uXXXX
+    except re2.error:
+        return None

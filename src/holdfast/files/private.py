@@ -1,0 +1,315 @@
+"""Making and opening what is ours alone: files of mode 0600, folders of mode 0700, whatever the umask.
+
+Three rules. What we make is private from its first moment: a mode is given at creation, never added later. What we made before and find
+wider is narrowed, with one line in the log. What belongs to another user, is a symbolic link, or lies where others may replace it, is
+refused with the command that mends it. A folder that we did not make is never changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import logging
+import os
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from holdfast.model.errors import NotPrivate
+
+log = logging.getLogger("holdfast.files")
+
+FILE: Final = 0o600
+FOLDER: Final = 0o700
+PROGRAM: Final = 0o700
+"""A file that can be executed."""
+FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""Opening never waits: a named pipe in the place of a file would keep us for ever."""
+_LINKED: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
+_ROOT: Final = 0
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_LINUX: Final = sys.platform == "linux"
+_AS_GIVEN: Final = ("/dev/", "/proc/self/fd/")
+
+Where = str | os.PathLike[str]
+
+
+# --- files
+
+
+def new_file(path: Where, *, executable: bool = False, dir_fd: int | None = None) -> int:
+    """A file that was not there before, open for reading and writing."""
+    mode = PROGRAM if executable else FILE
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=dir_fd)
+    _widen(fd, mode)
+    return fd
+
+
+def write_new(path: Where, data: bytes, *, dir_fd: int | None = None) -> None:
+    """A file that was not there before, with this in it and on disk."""
+    with os.fdopen(new_file(path, dir_fd=dir_fd), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def open_file(path: Where, flags: int = os.O_RDWR) -> int:
+    """A file of ours by its name: made if it is not there, narrowed if it is wider, refused if it is another user's or a link."""
+    fd = _made_or_opened(path, flags | _FILE_FLAGS)
+    try:
+        _refuse_foreign(os.fstat(fd), path)
+        _narrow(fd, path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _made_or_opened(path: Where, flags: int) -> int:
+    while True:
+        try:
+            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, FILE)
+        except FileExistsError:
+            pass
+        else:
+            _widen(fd, FILE)
+            return fd
+        try:
+            return os.open(path, flags)
+        except FileNotFoundError:
+            continue  # another process removed it meanwhile
+        except OSError as error:
+            raise _explained(error, path) from None
+
+
+def read_file(path: Where) -> bytes | None:
+    """What is in a file of ours, under the same terms; None when there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | _FILE_FLAGS)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _explained(error, path) from None
+    with os.fdopen(fd, "rb") as file:
+        _refuse_foreign(os.fstat(fd), path)
+        _narrow(fd, path)
+        return file.read()
+
+
+def open_given(path: Where, flags: int) -> int:
+    """A file that the operator named: as open_file, but a stream of this process, and a pipe of ours, is taken as it is."""
+    if os.fspath(path).startswith(_AS_GIVEN) or _is_our_pipe(path):
+        return os.open(path, flags | os.O_CLOEXEC)
+    return open_file(path, flags)
+
+
+def _is_our_pipe(path: Where) -> bool:
+    try:
+        told = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISFIFO(told.st_mode) and told.st_uid == os.geteuid()
+
+
+# --- a store's files, which SQLite alone opens: a process that closes another descriptor of a file loses SQLite's locks on the file
+
+
+def reserve(path: Where) -> None:
+    """Before SQLite opens a file by its name and perhaps makes it: refuse what is not ours, and make it first if it is not there.
+
+    Nothing that is there is changed: whether it is our file at all is not known yet. What cannot be made is left to SQLite to tell.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(folder):
+        refuse_shared(folder)
+    try:
+        _make_unopened(path)
+    except FileExistsError:
+        told = os.lstat(path)
+        if not stat.S_ISDIR(told.st_mode):
+            _refuse_foreign(told, path)
+    except OSError:
+        return
+
+
+def refuse_links(paths: Iterable[Where]) -> None:
+    """Before SQLite opens files by their names: refuse links in their places. Some releases of SQLite would write where a link leads."""
+    for path in paths:
+        if os.path.islink(path):
+            raise _link(path)
+
+
+def _make_unopened(path: Where) -> None:
+    if not _LINUX:
+        os.close(new_file(path))
+        return
+    os.mknod(path, FILE | stat.S_IFREG)
+    _change_unopened(path, FILE)  # a umask may take our own rights away, too
+
+
+def narrow(paths: Iterable[Where]) -> None:
+    """Take everybody else's rights from these files, as far as they are there: they are ours."""
+    wide = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            told = os.lstat(path)
+            _refuse_foreign(told, path)
+            mode = stat.S_IMODE(told.st_mode)
+            if mode & _OTHERS:
+                _change_unopened(path, mode & stat.S_IRWXU)
+                _check_narrow(os.lstat(path), path)
+                wide.append(f"{os.fspath(path)} (was {mode:04o})")
+    _tell(wide)
+
+
+def _change_unopened(path: Where, mode: int) -> None:
+    """Change the mode of a file of ours without opening it, and without following a link that may be in its place by now."""
+    if not _LINUX:
+        os.chmod(path, mode, follow_symlinks=False)
+        return
+    handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _refuse_foreign(os.fstat(handle), path)
+        os.chmod(f"/proc/self/fd/{handle}", mode)
+    finally:
+        os.close(handle)
+
+
+# --- folders
+
+
+def own_folder(path: Where) -> None:
+    """A folder whose name we chose: made if it is not there, narrowed if it is wider, refused if it is another user's or a link."""
+    os.close(open_folder(path))
+
+
+def open_folder(path: Where) -> int:
+    """The same, opened: what is done by this descriptor is done in this very folder, whatever happens to its name."""
+    refuse_shared(os.path.dirname(os.path.abspath(path)))
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, FOLDER)
+    try:
+        fd = os.open(path, FOLDER_FLAGS)
+    except OSError as error:
+        raise _explained(error, path) from None
+    try:
+        _refuse_foreign(os.fstat(fd), path)
+        _widen(fd, FOLDER)
+        _narrow(fd, path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def given_folder(path: Where) -> None:
+    """A folder that the operator named: with all above it made private if it is not there, and left as it is if it is."""
+    place = Path(path)
+    missing = []
+    while not place.exists():
+        missing.append(place)
+        place = place.parent
+    if not place.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place))
+    refuse_shared(place)
+    for folder in reversed(missing):
+        own_folder(folder)
+
+
+def refuse_shared(folder: Where) -> None:
+    """Refuse to keep anything where other users may replace it."""
+    told = os.stat(folder)
+    if told.st_mode & stat.S_ISVTX:
+        return  # there everybody can only replace what is their own
+    if told.st_mode & stat.S_IWOTH:
+        raise NotPrivate(
+            f"Every user may replace files in {os.fspath(folder)}. Run `chmod o-w {os.fspath(folder)}`, or use another folder."
+        )
+    if told.st_mode & stat.S_IWGRP and (others := _others_in(told.st_gid)):
+        raise NotPrivate(
+            f"Users of another name ({others}) may replace files in {os.fspath(folder)}, through its group. "
+            f"Run `chmod g-w {os.fspath(folder)}`, or use another folder."
+        )
+
+
+@functools.lru_cache
+def _others_in(group: int) -> str:
+    """A user who is known to be in this group besides us and root. A group without other users is as private as its only user."""
+    import grp
+    import pwd
+
+    us = {os.geteuid(), _ROOT}
+    others = {user.pw_name for user in pwd.getpwall() if user.pw_gid == group and user.pw_uid not in us}
+    try:
+        members = grp.getgrgid(group).gr_mem
+    except KeyError:
+        members = []
+    ours = {user.pw_name for user in pwd.getpwall() if user.pw_uid in us}
+    return min(others | (set(members) - ours), default="")
+
+
+# --- what they share
+
+
+def _refuse_foreign(told: os.stat_result, path: Where) -> None:
+    name = os.fspath(path)
+    if stat.S_ISLNK(told.st_mode):
+        raise _link(path)
+    if not stat.S_ISREG(told.st_mode) and not stat.S_ISDIR(told.st_mode):
+        raise NotPrivate(f"{name} is neither a file nor a folder. Remove it, or use another path.")
+    if told.st_uid != os.geteuid():
+        theirs, ours = _named(told.st_uid), _named(os.geteuid())
+        raise NotPrivate(
+            f"{name} belongs to the user {theirs}, and this process runs as {ours}. Only one user of the machine may use it. "
+            f"Run this as that user (`sudo -u {theirs} …`), or give it over with `sudo chown -R {ours} {name}*`."
+        )
+
+
+def _named(user: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"#{user}"
+
+
+def _link(path: Where) -> NotPrivate:
+    name = os.fspath(path)
+    return NotPrivate(
+        f"{name} is a symbolic link, and links are not followed here. Name {os.path.realpath(name)} itself, or remove the link."
+    )
+
+
+def _explained(error: OSError, path: Where) -> Exception:
+    return _link(path) if error.errno in _LINKED and os.path.islink(path) else error
+
+
+def _narrow(fd: int, path: Where) -> None:
+    """Others' rights go; ours stay as they are."""
+    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+    if mode & _OTHERS:
+        os.fchmod(fd, mode & stat.S_IRWXU)
+        _check_narrow(os.fstat(fd), path)
+        _tell([f"{os.fspath(path)} (was {mode:04o})"])
+
+
+def _check_narrow(told: os.stat_result, path: Where) -> None:
+    if told.st_mode & _OTHERS:
+        raise NotPrivate(f"{os.fspath(path)} cannot be kept from other users: its file system keeps no permissions. Use another disk.")
+
+
+def _tell(wide: list[str]) -> None:
+    if wide:
+        log.warning("other users could read or write %s; from now on only the user that runs Holdfast can", ", ".join(wide))
+
+
+def _widen(fd: int, mode: int) -> None:
+    """A umask may take our own rights away, too."""
+    found = stat.S_IMODE(os.fstat(fd).st_mode)
+    if found & mode != mode:
+        os.fchmod(fd, mode)

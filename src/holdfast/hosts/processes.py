@@ -1,0 +1,206 @@
+"""The kernel's table of processes (/proc), read as it is written: bytes, in lines that end with a line feed.
+
+A process chooses its own name, and the name stands in this table. Python's `str.splitlines` also splits at form feeds and seven other
+characters, so a name could make lines of its own. Therefore nothing here decodes text, and the line of the name is never looked at.
+A process that is gone is told apart from one that cannot be read: the first uses nothing, and what the second uses is unknown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_READ_BYTES: Final = 1 << 16
+_LOCKS_BYTES: Final = 1 << 20
+_OWN: Final = (b"RssAnon", b"RssShmem")
+_ELSEWHERE: Final = (b"VmSwap", b"HugetlbPages")
+"""Pages that a process can move out of the count above by itself. Not every kernel has these rows."""
+_SHARES: Final = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:", b"Private_Hugetlb:", b"Shared_Hugetlb:")
+
+
+class Unreadable(Exception):
+    """The process lives, and the kernel's table does not say what it uses."""
+
+
+class Uses(NamedTuple):
+    """What one process has at this moment."""
+
+    kilobytes: int
+    """Memory of its own: anonymous and shared pages, swapped out or not, without the files that all processes share."""
+    threads: int
+    data_kilobytes: int
+    """What it could write to, touched or not: the kernel's limit on data counts this."""
+    peak_kilobytes: int
+    """The most it ever had in memory, files included."""
+
+
+def uses(pid: int) -> Uses | None:
+    """What a process has; None when it is gone. Raises Unreadable."""
+    rows = _rows(f"/proc/{pid}/status")
+    if rows is None:
+        return None
+    threads = _number(rows, b"Threads")
+    if _OWN[0] not in rows and threads > 1:
+        # Its first thread has ended and took the process's memory rows with it; the memory is still there for the others.
+        rows = _of_a_thread(pid) or rows
+    if _OWN[0] not in rows:  # it is about to be gone: nothing that runs is without memory
+        return Uses(0, threads, 0, 0)
+    kilobytes = sum(_number(rows, name) for name in (*_OWN, *(name for name in _ELSEWHERE if name in rows)))
+    return Uses(kilobytes, threads, _number(rows, b"VmData"), _number(rows, b"VmHWM"))
+
+
+def share(pid: int) -> int:
+    """Kilobytes of memory, where a page that several processes have counts once. The kernel walks all pages for it, so ask last."""
+    for path in (f"/proc/{pid}", *_threads(pid)):
+        text = None
+        with contextlib.suppress(OSError):
+            text = read(f"{path}/smaps_rollup")
+        if text:
+            shares = [line.split() for line in text.split(b"\n") if line.startswith(_SHARES)]
+            with contextlib.suppress(ValueError, IndexError):
+                return sum(int(words[1]) for words in shares)
+    found = uses(pid)
+    return 0 if found is None else found.kilobytes
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """What all its threads took, and its children that it has reaped; None when it is gone. Raises Unreadable."""
+    fields = _stat(pid)
+    return None if fields is None else sum(fields[11:15]) / _TICKS
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process; each thread of a process may have children of its own. A thread that ends hides no other thread's.
+
+    Raises Unreadable.
+    """
+    found: list[int] = []
+    for path in _threads(pid):
+        try:
+            found += map(int, read(f"{path}/children").split())
+        except FileNotFoundError:
+            if os.path.exists(path):  # a kernel that keeps no such list
+                return _scanned(pid)
+        except ProcessLookupError:
+            continue
+        except (OSError, ValueError) as error:
+            raise Unreadable(f"{path}/children: {error}") from None
+    return found
+
+
+def open_files(pid: int) -> Iterator[os.stat_result]:
+    """What its descriptors lead to. Raises Unreadable."""
+    folder, names = _descriptors(pid)
+    for name in names:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            yield os.stat(f"{folder}/fd/{name}")
+
+
+def file_locks(pid: int) -> int:
+    """How many locks it has on files that it has open; of one file, no more than a megabyte of the list is looked at."""
+    folder, names = _descriptors(pid)
+    count = 0
+    for name in names:
+        with contextlib.suppress(OSError):
+            count += read(f"{folder}/fdinfo/{name}", _LOCKS_BYTES).count(b"\nlock:")
+    return count
+
+
+def _descriptors(pid: int) -> tuple[str, list[str]]:
+    """All threads share them (the sandbox's filter makes sure of that), so any living one shows them; one that has ended has none."""
+    refused = ""
+    for path in _threads(pid):
+        try:
+            if names := os.listdir(f"{path}/fd"):
+                return path, names
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except OSError as error:  # what is ending belongs to root already
+            refused = f"{path}/fd: {error.strerror}"
+    found = uses(pid) if refused else None
+    if found is not None and found.kilobytes:
+        raise Unreadable(refused)
+    return "", []
+
+
+def open_sockets(pid: int) -> int:
+    """How many of its descriptors are sockets."""
+    return sum(stat.S_ISSOCK(found.st_mode) for found in open_files(pid))
+
+
+def read(path: str, most: int | None = None) -> bytes:
+    """A file of the kernel's, whole, or about as much of it."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts: list[bytes] = []
+        while (most is None or len(parts) * _READ_BYTES < most) and (part := os.read(file, _READ_BYTES)):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)
+
+
+def _rows(path: str) -> dict[bytes, bytes] | None:
+    """The rows after the first, which is the name; a row that is there twice counts as it is there first."""
+    try:
+        lines = read(path).split(b"\n")[1:]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from None
+    return {name: value for name, _, value in (line.partition(b":") for line in reversed(lines))}
+
+
+def _number(rows: dict[bytes, bytes], name: bytes) -> int:
+    try:
+        return int(rows[name].split()[0])
+    except (KeyError, IndexError, ValueError):
+        raise Unreadable(f"the kernel's table has no {name.decode()} for it") from None
+
+
+def _of_a_thread(pid: int) -> dict[bytes, bytes] | None:
+    for path in _threads(pid):
+        rows = _rows(f"{path}/status")
+        if rows is not None and _OWN[0] in rows:
+            return rows
+    return None
+
+
+def _threads(pid: int) -> list[str]:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        try:
+            return [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]
+        except PermissionError as error:
+            raise Unreadable(f"/proc/{pid}/task: {error.strerror}") from None
+    return []
+
+
+def _scanned(parent: int) -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, Unreadable):
+                fields = _stat(int(name))
+                if fields is not None and fields[1] == parent:
+                    found.append(int(name))
+    return found
+
+
+def _stat(pid: int) -> list[int] | None:
+    """The fields after the name, as numbers. The name may hold anything, also brackets, so count from its last one; the state is 0."""
+    path = f"/proc/{pid}/stat"
+    try:
+        words = read(path).rpartition(b")")[2].split()
+        return [0, *(int(word) for word in words[1:20])] if len(words) >= 20 else _too_short(path)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"{path}: {error}") from None
+
+
+def _too_short(path: str) -> list[int]:
+    raise Unreadable(f"{path} has too few fields")

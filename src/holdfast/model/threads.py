@@ -1,0 +1,60 @@
+"""Threads for calls that wait: a bounded pool for each purpose, so that what waits for a stranger never holds up what waits for the disk.
+
+The loop's own pool is left to libraries: nothing of ours runs in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Purpose(StrEnum):
+    """What a pool is for, and the name of its threads."""
+
+    STORE = "store"
+    """Reading rows."""
+    ARTIFACTS = "artifacts"
+    """Reading and writing the bytes of artifacts, in a folder or a bucket."""
+    KEYS = "keys"
+    """Access keys, and whose an execution is: every request waits for these."""
+    NAMES = "names"
+    """Asking a name server: a stranger chooses which, and how slow it is."""
+    SECRETS = "secrets"
+    """Asking the providers of secrets and parameters."""
+    LOGS = "logs"
+    """Searching log files."""
+    WORK = "work"
+    """What takes time to compute, and has a bound."""
+    HOUSE = "house"
+    """The runner's own housekeeping."""
+
+
+_SIZES = {Purpose.NAMES: 32, Purpose.LOGS: 2, Purpose.WORK: 2, Purpose.KEYS: 4, Purpose.HOUSE: 16}
+_USUAL_SIZE = 8
+_pools: dict[Purpose, ThreadPoolExecutor] = {}
+_making = threading.Lock()
+
+
+def pool_for(purpose: Purpose) -> ThreadPoolExecutor:
+    """The pool of this process for a purpose; its threads come with the work."""
+    with _making:
+        if purpose not in _pools:
+            _pools[purpose] = ThreadPoolExecutor(_SIZES.get(purpose, _USUAL_SIZE), thread_name_prefix=f"holdfast-{purpose.value}")
+        return _pools[purpose]
+
+
+async def in_thread(purpose: Purpose, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Make a call that waits, in a thread of its purpose's pool."""
+    context = contextvars.copy_context()
+    made: Callable[[], T] = partial(context.run, partial(call, *args, **kwargs))
+    return await asyncio.get_running_loop().run_in_executor(pool_for(purpose), made)

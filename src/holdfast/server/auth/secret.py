@@ -1,0 +1,119 @@
+"""The operator's secret that seals access keys: where it comes from. It never lies beside what it seals.
+
+In this order: `HOLDFAST_KEYS_SECRET`; the file that `HOLDFAST_KEYS_FILE` names; and for a store in a file, `keys.secret` in the user's
+configuration folder, made with the first access key. A database is used by several machines, so there one of the first two is required.
+`HOLDFAST_KEYS_SECRET_BEFORE` opens what an earlier secret sealed, until `holdfast keys rotate` has sealed it anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from holdfast.files import private
+from holdfast.model.credentials import KEYS_FILE_VARIABLE, KEYS_SECRET_BEFORE_VARIABLE, KEYS_SECRET_VARIABLE
+from holdfast.model.errors import InvalidParameter, KeysSecretNeeded
+from holdfast.service.trust import configuration_folder
+
+log = logging.getLogger("holdfast.server")
+
+SECRET_VARIABLE: Final = KEYS_SECRET_VARIABLE
+_LEAST: Final = 32
+_MADE_BYTES: Final = 32
+_FILE: Final = "keys.secret"
+
+
+class KeysSecret:
+    """A secret, and where it is from; its printed form shows only where it is from."""
+
+    def __init__(self, value: str, source: str) -> None:
+        if len(value) < _LEAST:
+            raise InvalidParameter(f"The secret in {source} must have at least {_LEAST} characters; make it at random.")
+        self.value = value
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"KeysSecret({self.source})"
+
+
+class KeysSecrets:
+    """The secrets of one process for one store."""
+
+    def __init__(self, environment: Mapping[str, str], store: str | None = None, given: str | None = None) -> None:
+        """`store` is its path or address; without it nothing is ever made. `given` comes from the program and goes before everything."""
+        self._first = _secret(given, "operator_secret") or _secret(environment.get(SECRET_VARIABLE), SECRET_VARIABLE)
+        self._before = _secret(environment.get(KEYS_SECRET_BEFORE_VARIABLE), KEYS_SECRET_BEFORE_VARIABLE)
+        self._warned = False
+        named = environment.get(KEYS_FILE_VARIABLE)
+        self._named = Path(named) if named else None
+        self._is_shared = store is not None and "://" in store
+        self._may_make = store is not None and not self._is_shared
+        self._own = None if self._is_shared else configuration_folder(environment) / _FILE
+
+    def __call__(self) -> list[KeysSecret]:
+        """All that are there now, the one that seals first."""
+        found = [self._first, self._from_named(), self._from_own(), self._before]
+        return [secret for secret in found if secret is not None]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is one that may seal."""
+        return any(secret.source != KEYS_SECRET_BEFORE_VARIABLE for secret in self())
+
+    def make(self, chance: Callable[[int], bytes]) -> str:
+        """Make the key file; says where it is. KeysSecretNeeded where the operator must give a secret."""
+        if not self._may_make or self._own is None:
+            raise KeysSecretNeeded(
+                f"The store is a database, so every server of it needs the same secret for access keys. Set {SECRET_VARIABLE} (32 random"
+                f" characters or more), or {KEYS_FILE_VARIABLE} to a file that has it, for `holdfast keys` and for every server."
+                if self._is_shared
+                else f"Access keys are sealed with a secret that is not in the store. Set {SECRET_VARIABLE}, or give `operator_secret`."
+            )
+        try:
+            private.given_folder(self._own.parent)
+            draft = self._own.with_name(f".{_FILE}-{chance(8).hex()}")
+            private.write_new(draft, base64.urlsafe_b64encode(chance(_MADE_BYTES)) + b"\n")
+            try:
+                with contextlib.suppress(FileExistsError):
+                    os.link(draft, self._own)  # not a rename: another process may have made it meanwhile
+            finally:
+                os.unlink(draft)
+        except OSError as error:
+            raise KeysSecretNeeded(
+                f"The key file {self._own} could not be made: {error.strerror}. Set {SECRET_VARIABLE} instead: 32 random characters."
+            ) from None
+        return str(self._own)
+
+    def _from_named(self) -> KeysSecret | None:
+        """A file that the operator named, perhaps mounted for several machines: its modes are the operator's."""
+        if self._named is None:
+            return None
+        try:
+            told = self._named.stat()
+            text = self._named.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise KeysSecretNeeded(f"{KEYS_FILE_VARIABLE}: {self._named} cannot be read: {reason}.") from None
+        if told.st_mode & stat.S_IROTH and not self._warned:
+            self._warned = True
+            log.warning("every user of this machine may read %s, which opens access keys; run `chmod o-r %s`", self._named, self._named)
+        return KeysSecret(text, str(self._named))
+
+    def _from_own(self) -> KeysSecret | None:
+        text = None if self._own is None else private.read_file(self._own)
+        return None if text is None else KeysSecret(text.decode("utf-8", "replace").strip(), str(self._own))
+
+    def says(self) -> str:
+        """Which one is used, for the operator."""
+        found = self()
+        return f"access keys are opened with {found[0].source}" if found else "no secret for access keys is here, and none is needed"
+
+
+def _secret(value: str | None, source: str) -> KeysSecret | None:
+    return KeysSecret(value, source) if value else None

@@ -1,0 +1,110 @@
+"""Connections: how many there may be, and from whom. The engine needs descriptors of its own, however many clients connect.
+
+room for all        half of the descriptors that this process may have; the rest is the engine's
+room for one        half of that for one address, so that the others always find a place
+when it is full     the connection that asks for nothing longest, of the address that holds most, makes room for an address that holds less
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from holdfast.model.clock import monotonic
+
+log = logging.getLogger("holdfast.server")
+
+MOST: Final = 8192
+_LEAST: Final = 8
+_TOLD_SECONDS: Final = 10.0
+
+
+class Connection(Protocol):
+    """One connection, as far as it is counted."""
+
+    @property
+    def address(self) -> str:
+        """Whose it is."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of it is being answered."""
+        ...
+
+    def end(self) -> None:
+        """Close it."""
+        ...
+
+
+class Connections:
+    """All connections of a server."""
+
+    def __init__(self, most: int | None = None, most_of_one: int | None = None, now: Callable[[], float] = monotonic) -> None:
+        self.most = usual_most() if most is None else most
+        self.most_of_one = max(1, self.most // 2) if most_of_one is None else most_of_one
+        self._open: dict[str, OrderedDict[int, Connection]] = {}
+        """By address, those that asked for something longest ago first."""
+        self._count = 0
+        self._now = now
+        self._refused = 0
+        self._told_at: float | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def open(self, connection: Connection) -> str | None:
+        """Count one more; or why there is no place for it, as the end of a sentence."""
+        address = connection.address
+        if len(self._open.get(address, ())) >= self.most_of_one and not self._made_room(address):
+            return self._refusal(address, f"{self.most_of_one} connections of one address are the most")
+        if self._count >= self.most and not self._made_room(self._crowd(address)):
+            return self._refusal(address, f"{self.most} connections are the most")
+        self._open.setdefault(address, OrderedDict())[id(connection)] = connection
+        self._count += 1
+        return None
+
+    def asked(self, connection: Connection) -> None:
+        """It asks for something: others have been idle longer."""
+        held = self._open.get(connection.address, OrderedDict())
+        if id(connection) in held:
+            held.move_to_end(id(connection))
+
+    def closed(self, connection: Connection) -> None:
+        """It is gone."""
+        held = self._open.get(connection.address, OrderedDict())
+        if held.pop(id(connection), None) is not None:
+            self._count -= 1
+            if not held:
+                del self._open[connection.address]
+
+    def _crowd(self, newcomer: str) -> str | None:
+        """The address that holds most, if it holds more than the newcomer."""
+        address = max(self._open, key=lambda one: len(self._open[one]))
+        return address if len(self._open[address]) > len(self._open.get(newcomer, ())) else None
+
+    def _made_room(self, address: str | None) -> bool:
+        """End the connection of an address that asks for nothing longest."""
+        idle = next((held for held in self._open.get(address or "", OrderedDict()).values() if held.is_idle), None)
+        if idle is not None:
+            self.closed(idle)
+            idle.end()
+        return idle is not None
+
+    def _refusal(self, address: str, why: str) -> str:
+        """Tell of it, now and then."""
+        self._refused += 1
+        now = self._now()
+        if self._told_at is None or now - self._told_at >= _TOLD_SECONDS:
+            log.warning("%d connections were refused, the last from %s: %s.", self._refused, address, why)
+            self._told_at, self._refused = now, 0
+        return why
+
+
+def usual_most() -> int:
+    """Half of the descriptors that this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST if soft == resource.RLIM_INFINITY else max(_LEAST, min(soft // 2, MOST))

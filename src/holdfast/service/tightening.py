@@ -1,0 +1,145 @@
+"""What a holdfast.toml of a folder that is not trusted may say: it tightens what the operator has set, and nothing else.
+
+Each setting has a rule, or none, and then it does not apply. A rule takes the operator's value and the file's, and gives the tighter of
+both, and whether all of the file's wish is in it; if not, the setting is named as ignored. docs/reference/holdfast-toml.md has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.service.staff import StaffSettings
+from holdfast.workers.policy import Caps
+from holdfast.workers.tools.fetching import covers
+
+Rule = Callable[[Any, Any], tuple[Any, bool]]
+_LOCKS: Final = ("all", "process", "inline")
+
+
+def _stricter(ours: str, theirs: str) -> tuple[str, bool]:
+    """The stronger of two kinds of isolation."""
+    tight = min(ours, theirs, key=_LOCKS.index)
+    return tight, tight == theirs
+
+
+def _lower(ours: Any, theirs: Any) -> tuple[Any, bool]:
+    """The lower of two limits. Zero and below are no limits to some parts of a system, so they do not count."""
+    return (theirs, True) if 0 < theirs <= ours else (ours, False)
+
+
+def _cap(ours: Any, theirs: Any) -> tuple[Any, bool]:
+    """The lower of two caps; None is no cap, and zero is one."""
+    if theirs is None:
+        return ours, True
+    return (theirs, True) if theirs >= 0 and (ours is None or theirs <= ours) else (ours, False)
+
+
+def _more(ours: frozenset[str], theirs: frozenset[str]) -> tuple[frozenset[str], bool]:
+    """Both sets together: each member asks for more care."""
+    return ours | theirs, True
+
+
+def _fewer(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> tuple[tuple[Any, ...], bool]:
+    """Those that both lists have. Where they have nothing in common, the file does not tighten the operator's list but asks for another."""
+    return _kept(ours, theirs, [one for one in theirs if one in ours])
+
+
+def _types(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """Those of the file's media types that one of the operator's covers."""
+    return _kept(ours, theirs, [one for one in theirs if any(covers(one, pattern) for pattern in ours)])
+
+
+def _deciders(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """Those that both lists have; an empty list means everybody, so that an empty one of the file says nothing."""
+    if not theirs:
+        return ours, not ours
+    return _fewer(ours, theirs) if ours else (theirs, True)
+
+
+def _kept(ours: tuple[Any, ...], theirs: tuple[Any, ...], both: list[Any]) -> tuple[tuple[Any, ...], bool]:
+    return (tuple(both), len(both) == len(theirs)) if both or not theirs else (ours, False)
+
+
+def _obeyed(ours: bool, theirs: bool) -> tuple[bool, bool]:
+    """On, if either says so."""
+    return ours or theirs, theirs or not ours
+
+
+def _caps(ours: Caps, theirs: Caps) -> tuple[Caps, bool]:
+    """The lower of each."""
+    lower = {name: _cap(getattr(ours, name), getattr(theirs, name)) for name in Caps.__struct_fields__}
+    return Caps(**{name: value for name, (value, _) in lower.items()}), all(kept for _, kept in lower.values())
+
+
+def _refused_codes(
+    ours: Mapping[str, Mapping[str, bool]], theirs: Mapping[str, Mapping[str, bool]]
+) -> tuple[Mapping[str, Mapping[str, bool]], bool]:
+    """Codes that are not tried again, of both; that a code is tried again is the operator's to say."""
+    tight = {worker: dict(codes) for worker, codes in ours.items()}
+    whole = True
+    for worker, codes in theirs.items():
+        for code, again in codes.items():
+            if not again:
+                tight.setdefault(worker, {})[code] = False
+            elif not tight.get(worker, {}).get(code):
+                whole = False
+    return tight, whole
+
+
+RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
+    "policy": {
+        "isolation": _stricter,
+        "retry_codes": _refused_codes,
+        "approvals": _more,
+        "approval_seconds": _lower,
+        "approvers": _deciders,
+        "caps": _caps,
+        "grace_seconds": _lower,
+        "artifact_bytes": _lower,
+        "scratch_mb": _lower,
+        "memory_mb": _lower,
+    },
+    "fetch": {
+        "timeout_seconds": _lower,
+        "silence_seconds": _lower,
+        "max_bytes": _lower,
+        "max_redirects": _lower,
+        "content_types": _types,
+        "robots": _obeyed,
+        "robots_seconds": _lower,
+        "allow_private": _fewer,
+        "ports": _fewer,
+    },
+    "model": {"models": _fewer, "max_output_tokens": _lower, "timeout_seconds": _lower},
+}
+"""By table and setting. `policy.tenant_caps` is kept like `caps`, tenant by tenant, and stands in `tightened` because it needs both."""
+
+
+def tightened(ours: StaffSettings, theirs: StaffSettings, said: Mapping[str, Any]) -> tuple[StaffSettings, list[str]]:
+    """The operator's settings, tightened by what a file said, and the names of what does not apply."""
+    ignored = [name for name in said if name not in RULES]
+    for table, rules in RULES.items():
+        mine, other = getattr(ours, table), getattr(theirs, table)
+        kept: dict[str, Any] = {}
+        for name in said.get(table, {}):
+            if (table, name) == ("policy", "tenant_caps"):
+                kept[name], whole = _tenants(ours, theirs)
+            elif name in rules:
+                kept[name], whole = rules[name](getattr(mine, name), getattr(other, name))
+            else:
+                whole = False
+            if not whole:
+                ignored.append(f"{table}.{name}")
+        if "caps" in kept and "tenant_caps" not in kept and ours.policy.tenant_caps:
+            kept["tenant_caps"], _ = _tenants(ours, theirs)  # else the operator's caps of one tenant would stand above these
+        ours = msgspec.structs.replace(ours, **{table: msgspec.structs.replace(mine, **kept)})
+    return ours, sorted(ignored)
+
+
+def _tenants(ours: StaffSettings, theirs: StaffSettings) -> tuple[Mapping[str, Caps], bool]:
+    names = {*ours.policy.tenant_caps, *theirs.policy.tenant_caps}
+    both = {tenant: _caps(ours.policy.caps_of(tenant), theirs.policy.caps_of(tenant)) for tenant in sorted(names)}
+    return {tenant: caps for tenant, (caps, _) in both.items()}, all(both[tenant][1] for tenant in theirs.policy.tenant_caps)

@@ -1,0 +1,128 @@
+"""One entry's failure is its own: how a store finds the entry that a batch cannot be written with, and writes the rest without it.
+
+A batch that fails as a whole is rolled back and committed again in two halves, and so on, until the entry that fails stands alone. Each
+part is a batch of its own, so what an entry brings to other executions stays in one transaction with it, and entries keep their order.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from holdfast.model.errors import (
+    CodecFailed,
+    DiskFailed,
+    HoldfastError,
+    Rejected,
+    RowDamaged,
+    StoreBroken,
+    StoreBusy,
+    StoreUnsuitable,
+    WriteFailed,
+)
+from holdfast.model.execution import Execution
+from holdfast.model.verbs import Answer, Write
+from holdfast.store.seam import Committed
+
+log = logging.getLogger("holdfast.store")
+
+Commit = Callable[[Sequence[Write]], Committed]
+Judge = Callable[[Exception], HoldfastError | None]
+"""Says what an error is to all entries (the disk fails, the store is closed); None for an error that a single entry may have caused."""
+Refuse = Callable[[Write, Exception], HoldfastError]
+"""Says what the caller of an entry gets whose error is its own."""
+
+_OWN: Final = (Rejected, RowDamaged, CodecFailed, WriteFailed)
+"""Errors of ours that tell the caller of one entry what is wrong with it."""
+_TELLING: Final = frozenset({TypeError, AttributeError, OverflowError, RecursionError, MemoryError})
+"""Errors of Python whose words name types and never values. The words of all others may hold a payload."""
+_FRAMES: Final = 20
+_SHOWN: Final = 64
+
+
+def concerns_all(error: HoldfastError) -> bool:
+    """Whether an error of ours is that of the store itself. Any other, wherever it was raised, an entry may have raised."""
+    return isinstance(error, StoreBusy | DiskFailed | StoreUnsuitable) or type(error) is StoreBroken
+
+
+def refused(write: Write, error: Exception) -> HoldfastError:
+    """What the caller of an entry gets that could not be decided or stored.
+
+    What is no error of ours is a bug, so it is logged with the place it comes from. Neither the log nor the answer has its words, unless
+    these are known to tell no value; nor does the answer keep the error, whose frames hold the payloads.
+    """
+    if isinstance(error, _OWN):
+        return error
+    what, why = _entry(write), _reason(error)
+    place = "".join(traceback.format_tb(error.__traceback__, limit=-_FRAMES))
+    log.error("a write failed unexpectedly and is refused; those beside it are not touched: %s: %s\n%s", what, why, place)
+    return WriteFailed(f"{what} could not be decided or stored ({why}). Nothing of it is on disk; the log has the place it failed at.")
+
+
+def committed_apart(batch: Sequence[Write], commit: Commit, judge: Judge, refuse: Refuse = refused) -> Committed:
+    """Commit a batch. An entry that it cannot be written with is refused alone; what concerns all entries is raised, or answered.
+
+    It is raised if no entry has an answer yet. Else it is the answer of those that have none: the end of the batch, and not on disk.
+    """
+    answers: list[Answer | HoldfastError] = []
+    try:
+        return commit(batch)
+    except Exception as error:
+        _raise_if_shared(error, judge)
+        todo = _halves(batch, error, answers, refuse)
+    followed: list[Execution] = []
+    signalled = False
+    while todo:
+        part = todo.pop()
+        try:
+            done = commit(part)
+        except Exception as error:
+            shared = judge(error)
+            if shared is None:
+                todo += _halves(part, error, answers, refuse)
+                continue
+            if not answers:
+                _raise_if_shared(error, judge)
+            answers += [shared] * (len(batch) - len(answers))  # nothing after it is tried: entries keep their order
+            break
+        answers += done.answers
+        if done.answers and isinstance(done.answers[-1], DiskFailed):  # it stopped there by itself
+            answers += [done.answers[-1]] * (len(batch) - len(answers))
+            todo.clear()
+        followed += done.followed
+        signalled |= done.signalled
+    return Committed(answers, followed, signalled)
+
+
+def _halves(part: Sequence[Write], error: Exception, answers: list[Answer | HoldfastError], refuse: Refuse) -> list[Sequence[Write]]:
+    """The two halves of a part that failed, the first one last; an entry that stands alone is answered."""
+    if len(part) > 1:
+        return [part[len(part) // 2 :], part[: len(part) // 2]]
+    answers += [refuse(write, error) for write in part]
+    return []
+
+
+def _raise_if_shared(error: Exception, judge: Judge) -> None:
+    shared = judge(error)
+    if shared is error:
+        raise error
+    if shared is not None:
+        raise shared from error
+
+
+def _entry(write: Write) -> str:
+    try:
+        execution: object = write.execution
+    except Exception:
+        execution = None
+    known = isinstance(execution, str) and len(execution) <= _SHOWN and execution.isascii() and execution.isprintable()
+    return f"{type(write).__name__} of execution {execution if known else '(unreadable)'}"
+
+
+def _reason(error: Exception) -> str:
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    detail = str(error)[:200] if kind in _TELLING else getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+    return f"{name}: {detail}" if detail else name

@@ -1,0 +1,111 @@
+"""Migrations: the numbered steps from one schema to the next, and which code may use which schema.
+
+A store keeps two numbers. `version` is the number of the last step that was applied to it. `least` is the oldest code that may use it; code
+has the number of the newest schema that it knows. A step has one half or both:
+
+- `NNN_words.before.sql` only adds: tables, indexes, columns that may be NULL or have a default. Code from before goes on working. It is
+  applied before new code is deployed, and makes NNN the store's `version`.
+- `NNN_words.after.sql` does what code from before cannot bear. It is applied when no such code runs any more, and makes NNN the `least`.
+
+A before-half relies on no after-half: all pending before-halves are applied first, then, when the time has come, all pending after-halves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from importlib import resources
+from typing import Final, NamedTuple
+
+from holdfast.model.errors import StoreBroken, StoreUnsuitable
+
+_DIGITS: Final = 9
+_NAME: Final = re.compile(r"(\d{3})_(\w+)\.(before|after)\.sql")
+_COMMENT: Final = re.compile(r"^\s*--.*\n?", re.M)
+
+
+class Numbers(NamedTuple):
+    """What a store says of its schema."""
+
+    version: int
+    least: int
+
+
+def number(told: object) -> int:
+    """A number that a store says of itself. Any other text is damage, or a change that a user made by hand."""
+    text = str(told) if isinstance(told, int | str) else ""
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
+        raise StoreBroken(f"The store is damaged: {told!r:.50} is no number of a schema. Put a good copy in its place.")
+    return int(text)
+
+
+class Step(NamedTuple):
+    """One half of a numbered step."""
+
+    number: int
+    after: bool
+    words: str
+    text: str
+
+    def statements(self) -> list[str]:
+        """Its statements, one by one. Each ends with a semicolon at the end of its line."""
+        return [statement.strip() for statement in _COMMENT.sub("", self.text).split(";\n") if statement.strip()]
+
+
+class Standing(Enum):
+    """What is to be done with a store before it is used."""
+
+    USABLE = "usable"
+    BEHIND = "behind"
+    """It must be migrated first."""
+
+
+class Lineage:
+    """The schemas of one backend: the oldest that can be migrated, the newest that this code knows, and the steps between."""
+
+    def __init__(self, package: str, *, oldest: int, newest: int) -> None:
+        self.oldest = oldest
+        self.newest = newest
+        self._package = package
+
+    def steps(self) -> Sequence[Step]:
+        """All steps, in the order of their numbers, the before-half of each first."""
+        found = []
+        for file in (resources.files(self._package) / "migrations").iterdir():
+            named = _NAME.fullmatch(file.name)
+            if named is not None:
+                found.append(Step(int(named[1]), named[3] == "after", named[2].replace("_", " "), file.read_text()))
+        return sorted(found)
+
+    def fresh(self) -> Numbers:
+        """What a store says that was made anew: every step is in it."""
+        return Numbers(self.newest, max((step.number for step in self.steps() if step.after), default=self.oldest + 1))
+
+    def pending(self, numbers: Numbers, *, after: bool) -> Sequence[Step]:
+        """The halves that are not yet applied: those before a deployment, or those after it."""
+        done = numbers.least if after else numbers.version
+        return [step for step in self.steps() if step.after is after and step.number > done]
+
+    def standing(self, where: str, numbers: Numbers) -> Standing:
+        """Whether this code may use a store of these numbers; an error says what to do when it may not."""
+        if numbers.version < self.oldest:
+            raise StoreUnsuitable(
+                f"{where} has schema version {numbers.version}; this Holdfast migrates version {self.oldest} (release 0.1.0) and newer. "
+                "Let its executions end under the Holdfast that made it, or take them along with `holdfast executions export` and `import`."
+            )
+        if numbers.least > self.newest:
+            raise StoreUnsuitable(
+                f"{where} has schema version {numbers.version} and may be used by code of version {numbers.least} or newer; this Holdfast "
+                f"has version {self.newest}. Install the Holdfast that migrated it, or go back to the copy from before."
+            )
+        return Standing.BEHIND if numbers.version < self.newest else Standing.USABLE
+
+    def needs_all_stopped(self, numbers: Numbers) -> bool:
+        """Whether code of 0.1.0 may still be at work: it cannot bear even the before-half of the first step."""
+        return numbers.version <= self.oldest
+
+
+def told(steps: Iterable[Step]) -> str:
+    """The steps in a line, for people."""
+    return ", ".join(f"{step.number:03d} {step.words}" for step in steps)

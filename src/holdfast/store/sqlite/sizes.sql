@@ -1,0 +1,17 @@
+-- How large a store is, and what of it retention can remove.
+
+-- name: tables
+SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name
+
+-- name: rows_of
+SELECT count(*) FROM "{table}"
+
+-- name: bytes
+-- Of each table with its indexes. Not every SQLite has been built with this.
+SELECT m.tbl_name, sum(s.pgsize) FROM dbstat AS s JOIN sqlite_master AS m ON m.name = s.name GROUP BY m.tbl_name
+
+-- name: removable
+-- Executions that are over, with their payload: first those whose retention has ended, then those that are still kept.
+SELECT coalesce(sum(expires_at <= :now), 0), coalesce(sum(stored) FILTER (WHERE expires_at <= :now), 0),
+       coalesce(sum(expires_at > :now), 0), coalesce(sum(stored) FILTER (WHERE expires_at > :now), 0)
+FROM executions WHERE expires_at IS NOT NULL AND state IN ('closed', 'imported')

@@ -1,0 +1,135 @@
+"""One damaged row, one end that cannot be written: the rest of the engine's work goes on, and the log says what was left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from typing import Any
+
+import pytest
+
+from holdfast import AsyncDurableContext, Duration, StepContext, durable_execution
+from holdfast.engine.tending import Tender
+from holdfast.model.clock import VirtualClock
+from holdfast.model.execution import ExecutionStatus, State
+from holdfast.model.verbs import Settle
+from tests.flow.harness import Harness, eventually, pending
+
+OTHERS = 4
+
+
+@durable_execution
+async def patient(event: Any, context: AsyncDurableContext) -> Any:
+    await context.wait(Duration.from_hours(1), name="rest")
+    return event
+
+
+@durable_execution
+async def quick(event: Any, context: AsyncDurableContext) -> Any:
+    async def body(step: StepContext) -> Any:
+        return event
+
+    return await context.step(body, name="body")
+
+
+def change(harness: Harness, statement: str, *values: Any) -> None:
+    with contextlib.closing(sqlite3.connect(harness.store)) as rows:
+        assert rows.execute(statement, values).rowcount == 1
+        rows.commit()
+
+
+_OF = "WHERE execution = (SELECT key FROM executions WHERE id = ?)"
+DAMAGE = {
+    "its status is none": "UPDATE executions SET status = 'NONSENSE' WHERE id = ?",
+    "its revision is no number": "UPDATE executions SET revision = 'x' WHERE id = ?",
+    "an operation of it is none": f"UPDATE operations SET status = 'NONSENSE' {_OF}",
+    "a name of it is no text": f"UPDATE operations SET name = CAST(x'ff' AS TEXT) {_OF}",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_execution_whose_timer_is_due_keeps_no_other_timer_from_firing(
+    harness: Harness, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with harness.engine(patient, clock=VirtualClock(skipping=False)) as engine:
+        executions = [await engine.start(patient, number) for number in range(OTHERS + 1)]
+        for execution in executions:
+            await pending(execution)
+    damaged = executions.pop(1)
+    change(harness, DAMAGE[damage], damaged.id)
+    async with harness.engine(patient) as engine:
+        others = [await engine.get(execution.arn) for execution in executions]
+        found = [await asyncio.wait_for(execution.result(), 20) for execution in others]
+        assert found == [0, 2, 3, 4]
+    assert damaged.id in caplog.text, "it is told which one was left alone"
+
+
+@pytest.mark.parametrize("damage", ["its status is none", "its revision is no number"])
+async def test_a_damaged_execution_that_is_ready_keeps_no_other_from_being_claimed(harness: Harness, damage: str) -> None:
+    async with harness.engine(quick, threads=1) as engine:
+        engine._engine.registry.shut()
+        executions = [await engine.start(quick, number) for number in range(OTHERS + 1)]
+    damaged = executions.pop(0)
+    change(harness, DAMAGE[damage], damaged.id)
+    async with harness.engine(quick) as engine:
+        others = [await engine.get(execution.arn) for execution in executions]
+        assert [await asyncio.wait_for(execution.result(), 20) for execution in others] == [1, 2, 3, 4]
+        late = await engine.start(quick, "later")
+        assert await asyncio.wait_for(late.result(), 20) == "later"
+        if "status" in damage:
+            assert {found.id for found in await engine.list()} == {x.id for x in (*executions, late)}, "it is left out of lists"
+
+
+async def test_what_is_in_trouble_is_left_alone_for_a_while_instead_of_being_asked_again_and_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with harness.engine(patient, clock=VirtualClock(skipping=False)) as engine:
+        damaged = await engine.start(patient)
+        await pending(damaged)
+    change(harness, DAMAGE["its status is none"], damaged.id)
+    rounds, tend = [0], Tender._round
+
+    async def counted(self: Tender) -> None:
+        rounds[0] += 1
+        await tend(self)
+
+    monkeypatch.setattr(Tender, "_round", counted)
+    clock = VirtualClock(skipping=False)
+    clock.skip_to(clock.now() + 7_200_000)
+    async with harness.engine(patient, quick, clock=clock) as engine:
+        assert await asyncio.wait_for((await engine.start(quick, 1)).result(), 20) == 1
+        before = rounds[0]
+        for _ in range(2_000):
+            await asyncio.sleep(0)
+        assert rounds[0] - before < 20
+
+
+async def test_an_end_that_cannot_be_written_is_told_instead_and_no_neighbour_waits(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    succeed = Settle._succeed
+
+    def bad(self: Settle, draft: Any) -> Any:
+        if draft.header.name == "bad":
+            raise ZeroDivisionError
+        return succeed(self, draft)
+
+    monkeypatch.setattr(Settle, "_succeed", bad)
+    async with harness.engine(quick) as engine:
+        executions = [await engine.start(quick, n, name="bad" if n == 2 else None) for n in range(5)]
+        wrong = executions.pop(2)
+        assert [await asyncio.wait_for(execution.result(), 20) for execution in executions] == [0, 1, 3, 4]
+        store = engine._engine.store
+
+        def quarantined() -> bool:
+            header = store.find(wrong.id)
+            return header is not None and header.state is State.QUARANTINED
+
+        await eventually(quarantined)
+        assert await wrong.status() is ExecutionStatus.RUNNING, "a person mends it, and it goes on"
+        told = [e for e in await wrong.history() if e["EventType"] == "InvocationCompleted"]
+        assert told[-1]["InvocationCompletedDetails"]["Error"]["Payload"]["ErrorType"] == "WriteFailed"
+        monkeypatch.undo()
+        await wrong.release()
+        assert await asyncio.wait_for(wrong.result(), 20) == 2

@@ -1,0 +1,173 @@
+"""All bodies of a server together: each keeps its own limits, and the sum keeps one, too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.contract.refusals import Overloaded
+from holdfast.hosts.sandbox.attempt import Attempt
+from holdfast.hosts.sandbox.description import Code, Ended, Tighter
+from holdfast.hosts.sandbox.sandbox import Sandbox
+from holdfast.hosts.sandbox.together import Together, machine_memory_mb
+from tests.sandbox.scene import jail_of
+
+Make = Callable[..., Sandbox]
+
+
+@pytest.fixture
+async def make(package: Path) -> AsyncIterator[Make]:
+    made: list[Sandbox] = []
+
+    def sandbox(together: Together | None, entry: str = "greedy:holding", **jail: Any) -> Sandbox:
+        made.append(Sandbox(jail_of(str(package), entry, **jail), together))
+        return made[-1]
+
+    yield sandbox
+    for one in made:
+        await one.close()
+
+
+async def held(sandbox: Sandbox, megabytes: int) -> Attempt:
+    """A body that has so much, and waits."""
+    attempt = await sandbox.attempt(20)
+    await attempt.send({"op": "run", "megabytes": megabytes})
+    return attempt
+
+
+async def said(attempt: Attempt) -> Any:
+    heard = await attempt.receive()
+    return heard if isinstance(heard, Ended) else heard.data["op"]
+
+
+async def ended(attempt: Attempt) -> Ended:
+    while not isinstance(heard := await attempt.receive(), Ended):
+        continue
+    return heard
+
+
+# --- with real bodies
+
+
+async def test_bodies_that_are_each_within_their_limit_may_not_take_more_together(make: Make) -> None:
+    together = Together(200)
+    modest, greedy = make(together, memory_mb=128), make(together, memory_mb=128)
+    neighbour = await held(modest, 40)
+    assert await said(neighbour) == "holding"
+    attempts = [await held(greedy, 70) for _ in range(3)]
+    ends = [asyncio.create_task(ended(attempt)) for attempt in attempts]
+    [first, *_], rest = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    assert (first.result().code, "all bodies of this server together" in first.result().detail) == ("memory_exceeded", True)
+    for task in rest:
+        task.cancel()
+    assert not neighbour.over
+    assert not neighbour.stopped
+
+
+async def test_one_attempt_may_have_tighter_limits_than_its_jail_and_the_next_has_the_jails_again(make: Make) -> None:
+    sandbox = make(None, memory_mb=256, cpu_seconds=5, allow_children=True)
+    for tighter, megabytes, wanted in (
+        (Tighter(memory_mb=48), 100, "memory_exceeded"),
+        (Tighter(), 100, "holding"),
+        (Tighter(memory_mb=4096), 100, "holding"),
+        (Tighter(memory_mb=4096), 300, "memory_exceeded"),
+    ):
+        attempt = await sandbox.attempt(20, None, tighter)
+        await attempt.send({"op": "run", "megabytes": megabytes})
+        end = await said(attempt)
+        assert (end.code if isinstance(end, Ended) else end) == wanted, tighter
+        await attempt.close()
+
+
+async def test_an_attempt_may_be_without_children_where_its_jail_allows_them(make: Make) -> None:
+    sandbox = make(None, "greedy:spawn", allow_children=True)
+    codes = []
+    for tighter in (Tighter(no_children=True), Tighter()):
+        attempt = await sandbox.attempt(20, None, tighter)
+        await attempt.send({"op": "run"})
+        codes.append((await attempt.kill() if attempt.over else await said(attempt)).code)
+    assert codes == ["process_limit", None]
+
+
+async def test_a_cpu_limit_may_be_tighter_for_one_attempt(make: Make) -> None:
+    attempt = await make(None, "greedy:cpu", cpu_seconds=20).attempt(20, None, Tighter(cpu_seconds=0.2))
+    await attempt.send({"op": "run"})
+    end = await said(attempt)
+    assert (end.code, end.usage.cpu_seconds < 2) == ("cpu_exceeded", True)
+
+
+async def test_a_body_for_which_there_is_no_room_waits_and_then_is_overloaded(make: Make) -> None:
+    together = Together(60, processes=2)
+    sandbox = make(together)
+    first, second = await held(sandbox, 1), await held(sandbox, 1)
+    with pytest.raises(Overloaded, match="left no room"):
+        await sandbox.attempt(0.2)
+    waiting = asyncio.create_task(sandbox.attempt(20))
+    await first.close()
+    third = await waiting
+    assert (second.stopped, third.stopped) == (False, False)
+
+
+# --- the rule alone
+
+
+class Body:
+    """A body as far as the rule sees it."""
+
+    def __init__(self) -> None:
+        self.ended: Code | None = None
+
+    def stop(self, code: Code, detail: str) -> None:
+        self.ended = code
+
+
+def test_spares_go_first_then_the_largest_of_the_worker_that_has_the_most() -> None:
+    together = Together(1000)
+    big, small, other, spare = Body(), Body(), Body(), Body()
+    for body, worker, megabytes in ((big, "many", 300), (small, "many", 250), (other, "one", 400)):
+        together.joins(body, worker)
+        together.begins(body)
+        together.uses(body, megabytes * 1024, 1)
+    together.joins(spare, "idle")
+    together.uses(spare, 20 * 1024, 1)
+    together.uses(small, 290 * 1024, 1)
+    assert [body.ended for body in (big, small, other, spare)] == [None, None, None, "cancelled"]
+    together.uses(small, 310 * 1024, 1)
+    assert [body.ended for body in (big, small, other)] == [None, "memory_exceeded", None]
+
+
+def test_processes_of_all_bodies_have_a_cap_of_their_own() -> None:
+    together = Together(1000, processes=10)
+    forking, quiet = Body(), Body()
+    for body in (forking, quiet):
+        together.joins(body, body)
+        together.begins(body)
+    together.uses(forking, 1024, 10)
+    assert (forking.ended, quiet.ended) == ("process_limit", None)
+
+
+def test_without_a_setting_all_bodies_may_have_half_of_the_machine() -> None:
+    assert 0 < Together().memory_mb == machine_memory_mb() // 2
+
+
+async def test_whoever_waited_longest_is_let_in_first_and_who_gave_up_is_passed_over() -> None:
+    together = Together(1000, processes=1)
+    only = Body()
+    together.joins(only, "w")
+    together.begins(only)
+    first, second, third = (asyncio.create_task(together.room(20)) for _ in range(3))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    together.leaves(only)
+    await second
+    assert not third.done()
+    together.joins(Body(), "w")
+    await asyncio.sleep(0)
+    assert not third.done()
+    third.cancel()
+    await asyncio.gather(third, return_exceptions=True)

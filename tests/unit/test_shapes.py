@@ -1,0 +1,84 @@
+"""How much a JSON text holds is known before it is read."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.hosts.sandbox.frames import Malformed, Reader, encoded
+from holdfast.model.codec import too_deep
+from holdfast.model.shapes import MAX_CONTAINERS, MAX_DIGITS, MAX_VALUES, crowding
+
+MEGABYTE = 1 << 20
+WORST = {
+    "empty lists": b"[" + b"[]," * (MEGABYTE // 3) + b"[]]",
+    "empty objects": b"[" + b"{}," * (MEGABYTE // 3) + b"{}]",
+    "numbers": b"[" + b"0," * (MEGABYTE // 2) + b"0]",
+    "empty texts": b"[" + b'"",' * (MEGABYTE // 3) + b'""]',
+    "members": b"{" + b",".join(b'"%d":0' % number for number in range(MEGABYTE // 9)) + b"}",
+    "digits": b"[" + b",".join([b"9" * 4_000] * (MEGABYTE // 4_000)) + b"]",
+    "brackets": b"[" * (MEGABYTE // 2) + b"]" * (MEGABYTE // 2),
+}
+values = st.recursive(
+    st.none() | st.integers() | st.text(alphabet='a"\\[]{},:\n'), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+)
+
+
+def containers(value: Any) -> int:
+    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, dict | list) + sum(map(containers, below))
+
+
+@given(values, st.integers(0, 6), st.integers(0, 8))
+def test_depth_and_objects_are_counted_exactly_whatever_the_texts_hold(value: Any, depth: int, most: int) -> None:
+    text = json.dumps(value).encode()
+    told = crowding(text, depth, containers=most) if containers(value) > depth else None
+    if told is None:
+        assert containers(value) <= max(most, depth)
+        assert not too_deep(value, depth + 1)
+    else:
+        assert containers(value) > most or "levels deep" in told
+
+
+@pytest.mark.parametrize("kind", WORST)
+def test_a_megabyte_of_the_worst_kind_is_refused_in_a_moment(kind: str) -> None:
+    began = time.process_time()
+    assert crowding(WORST[kind], 200) is not None
+    assert time.process_time() - began < 0.2
+
+
+def test_a_megabyte_of_text_is_taken_whatever_it_says() -> None:
+    page = '<script>f({"a":[1,2,[]]},"\\\\");</script>' * (MEGABYTE // 40)
+    assert crowding(json.dumps({"html": page}).encode(), 200) is None
+    assert crowding(json.dumps([{"row": number} for number in range(MAX_CONTAINERS - 1)]).encode(), 200) is None
+    assert crowding(json.dumps(list(range(MAX_VALUES - 1))).encode(), 200) is None
+
+
+def test_a_number_may_have_many_digits_and_a_text_any_number_of_them() -> None:
+    assert crowding(b"9" * MAX_DIGITS, 200) is None
+    assert crowding(b'["' + b"9" * MEGABYTE + b'"]', 200) is None
+    assert crowding(b'["a",' + b"9" * (MAX_DIGITS + 1) + b"]", 200) == f"holds a number of more than {MAX_DIGITS} digits"
+
+
+@pytest.mark.parametrize("kind", WORST)
+def test_a_frame_of_the_worst_kind_ends_the_body_that_sent_it(kind: str) -> None:
+    frame = b'{"op":"progress","data":' + WORST[kind] + b"}"
+    heard = Reader(2 * MEGABYTE, 1000, now=0.0)
+    with pytest.raises(Malformed, match=r"a frame that (holds|is nested)"):
+        heard.take(len(frame).to_bytes(4, "big") + frame, [], 0.0)
+
+
+def test_a_body_whose_frames_take_long_to_read_is_read_less_often() -> None:
+    heard = Reader(MEGABYTE, 1000, now=0.0)
+    large = encoded({"op": "progress", "data": list(range(90_000))})
+    assert heard.take(large, [], 0.0)
+    assert heard.rest == 0, "one large frame is nobody's trouble"
+    heard.take(large * 2, [], 0.0)
+    assert 0 < heard.rest <= 1
+    heard.take(encoded({}), [], 10.0)
+    assert heard.rest == 0

@@ -1,0 +1,49 @@
+"""A body that comes slowly: a byte now and then is no progress, and whoever sends steadily may take as long as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from holdfast.server.errors import Refused
+from holdfast.server.protocol.visit import Visit
+
+SCOPE: Any = {"type": "http", "headers": [], "query_string": b"", "path": "/v1/artifacts", "method": "POST"}
+
+
+def sending(size: int, seconds: float, times: int) -> Callable[[], Awaitable[Any]]:
+    """A client that sends so much at a time, at this pace."""
+    left = times
+    loop = asyncio.get_running_loop()
+
+    async def receive() -> Any:
+        nonlocal left
+        left -= 1
+        came = loop.create_future()
+        loop.call_later(seconds, came.set_result, None)
+        await came
+        return {"type": "http.request", "body": b"x" * size, "more_body": left > 0}
+
+    return receive
+
+
+async def taken(receive: Callable[[], Awaitable[Any]], seconds: float) -> int:
+    visit = Visit(SCOPE, (), b"", receive, Any, Any)  # type: ignore[arg-type]  # neither rooms nor limits are asked for here
+    return sum([len(part) async for part in visit.parts(seconds)])
+
+
+async def test_one_byte_at_a_time_is_refused_however_soon_the_next_one_comes() -> None:
+    with pytest.raises(Refused) as refused:
+        await asyncio.wait_for(taken(sending(1, 0.005, 1_000_000), 0.1), 10)
+    assert refused.value.status == 408
+
+
+async def test_whoever_sends_enough_may_take_longer_than_one_window() -> None:
+    assert await taken(sending(200, 0.005, 40), 0.1) == 8000
+
+
+async def test_a_small_body_within_the_window_is_taken() -> None:
+    assert await taken(sending(1, 0.001, 20), 2) == 20
