@@ -78,8 +78,9 @@ async def test_one_attempt_may_have_tighter_limits_than_its_jail_and_the_next_ha
     ):
         attempt = await sandbox.attempt(20, None, tighter)
         await attempt.send({"op": "run", "megabytes": megabytes})
-        end = await said(attempt)
-        assert (end.code if isinstance(end, Ended) else end) == wanted, tighter
+        # The keeper looks every few milliseconds: a body above its limit may still say that it holds the memory before it is ended.
+        told = await said(attempt) if wanted == "holding" else (await ended(attempt)).code
+        assert told == wanted, tighter
         await attempt.close()
 
 
