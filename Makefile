@@ -59,7 +59,7 @@ crash: .venv/.dev ## the crash tests, long form (ROUNDS=50)
 	HOLDFAST_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/crash --all --timeout=0
 
 simulate: .venv/.dev ## the simulations, long form (SEEDS=5000 FROM=0); SEEDS=1 FROM=17 is seed 17 again
-	HOLDFAST_SIMULATION_SEEDS=$(SEEDS) HOLDFAST_SIMULATION_FROM=$(FROM) $(BIN)/pytest -n $(JOBS) --all --timeout=0 tests/flow/test_simulation.py -k laws_hold
+	HOLDFAST_SIMULATION_SEEDS=$(SEEDS) HOLDFAST_SIMULATION_FROM=$(FROM) $(BIN)/pytest -n $(JOBS) --all --timeout=0 tests/simulation/test_simulation.py -k laws_hold
 
 soak: .venv/.dev ## executions of every kind for SECONDS=600, two processes and a slow reader: nothing grows, no lease is lost
 	$(BIN)/python -m bench.soak --seconds $(SECONDS)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.testing.checking import Events, Family, check_history, details, died
+from tests.simulation.laws import Events, Family, check_history, details, died
 
 __all__ = ["Family", "check_bodies", "check_history", "died"]
 

@@ -1,6 +1,6 @@
 """testing — for those who test durable functions and workers, and for ourselves.
 
-Belongs: a runner with virtual time, crash-everywhere, the replay check, the pytest plugin, the store's suite (stores/), simulations.
+Belongs: a runner with virtual time, crash-everywhere, the replay check, the pytest plugin, the store's suite (stores/).
 Does not: anything a production process needs.   May import: everything below it.
 Start reading at runner.py; worker_kit.py is for workers. Names are loaded when they are asked for: pytest loads the plugin in every
 project that has Holdfast installed.

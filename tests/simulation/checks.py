@@ -1,22 +1,22 @@
-"""The verdict over a simulation: every law of checking.py for every execution, and every acknowledgement against what is on disk."""
+"""The verdict over a simulation: every law of laws.py for every execution, and every acknowledgement against what is on disk."""
 
 from __future__ import annotations
 
 from holdfast.model import codec
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.store.seam import Filter, Store
-from holdfast.testing.checking import Bodies, Family, check_execution
-from holdfast.testing.plays import Act, Outside, is_right
+from tests.simulation.laws import Bodies, Family, check_execution
+from tests.simulation.workload import Act, Outside, is_right
 
 
 class Acknowledged:
     """What callers were told is done."""
 
     def __init__(self) -> None:
-        self.plays: dict[str, list[list[Act]]] = {}
+        self.scripts: dict[str, list[list[Act]]] = {}
         """What was asked for under each name; more than one where somebody used a name twice."""
         self.started: dict[str, set[tuple[int, str]]] = {}
-        """Under each name: which of its plays, as which execution."""
+        """Under each name: which of its scripts, as which execution."""
         self.answers: dict[str, list[str]] = {}
         self.sent: set[str] = set()
         self.stopped: set[str] = set()
@@ -44,18 +44,18 @@ def _check_result(store: Store, header: Execution, known: Acknowledged) -> None:
     result = store.result(header)
     assert header.status is not ExecutionStatus.FAILED, f"{header.name} ({header.function}) failed: {result}"
     if header.status is ExecutionStatus.SUCCEEDED and header.function != "lap":
-        play = codec.loads(store.input(header.id) or "null")
-        assert is_right(play, codec.loads(result or "null"), known.sent), f"{header.name}: {play} came to {result}"
+        script = codec.loads(store.input(header.id) or "null")
+        assert is_right(script, codec.loads(result or "null"), known.sent), f"{header.name}: {script} ended with {result}"
 
 
 def _check_acknowledged(store: Store, known: Acknowledged) -> None:
     for name, found in known.started.items():
         assert len(found) == 1, f"{name} was started as {found}"
         ((which, execution),) = found
-        header = store.find_named("play", name)
+        header = store.find_named("script", name)
         assert header is not None, f"{name} was acknowledged and is not there"
         assert header.id == execution, f"{name} was acknowledged as another execution"
-        assert codec.loads(store.input(execution) or "null") == known.plays[name][which], f"{name} has another input"
+        assert codec.loads(store.input(execution) or "null") == known.scripts[name][which], f"{name} has another input"
     for callback, texts in known.answers.items():
         assert len(texts) == 1, f"a callback took {len(texts)} answers"
         execution, operation_id = store.seal.callback_target(callback)

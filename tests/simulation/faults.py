@@ -14,7 +14,7 @@ from holdfast.model.errors import DiskFailed, HoldfastError, StoreBroken, StoreB
 from holdfast.model.verbs import Write
 from holdfast.store.seam import Committed
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.turns import Died, Process
+from tests.simulation.loop import Died, Process
 
 _READS = frozenset({"claimable", "suspect", "due", "next_due", "hosted", "find", "input", "operations", "dead", "held", "renew", "changed"})
 

@@ -1,4 +1,4 @@
-"""A storm: what the world does to a simulation. Callers come and go, processes die or sleep, clocks are set, disks fail. Then calm."""
+"""A chaos: what the world does to a simulation. Callers come and go, processes die or sleep, clocks are set, disks fail. Then calm."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from holdfast.model.errors import CallbackClosed, HoldfastError
 from holdfast.model.execution import Execution, State
 from holdfast.model.operations import Failure
 from holdfast.store.seam import Filter, Store
-from holdfast.testing.faults import Rates
-from holdfast.testing.plays import Outside, Playwright
-from holdfast.testing.turns import Process, SimulatedLoop
-from holdfast.testing.verdicts import Acknowledged
+from tests.simulation.checks import Acknowledged
+from tests.simulation.faults import Rates
+from tests.simulation.loop import Process, SimulatedLoop
+from tests.simulation.workload import Outside, ScriptMaker
 
 _DEEDS: Final = {
     "start": 8,
@@ -48,7 +48,7 @@ class _Member(Protocol):
 
 
 class _World(Protocol):
-    """The simulation, as far as a storm needs it."""
+    """The simulation, as far as a chaos needs it."""
 
     chance: Random
     rates: Rates
@@ -69,13 +69,13 @@ class _World(Protocol):
     def tell(self, line: str) -> None: ...
 
 
-class Storm:
+class Chaos:
     """Everything that happens to the engines from outside."""
 
     def __init__(self, world: _World) -> None:
         self._world = world
         self._chance = world.chance
-        self._playwright = Playwright(world.chance)
+        self._script_maker = ScriptMaker(world.chance)
         self._known = world.known
         self._answered = 0
         self._starts_left = self._chance.randint(2, 10)
@@ -140,24 +140,24 @@ class Storm:
         """A new name."""
         if self._starts_left:
             self._starts_left -= 1
-            name = f"play-{len(self._known.plays)}"
-            self._known.plays[name] = [self._playwright.play()]
+            name = f"script-{len(self._known.scripts)}"
+            self._known.scripts[name] = [self._script_maker.script()]
             self._start(name, 0)
 
     def start_again(self) -> None:
-        """A name that is taken, mostly with its own play."""
-        if self._known.plays:
-            name = self._chance.choice(list(self._known.plays))
-            plays = self._known.plays[name]
+        """A name that is taken, mostly with its own script."""
+        if self._known.scripts:
+            name = self._chance.choice(list(self._known.scripts))
+            scripts = self._known.scripts[name]
             if self._chance.random() < 0.2:
-                plays.append(self._playwright.play())
-            self._start(name, self._chance.randrange(len(plays)))
+                scripts.append(self._script_maker.script())
+            self._start(name, self._chance.randrange(len(scripts)))
 
     def _start(self, name: str, which: int) -> None:
         member = self._member() or self._world.open()
 
         async def start() -> None:
-            header = await member.engine.start("play", codec.dumps(self._known.plays[name][which]), name=name)
+            header = await member.engine.start("script", codec.dumps(self._known.scripts[name][which]), name=name)
             self._known.started.setdefault(name, set()).add((which, header.id))
             self._world.tell(f"acknowledged {name}")
 
@@ -199,7 +199,7 @@ class Storm:
             cascade = self._chance.random() < 0.8
 
             async def stop() -> None:
-                await member.engine.stop(header.id, Failure("enough", "Storm"), cascade=cascade)
+                await member.engine.stop(header.id, Failure("enough", "Chaos"), cascade=cascade)
                 self._known.stopped.add(header.id)
                 self._world.tell(f"acknowledged stop {header.id[-4:]}")
 

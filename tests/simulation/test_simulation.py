@@ -23,8 +23,8 @@ from holdfast.model.execution import Change, State, View
 from holdfast.model.operations import Action, Update
 from holdfast.model.verbs import Settle
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.simulation import Simulated, SimulationFailed, simulate
 from tests.parts import one_of_each
+from tests.simulation.simulation import Simulated, SimulationFailed, simulate
 
 SEEDS = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "400"))
 FROM = int(os.environ.get("HOLDFAST_SIMULATION_FROM", "0"))
@@ -52,7 +52,7 @@ def fingerprint(seed: int) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("seed", [3, pytest.param(31, marks=pytest.mark.long)])
 def test_a_seed_is_the_same_story_in_every_process(seed: int) -> None:
-    code = f"from tests.flow.test_simulation import fingerprint; print(fingerprint({seed}))"
+    code = f"from tests.simulation.test_simulation import fingerprint; print(fingerprint({seed}))"
     environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, env=environment)
     assert str(fingerprint(seed)) == other.stdout.strip()

@@ -1,7 +1,7 @@
-"""What a simulation runs: plays, made by chance, of every kind of durable call; and the world outside, which sees what they do.
+"""What a simulation runs: scripts, made by chance, of every kind of durable call; and the world outside, which sees what they do.
 
-A play is a list of acts, each a list that begins with its kind and a name that no other act of the play has. One handler plays them all,
-so a play is its input and a history tells which one it was.
+A script is a list of acts, each a list that begins with its kind and a name that no other act of the script has. One handler runs them all,
+so a script is its input and a history tells which one it was.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.durable.execution import DurableFunction, durable_execution
 from holdfast.durable.retries import RetryDecision
 from holdfast.durable.waits import WaitForConditionConfig, WaitForConditionDecision
 from holdfast.model.ids import Arn
-from holdfast.testing.turns import Died, current_process
+from tests.simulation.loop import Died, current_process
 
 Act = list[Any]
 _SECOND: Final = Duration.from_seconds(1)
@@ -89,17 +89,17 @@ class Outside:
         return self._order
 
 
-# --- making plays
+# --- making scripts
 
 
-class Playwright:
-    """Makes plays."""
+class ScriptMaker:
+    """Makes scripts."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
         self._names = 0
 
-    def play(self, depth: int = 2) -> list[Act]:
+    def script(self, depth: int = 2) -> list[Act]:
         """A few acts; those that hold others are fewer the deeper they are."""
         return [self._act(depth) for _ in range(self._chance.randint(1, 4 if depth == 2 else 2))]
 
@@ -124,12 +124,12 @@ class Playwright:
         if kind in ("callback", "submit", "race"):
             return [kind, name, chance.choice(_TIMEOUTS)]
         if kind == "parallel":
-            return [kind, name, [self.play(depth - 1) for _ in range(chance.randint(1, 4))], chance.choice([None, 1, 2])]
+            return [kind, name, [self.script(depth - 1) for _ in range(chance.randint(1, 4))], chance.choice([None, 1, 2])]
         if kind == "map":
             return [kind, name, chance.randint(1, 4), chance.choice([None, 2])]
         if kind == "invoke":
-            return [kind, name, self.play(depth - 1), chance.random() < 0.7, chance.choice(["play", "play", "brief"])]
-        return [kind, name, self.play(depth - 1)]
+            return [kind, name, self.script(depth - 1), chance.random() < 0.7, chance.choice(["script", "script", "brief"])]
+        return [kind, name, self.script(depth - 1)]
 
 
 # --- playing them
@@ -143,18 +143,18 @@ def _a_few_times(error: Exception, attempt: int) -> RetryDecision:
     return RetryDecision(should_retry=attempt < _TRIES, delay=_SECOND)
 
 
-class Players:
+class ScriptHandlers:
     """The functions of a simulation. Their processes share nothing but the world outside."""
 
     def __init__(self, outside: Outside) -> None:
         self._outside = outside
         self.functions: list[DurableFunction] = [
-            durable_execution(name="play")(self._play),
-            durable_execution(name="brief", execution_timeout=20)(self._play),
+            durable_execution(name="script")(self._script),
+            durable_execution(name="brief", execution_timeout=20)(self._script),
             durable_execution(name="lap")(self._lap),
         ]
 
-    async def _play(self, event: Any, context: Any) -> Any:
+    async def _script(self, event: Any, context: Any) -> Any:
         return await self._acts(event, context)
 
     async def _acts(self, acts: list[Act], context: Any) -> list[Any]:
@@ -239,8 +239,8 @@ class Players:
         seen = await context.wait_for_condition(check, WaitForConditionConfig(strategy, initial_state=0), name=name)
         return name if seen == times else f"{name} saw {seen}"
 
-    async def _parallel(self, context: Any, name: str, plays: list[list[Act]], most: int | None) -> Any:
-        branches = [lambda child, play=play: self._acts(play, child) for play in plays]
+    async def _parallel(self, context: Any, name: str, scripts: list[list[Act]], most: int | None) -> Any:
+        branches = [lambda child, script=script: self._acts(script, child) for script in scripts]
         return (await context.parallel(branches, name=name, config=ParallelConfig(max_concurrency=most))).get_results()
 
     async def _map(self, context: Any, name: str, count: int, most: int | None) -> str:
@@ -251,12 +251,12 @@ class Players:
         done = await context.map(range(count), item, name=name, config=config)
         return name if all(one.result == one.index for one in done.succeeded()) else f"{name} mixed its items up"
 
-    async def _child(self, context: Any, name: str, play: list[Act]) -> Any:
-        return await context.run_in_child_context(lambda child: self._acts(play, child), name=name)
+    async def _child(self, context: Any, name: str, script: list[Act]) -> Any:
+        return await context.run_in_child_context(lambda child: self._acts(script, child), name=name)
 
-    async def _invoke(self, context: Any, name: str, play: list[Act], cascade: bool, function: str) -> Any:
+    async def _invoke(self, context: Any, name: str, script: list[Act], cascade: bool, function: str) -> Any:
         try:
-            return await context.invoke(function, play, name=name, config=InvokeConfig(cascade=cascade))
+            return await context.invoke(function, script, name=name, config=InvokeConfig(cascade=cascade))
         except InvokeError:
             return f"{name} ended badly"
 
@@ -275,7 +275,7 @@ def _who(context: Any) -> str:
 
 
 def is_right(acts: list[Act], result: Any, answers: set[str]) -> bool:
-    """Whether a play came to what it must come to; `answers` are the texts that somebody has sent."""
+    """Whether a script has the result that it must have; `answers` are the texts that callers have sent."""
     return isinstance(result, list) and len(result) == len(acts) and all(map(lambda a, r: _is_right(a, r, answers), acts, result))
 
 
@@ -286,7 +286,7 @@ def _is_right(act: Act, result: Any, answers: set[str]) -> bool:
     if kind in ("callback", "submit", "race"):
         return result == f"no {name}" or result in answers
     if kind == "parallel":
-        return len(result) == len(act[2]) and all(is_right(play, one, answers) for play, one in zip(act[2], result, strict=True))
+        return len(result) == len(act[2]) and all(is_right(script, one, answers) for script, one in zip(act[2], result, strict=True))
     if kind == "child":
         return is_right(act[2], result, answers)
     if kind == "invoke":

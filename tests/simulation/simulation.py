@@ -1,6 +1,6 @@
 """Simulations: several engines on one store, under a virtual clock, where everything goes wrong that a seed can think of.
 
-    simulate(seed) → story (faults) → calm (no more faults, everything must end) → laws (checking.py)
+    simulate(seed) → story (faults) → calm (no more faults, everything must end) → laws (laws.py)
 
 The same seed is the same story, turn by turn. Threads are not simulated, so every handler here is `async def`.
 """
@@ -25,11 +25,11 @@ from holdfast.model.execution import Execution, State
 from holdfast.model.ids import Ids
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.faults import FaultyStore, Rates, abandon
-from holdfast.testing.plays import Outside, Players
-from holdfast.testing.storms import Storm
-from holdfast.testing.turns import Died, Process, SimulatedLoop, current_process
-from holdfast.testing.verdicts import Acknowledged, check_all
+from tests.simulation.chaos import Chaos
+from tests.simulation.checks import Acknowledged, check_all
+from tests.simulation.faults import FaultyStore, Rates, abandon
+from tests.simulation.loop import Died, Process, SimulatedLoop, current_process
+from tests.simulation.workload import Outside, ScriptHandlers
 
 _BEGAN_AT: Final = 1_767_225_600_000
 _CALM_SECONDS: Final = 1000.0
@@ -117,7 +117,7 @@ class World:
         self.rates = Rates()
         self.trace: list[str] = []
         self.outside = Outside(self.tell)
-        self.players = Players(self.outside)
+        self.players = ScriptHandlers(self.outside)
         self.known = Acknowledged()
         self.members: list[Member] = []
         self.troubles: list[str] = []
@@ -224,9 +224,9 @@ def _told(world: World) -> int:
 
 
 async def _story(world: World) -> None:
-    storm = Storm(world)
-    await storm.rage()
-    storm.cease()
+    chaos = Chaos(world)
+    await chaos.rage()
+    chaos.cease()
     deadline = world.loop.time() + _CALM_SECONDS
     quiet = 0
     while quiet < _QUIET_SECONDS:
@@ -235,7 +235,7 @@ async def _story(world: World) -> None:
         if world.loop.time() > deadline:
             stuck = [f"{header.name} ({header.function}, {header.state}, runner {header.runner})" for header in left]
             raise AssertionError(f"does not end: {stuck}")
-        storm.help()
+        chaos.help()
         await asyncio.sleep(1)
     for member in world.members:
         if member.engine._open:
