@@ -15,11 +15,11 @@ from holdfast.model.errors import CodecFailed, StoreBroken
 from holdfast.model.operations import Operation
 from holdfast.model.outside import Answering, Fire, Heartbeat
 from holdfast.model.verbs import Claim, Write
+from holdfast.store import rows
 from holdfast.store.postgres.columns import numbers, texts
 from holdfast.store.postgres.reading import Reading
 from holdfast.store.postgres.session import Session
-from holdfast.store.sqlite import rows
-from holdfast.store.sqlite.views import RowView
+from holdfast.store.views import RowView
 
 _UNREADABLE: Final = (CodecFailed, StoreBroken)
 

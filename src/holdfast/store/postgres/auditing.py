@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from holdfast.model.auditing import Note, Noted, NoteFilter
 from holdfast.model.execution import Change
 from holdfast.model.verbs import Write
+from holdfast.store import rows
 from holdfast.store.postgres.columns import arguments
 from holdfast.store.postgres.reading import Reading
 from holdfast.store.postgres.session import Session
-from holdfast.store.sqlite import rows
 
 
 class Auditing(Reading):

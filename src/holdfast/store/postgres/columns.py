@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from holdfast.store.sqlite.rows import Row
+from holdfast.store.rows import Row
 
 KINDS: Final[Mapping[str, str]] = {
     "executions": "nttttt" + "nnnn" + "ttnt" + "nntt" + "nnnnn" + "tt" + "nnnnnnnnn" + "tnnntnt",

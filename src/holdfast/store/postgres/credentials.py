@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from holdfast.model.auditing import Note
 from holdfast.model.credentials import Credential
+from holdfast.store import rows
+from holdfast.store.pages import readable_credentials
 from holdfast.store.postgres.auditing import Auditing
-from holdfast.store.sqlite import rows
-from holdfast.store.sqlite.credentials import readable_credentials
 
 
 class Credentials(Auditing):

@@ -18,12 +18,12 @@ from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, Ho
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.payloads import identified
 from holdfast.model.verbs import Answer, Checkpoint, Start, Write
+from holdfast.store import rows
 from holdfast.store.isolating import refused
 from holdfast.store.postgres.asking import Asking
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.trouble import is_shared
-from holdfast.store.sqlite import rows
-from holdfast.store.sqlite.views import Overlay, RowView
+from holdfast.store.views import Overlay, RowView
 
 _KEYS = 1000
 """How many keys of executions are taken at a time; schema.sql says so as well."""

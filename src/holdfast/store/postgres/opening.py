@@ -19,7 +19,7 @@ from holdfast.store.postgres.columns import placeholders
 from holdfast.store.postgres.migrating import LINEAGE, SCHEMA_VERSION, migrate, numbers_of
 from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.trouble import explained
-from holdfast.store.sqlite.rows import with_columns
+from holdfast.store.rows import with_columns
 
 _LEAST_SERVER: Final = 140_000
 _NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.M | re.S)

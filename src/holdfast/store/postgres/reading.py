@@ -11,12 +11,12 @@ from holdfast.model.execution import Execution, Terms
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Kind, Operation
 from holdfast.model.payloads import PayloadCodec
+from holdfast.store import rows
+from holdfast.store.pages import readable_page
 from holdfast.store.postgres import listing
 from holdfast.store.postgres.columns import texts, unmarked
 from holdfast.store.postgres.session import Parameters, Session
 from holdfast.store.seam import Filter, Hosted, Line, Target
-from holdfast.store.sqlite import rows
-from holdfast.store.sqlite.pages import readable_page
 
 _PAYLOAD: Final = 17
 """Where the payload stands in the row of an operation that was joined with its event."""

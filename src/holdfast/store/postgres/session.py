@@ -15,7 +15,7 @@ import psycopg
 from holdfast.model.errors import StoreBroken
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.trouble import explained
-from holdfast.store.sqlite.rows import Row
+from holdfast.store.rows import Row
 
 Parameters = Sequence[object] | Mapping[str, object] | None
 

@@ -12,11 +12,11 @@ from holdfast.model.history import Event
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import identified
 from holdfast.model.verbs import Start
+from holdfast.store import rows
 from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.trouble import explained
 from holdfast.store.postgres.writing import Writing
 from holdfast.store.seam import Snapshot
-from holdfast.store.sqlite import rows
 
 _ONE_MOMENT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 

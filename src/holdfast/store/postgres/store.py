@@ -19,6 +19,7 @@ from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.model.verbs import Answer, Write
+from holdfast.store import rows
 from holdfast.store.isolating import committed_apart, refused
 from holdfast.store.postgres.address import parsed
 from holdfast.store.postgres.auditing import has_notes
@@ -34,8 +35,7 @@ from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.snapshots import Snapshots
 from holdfast.store.postgres.trouble import explained, is_moved, is_shared
 from holdfast.store.seam import Committed, Hosted
-from holdfast.store.sqlite import rows
-from holdfast.store.sqlite.views import RowView
+from holdfast.store.views import RowView
 
 _ATTEMPTS: Final = 10
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from holdfast.store import rows
 from holdfast.store.postgres.columns import arguments, numbers
 from holdfast.store.postgres.reading import Reading
 from holdfast.store.postgres.session import Session
-from holdfast.store.sqlite import rows
 
 _PARTS = ("executions", "touches", "operations", "events", "signals")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.model.auditing import Note, Noted, NoteFilter
 from holdfast.model.execution import Change
-from holdfast.store.sqlite import rows
+from holdfast.store import rows
 from holdfast.store.sqlite.writing import Writing
 
 

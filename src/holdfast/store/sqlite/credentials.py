@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import sqlite3
 from collections.abc import Sequence
 
 from holdfast.model.auditing import Note
 from holdfast.model.credentials import Credential
-from holdfast.model.errors import RowDamaged
-from holdfast.store.sqlite import rows
+from holdfast.store import rows
+from holdfast.store.pages import readable_credentials
 from holdfast.store.sqlite.auditing import Auditing
-
-log = logging.getLogger("holdfast.store")
 
 
 class Credentials(Auditing):
@@ -52,21 +49,3 @@ class Credentials(Auditing):
                 with contextlib.suppress(sqlite3.OperationalError):  # another process reads: then the last to close the file does it
                     self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return changed
-
-
-def readable_credentials(found: Sequence[rows.Row]) -> list[Credential]:
-    """The credentials that can be read: a damaged one admits no caller, and all others stay as good as they were.
-
-    If none can be read, that is an error: a store without credentials lets this machine ask without one, and this is not such a store.
-    """
-    made: list[Credential] = []
-    trouble: RowDamaged | None = None
-    for row in found:
-        try:
-            made.append(rows.credential_from(row))
-        except RowDamaged as damaged:
-            trouble = damaged
-            log.error("credential %r cannot be read, and admits no caller; make it anew", row[0])
-    if trouble is not None and not made:
-        raise trouble
-    return made

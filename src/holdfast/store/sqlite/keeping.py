@@ -13,11 +13,11 @@ from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.payloads import PayloadCodec
 from holdfast.store.keeping import Checked, Finding, Migrated, Removable, Sizes, Table
 from holdfast.store.migrating import Standing
+from holdfast.store.rows import Row
 from holdfast.store.sqlite.copying import copy_to
 from holdfast.store.sqlite.migrating import LINEAGE, numbers_of
 from holdfast.store.sqlite.opening import connect, explained, load_queries, prepare
 from holdfast.store.sqlite.restoring import restore
-from holdfast.store.sqlite.rows import Row
 
 _FEW: Final = 20
 """Findings of one name: more would say no more."""

@@ -16,8 +16,8 @@ from holdfast.files import private
 from holdfast.model.errors import CodecFailed, CodecMismatch, DiskFailed, DiskFull, HoldfastError, StoreBroken, StoreBusy, StoreUnsuitable
 from holdfast.model.payloads import PayloadCodec, check, check_text
 from holdfast.store.migrating import Standing
+from holdfast.store.rows import with_columns
 from holdfast.store.sqlite.migrating import LINEAGE, migrate, numbers_of
-from holdfast.store.sqlite.rows import with_columns
 from holdfast.store.sqlite.sharing import Presence
 
 MEMORY = ":memory:"

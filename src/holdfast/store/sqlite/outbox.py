@@ -12,9 +12,9 @@ from typing import Final
 from holdfast.model.execution import Change, ExecutionStatus
 from holdfast.model.ids import Arn
 from holdfast.model.signals import StatusSignal
-from holdfast.store.sqlite import rows
-from holdfast.store.sqlite.views import RowView
+from holdfast.store import rows
 from holdfast.store.sqlite.writing import Writing
+from holdfast.store.views import RowView
 
 log = logging.getLogger("holdfast.store")
 

@@ -15,10 +15,11 @@ from holdfast.model.execution import Execution, Terms
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Kind, Operation
 from holdfast.model.payloads import PayloadCodec
+from holdfast.store import rows
+from holdfast.store.pages import readable_page
 from holdfast.store.seam import Filter, Hosted, Line, Target
-from holdfast.store.sqlite import listing, rows
+from holdfast.store.sqlite import listing
 from holdfast.store.sqlite.opening import explained
-from holdfast.store.sqlite.pages import readable_page
 
 
 class Reading:

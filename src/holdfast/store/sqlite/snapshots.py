@@ -13,8 +13,8 @@ from holdfast.model.history import Event
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import identified
 from holdfast.model.verbs import Start
+from holdfast.store import rows
 from holdfast.store.seam import Snapshot
-from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.opening import explained
 from holdfast.store.sqlite.writing import Writing
 

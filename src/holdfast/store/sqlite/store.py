@@ -20,9 +20,9 @@ from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec, check_text, identified
 from holdfast.model.verbs import Answer, Start, Write
+from holdfast.store import rows
 from holdfast.store.isolating import committed_apart
 from holdfast.store.seam import Committed, Hosted
-from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.batch import Batch, Blame, is_shared
 from holdfast.store.sqlite.credentials import Credentials
 from holdfast.store.sqlite.migrating import SCHEMA_VERSION
@@ -32,8 +32,8 @@ from holdfast.store.sqlite.retention import Retention
 from holdfast.store.sqlite.room import Room
 from holdfast.store.sqlite.sharing import Presence
 from holdfast.store.sqlite.snapshots import Snapshots
-from holdfast.store.sqlite.views import Overlay, RowView
 from holdfast.store.sqlite.writing import bulk
+from holdfast.store.views import Overlay, RowView
 
 
 class SqliteStore(Outbox, Retention, Snapshots, Credentials):

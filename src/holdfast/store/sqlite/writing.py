@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from holdfast.store.sqlite import rows
+from holdfast.store import rows
 from holdfast.store.sqlite.opening import explained
 from holdfast.store.sqlite.reading import Reading
 from holdfast.store.sqlite.room import Room

@@ -1,4 +1,4 @@
-"""Pages of executions, of which one may be damaged: it is left out and told of, and the others are listed."""
+"""Lists of rows, of which one may be damaged: the store leaves the damaged row out, logs it, and lists the others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model.credentials import Credential
 from holdfast.model.errors import RowDamaged
 from holdfast.model.execution import Execution
+from holdfast.store import rows
 from holdfast.store.seam import Filter
-from holdfast.store.sqlite import rows
 
 log = logging.getLogger("holdfast.store")
 
@@ -49,3 +50,21 @@ def _tell(execution: object, damaged: RowDamaged) -> None:
     if execution not in _told and len(_told) < _MOST_TOLD:
         _told.add(execution)
         log.error("execution %r is left out of lists: %s", execution, damaged)
+
+
+def readable_credentials(found: Sequence[rows.Row]) -> list[Credential]:
+    """The credentials that can be read: a damaged one admits no caller, and all others stay as good as they were.
+
+    If none can be read, that is an error: a store without credentials lets this machine ask without one, and this is not such a store.
+    """
+    made: list[Credential] = []
+    trouble: RowDamaged | None = None
+    for row in found:
+        try:
+            made.append(rows.credential_from(row))
+        except RowDamaged as damaged:
+            trouble = damaged
+            log.error("credential %r cannot be read, and admits no caller; make it anew", row[0])
+    if trouble is not None and not made:
+        raise trouble
+    return made
