@@ -5,7 +5,7 @@ Above a fence, a comment may say how it is meant:
     file: NAME, add to: NAME     the block is (or ends) a file in the reader's folder
     keeps running                the block's last command goes on in the first terminal while the page goes on in the second
     goes on                      what the first terminal prints after that, until its command has ended
-    drawn: KIND                  the state diagram of this kind of operation, as model/drawing.py draws it
+    drawn: KIND                  the state diagram of this kind of operation, as tests/drawings/states.py draws it
     not run: REASON              nothing is done; the test counts these
 
 and anywhere `varies: TOKEN REGEX`: the token stands for what differs each time; commands get what was printed in its place.
@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.model import drawing
+from tests.drawings import states as drawing
 from tests.surface.cli_program import PATIENCE_SECONDS, until
 
 _COMMENT_OR_FENCE = re.compile(r"<!--\s*(?P<comment>.*?)\s*-->|```(?P<language>\S*)")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.contract import drawing
 from holdfast.contract.codes import CODES, ENDINGS, Named, Status, ending_of, meaning_of
+from tests.drawings import codes as drawing
 
 OF_THE_PROTOCOL = {
     Status.INVALID_REQUEST: "schema_mismatch worker_not_found version_not_found idempotency_conflict constraint_widened "
@@ -103,7 +103,7 @@ def test_no_operator_makes_a_person_or_another_request_unnecessary() -> None:
 
 def test_the_page_of_codes_is_what_the_table_says(root: Path) -> None:
     page = (root / "docs" / "reference" / "codes.md").read_text(encoding="utf-8")
-    assert page == drawing.page(), "python -m holdfast.contract.drawing > docs/reference/codes.md"
+    assert page == drawing.page(), "python -m tests.drawings.codes > docs/reference/codes.md"
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (yes|no) \| (\d+) \| (\d+) \|", page, re.M)
     assert rows == [(m.code, m.status, "yes" if m.retryable else "no", str(m.http), str(m.exit)) for m in CODES.values()]
     assert [status for status in Status if f"| `{status}` |" not in page] == []

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from holdfast.model import drawing
 from holdfast.model.operations import Type
 from holdfast.model.transitions import MOVES, TIMERS
+from tests.drawings import states as drawing
 
 
 def test_the_page_of_states_is_up_to_date(root: Path) -> None:
     page = (root / "docs" / "internals" / "states.md").read_text(encoding="utf-8")
-    assert page == drawing.page(), "python -m holdfast.model.drawing > docs/internals/states.md"
+    assert page == drawing.page(), "python -m tests.drawings.states > docs/internals/states.md"
 
 
 def test_every_move_is_drawn() -> None:

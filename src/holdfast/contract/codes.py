@@ -1,6 +1,6 @@
 """The one table of codes: what a code means for the caller, for HTTP, for a script and for the next attempt.
 
-`docs/reference/codes.md` is made from it: `python -m holdfast.contract.drawing > docs/reference/codes.md`.
+`docs/reference/codes.md` is made from it: `python -m tests.drawings.codes > docs/reference/codes.md`.
 """
 
 from __future__ import annotations

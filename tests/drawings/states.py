@@ -1,4 +1,4 @@
-"""Draws docs/internals/states.md from the tables that decide: `python -m holdfast.model.drawing > docs/internals/states.md`.
+"""Draws docs/internals/states.md from the tables that decide: `python -m tests.drawings.states > docs/internals/states.md`.
 
 A test compares the page with what is drawn here, so the page cannot say anything else than the code does.
 """
@@ -18,7 +18,7 @@ _Move = tuple[Status | None, Status, str]
 _TITLE: Final = """\
 # The states of an operation
 
-Drawn from `MOVES` and `TIMERS` in `src/holdfast/model/transitions.py` by `python -m holdfast.model.drawing`.
+Drawn from `MOVES` and `TIMERS` in `src/holdfast/model/transitions.py` by `python -m tests.drawings.states`.
 Change the table, not this page.
 
 A row says what an update asks for, a column where the operation stands, a cell where it will stand. An empty cell is refused,

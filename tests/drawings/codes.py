@@ -25,7 +25,7 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Statuses and codes of workers"
     yield ""
-    yield "Made from the one table in `src/holdfast/contract/codes.py`: `python -m holdfast.contract.drawing > docs/reference/codes.md`."
+    yield "Made from the one table in `src/holdfast/contract/codes.py`: `python -m tests.drawings.codes > docs/reference/codes.md`."
     yield "HTTP, the command line and Python answer by it alike."
     yield ""
     yield "A response has one of six statuses. Where the error's code is not in the table below, the status alone decides:"

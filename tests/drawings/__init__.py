@@ -1,0 +1,1 @@
+"""Pages that are drawn from the tables that decide, so that a page and its table cannot differ: states.py and codes.py."""
