@@ -27,6 +27,7 @@ check: .venv/.dev ## format, lint, types, layers, house rules
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy --strict $(CODE)
 	$(BIN)/lint-imports
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/ci.yml
 	$(BIN)/pytest tests/unit/test_house_rules.py tests/unit/test_promises.py
 
 format: .venv/.dev ## rewrite the code the way `make check` wants it
