@@ -1,4 +1,4 @@
-"""A chaos: what the world does to a simulation. Callers come and go, processes die or sleep, clocks are set, disks fail. Then calm."""
+"""Chaos: what the world does to a simulation. Callers come and go, processes die or sleep, clocks are set, disks fail. Then calm."""
 
 from __future__ import annotations
 
