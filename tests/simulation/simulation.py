@@ -37,6 +37,9 @@ _CALM_SECONDS: Final = 1000.0
 _QUIET_SECONDS: Final = 3
 _MEMORY: Final = Path("/dev/shm")
 """Where a file costs no disk, if the machine has such a place: what is simulated need not outlive this process."""
+_CALM_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.1
+"""Virtual seconds between two looks."""
 
 
 class SimulationFailed(AssertionError):
@@ -236,14 +239,14 @@ async def _story(world: World) -> None:
             stuck = [f"{header.name} ({header.function}, {header.state}, runner {header.runner})" for header in left]
             raise AssertionError(f"does not end: {stuck}")
         chaos.help()
-        await asyncio.sleep(1)
+        await asyncio.sleep(_CALM_SECONDS)
     for member in world.members:
         if member.engine._open:
             world.loop.spawn(member.process, world.close(member))
     while world.members:
         if world.loop.time() > deadline + _CALM_SECONDS:
             raise AssertionError(f"does not close: {[member.process.name for member in world.members]}")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 class _Listener(logging.Handler):
