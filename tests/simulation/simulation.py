@@ -32,12 +32,12 @@ from tests.simulation.loop import Died, Process, SimulatedLoop, current_process
 from tests.simulation.workload import Outside, ScriptHandlers
 
 _BEGAN_AT: Final = 1_767_225_600_000
-_CALM_SECONDS: Final = 1000.0
+_TICK_SECONDS: Final = 1.00.0
 """Virtual seconds after the last fault in which everything must end."""
 _QUIET_SECONDS: Final = 3
 _MEMORY: Final = Path("/dev/shm")
 """Where a file costs no disk, if the machine has such a place: what is simulated need not outlive this process."""
-_CALM_SECONDS: Final = 1.0
+_TICK_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.1
 """Virtual seconds between two looks."""
 
@@ -239,7 +239,7 @@ async def _story(world: World) -> None:
             stuck = [f"{header.name} ({header.function}, {header.state}, runner {header.runner})" for header in left]
             raise AssertionError(f"does not end: {stuck}")
         chaos.help()
-        await asyncio.sleep(_CALM_SECONDS)
+        await asyncio.sleep(_TICK_SECONDS)
     for member in world.members:
         if member.engine._open:
             world.loop.spawn(member.process, world.close(member))
