@@ -32,7 +32,7 @@ from tests.simulation.loop import Died, Process, SimulatedLoop, current_process
 from tests.simulation.workload import Outside, ScriptHandlers
 
 _BEGAN_AT: Final = 1_767_225_600_000
-_TICK_SECONDS: Final = 1.00.0
+_CALM_SECONDS: Final = 1000.0
 """Virtual seconds after the last fault in which everything must end."""
 _QUIET_SECONDS: Final = 3
 _MEMORY: Final = Path("/dev/shm")
