@@ -333,6 +333,8 @@ def _print_functions(service: Serving) -> None:
         told = [f"{found.version} ({aliases[found.version]})" if found.version in aliases else found.version for found in versions]
         newest = versions[-1]
         how = f"{newest.about['Runtime']} {newest.about['Handler']}" if newest.about else "in this process"
+        if newest.about and (other := service.runs_on(newest.about["Runtime"])):
+            how += f" (on {other})"
         rows.append((name, ", ".join(told[:1] + told[1:][-3:]), "durable" if newest.terms is not None else "plain", how))
     print_table(["FUNCTION", "VERSIONS", "KIND", "RUNS"], rows, folds="RUNS")
 

@@ -169,8 +169,10 @@ class Serving:
         for one in await self._changed(name, fresh):
             fresh.remove(one)
             del wanted[one.version]
-        for one in fresh:
-            self._processes.put(runtime_of(name, one, str(self.catalogue.folder(one))))
+        runtimes = [runtime_of(name, one, str(self.catalogue.folder(one))) for one in fresh]
+        await self._processes.try_out(runtimes)
+        for one, runtime in zip(fresh, runtimes, strict=True):
+            self._processes.put(runtime)
             registry.put(self._function(name, one))
         self._hosted[name] = wanted
         for key in [key for key in registry.aliases if key[0] == name]:
@@ -182,6 +184,10 @@ class Serving:
             await in_thread(Purpose.HOUSE, self.engine.store.publish, terms)
             self.engine.backlog = True
             self.engine.look()
+
+    def runs_on(self, runtime: str) -> str:
+        """What functions of this runtime run on here, where that is not what its name says."""
+        return self._processes.runs_on(runtime)
 
     async def _changed(self, name: str, fresh: Sequence[Version]) -> list[Version]:
         """Those whose code is not what was deployed: the server does not run them, and tells callers and the operator why."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import logging
 import os
 import re
 import shutil
@@ -14,44 +13,45 @@ from typing import Final
 
 from holdfast.hosts.runtime.description import RESERVED, Runtime
 from holdfast.hosts.runtime.homes import TEMPORARY
+from holdfast.hosts.runtime.interpreters import HERE, Chosen, Interpreters
 from holdfast.model.errors import FunctionNotLoadable
-
-log = logging.getLogger("holdfast.hosts")
 
 _CLIENTS: Final = Path(__file__).parent / "clients"
 _KNOWN: Final = re.compile(r"(?P<kind>python|nodejs)(?P<version>[0-9.]*?)(\.x)?")
 _PLACES: Final = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
-_HERE: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _ANY_PYTHON: Final = ("python", "python3")
 _NODE_ITSELF_MB: Final = 64
 """What Node needs beside the heap of its program."""
 
 
-def command_of(runtime: Runtime) -> tuple[str, ...]:
-    """The command that runs a function: its own, or the client of its language's runtime."""
+def command_of(runtime: Runtime, interpreters: Interpreters) -> tuple[str, ...]:
+    """The command that runs a function: its own, or the client of its language's runtime. It blocks while an interpreter is tried."""
     if runtime.command:
         return runtime.command
+    kind, version = kind_of(runtime)
+    return _python(runtime, interpreters.python(version)) if kind == "python" else _node(runtime, _node_of(runtime, interpreters, version))
+
+
+def kind_of(runtime: Runtime) -> tuple[str, str]:
+    """The language of a runtime's name, and its version."""
     known = _KNOWN.fullmatch(runtime.runtime)
     if known is None:
         raise FunctionNotLoadable(
             f"Function {runtime.function!r} wants the runtime {runtime.runtime!r}, which is not known here. Known are python and nodejs."
         )
-    return _python(runtime, known["version"]) if known["kind"] == "python" else _node(runtime)
+    return known["kind"], known["version"]
 
 
-def _python(runtime: Runtime, version: str) -> tuple[str, ...]:
-    another = None if version in ("", "3", _HERE) else shutil.which(f"python{version}")
-    if another is None:
-        if version not in ("", "3", _HERE):
-            _tell_missing(runtime.function, version)
-        if _has_official_client():
-            return sys.executable, "-s", "-m", "awslambdaric", runtime.handler
-    return another or sys.executable, "-s", "-u", str(_CLIENTS / "python_client.py"), runtime.handler
+def is_tried(runtime: Runtime, interpreters: Interpreters) -> bool:
+    """Whether its command is known without trying an interpreter."""
+    known = _KNOWN.fullmatch(runtime.runtime)
+    return bool(runtime.command) or known is None or interpreters.knows(known["kind"], known["version"])
 
 
-@functools.cache
-def _tell_missing(function: str, version: str) -> None:
-    log.warning("%s wants Python %s, which is not here; it runs on %s", function, version, _HERE)
+def _python(runtime: Runtime, chosen: Chosen) -> tuple[str, ...]:
+    if chosen.is_ours and _has_official_client():
+        return sys.executable, "-s", "-m", "awslambdaric", runtime.handler
+    return chosen.program, "-s", "-u", str(_CLIENTS / "python_client.py"), runtime.handler
 
 
 @functools.cache
@@ -59,10 +59,14 @@ def _has_official_client() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("awslambdaric", "runtime_client"))
 
 
-def _node(runtime: Runtime) -> tuple[str, ...]:
-    node = shutil.which("node")
-    if node is None:
-        raise FunctionNotLoadable(f"Function {runtime.function!r} wants the runtime {runtime.runtime!r}, and there is no `node` here.")
+def _node_of(runtime: Runtime, interpreters: Interpreters, version: str) -> str:
+    try:
+        return interpreters.node(version).program
+    except FunctionNotLoadable as error:
+        raise FunctionNotLoadable(f"Function {runtime.function!r} wants the runtime {runtime.runtime!r}: {error}.") from None
+
+
+def _node(runtime: Runtime, node: str) -> tuple[str, ...]:
     official = Path(runtime.folder, "node_modules", "aws-lambda-ric")
     built = (official / "bin" / "index.mjs").exists() and any(official.glob("**/rapid-client.node"))
     client = official / "bin" / "index.mjs" if built else _CLIENTS / "node_client.mjs"
@@ -86,7 +90,7 @@ def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, str
         "AWS_LAMBDA_LOG_STREAM_NAME": stream,
         "AWS_LAMBDA_LOG_FORMAT": runtime.log_format,
         "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
-        "AWS_EXECUTION_ENV": f"AWS_Lambda_{f'python{_HERE}' if runtime.runtime in _ANY_PYTHON else runtime.runtime}",
+        "AWS_EXECUTION_ENV": f"AWS_Lambda_{f'python{HERE}' if runtime.runtime in _ANY_PYTHON else runtime.runtime}",
         "AWS_REGION": runtime.region,
         "AWS_DEFAULT_REGION": runtime.region,
         "AWS_ACCESS_KEY_ID": "holdfast",

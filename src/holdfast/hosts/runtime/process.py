@@ -16,14 +16,16 @@ from typing import Final, Protocol
 
 from holdfast.hosts.runtime import jobs
 from holdfast.hosts.runtime.description import Limits, Runtime
-from holdfast.hosts.runtime.environment import command_of, environment_of
+from holdfast.hosts.runtime.environment import command_of, environment_of, is_tried
 from holdfast.hosts.runtime.homes import make_home
+from holdfast.hosts.runtime.interpreters import Interpreters
 from holdfast.hosts.runtime.jobs import Job
 from holdfast.hosts.runtime.listener import App, Listener
 from holdfast.hosts.runtime.output import Log, Output, stream_of
 from holdfast.hosts.runtime.spawning import Spawned
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.operations import Failure
+from holdfast.model.threads import Purpose, in_thread
 
 _RETURN_SECONDS: Final = 5.0
 """How long a runtime may take from its answer to its next question."""
@@ -51,6 +53,8 @@ class Surroundings(Protocol):
     def limits(self) -> Limits: ...
     @property
     def log(self) -> Log | None: ...
+    @property
+    def interpreters(self) -> Interpreters: ...
     def app(self, process: RuntimeProcess) -> App:
         """What its listener serves."""
         ...
@@ -115,7 +119,7 @@ class RuntimeProcess:
         try:
             listener = self._listener = Listener(self._around.app(self), self.hung_up, self._guard)
             await listener.open()
-            command = command_of(self.runtime)
+            command = await self._command()
             home = make_home()
             environment = environment_of(self.runtime, command, listener.address, stream, home)
             self._output.say(f"INIT_START Runtime Version: {self.runtime.runtime}")
@@ -128,6 +132,12 @@ class RuntimeProcess:
             self._spawned.kill()
         else:
             self._limit(limits.init_seconds)
+
+    async def _command(self) -> tuple[str, ...]:
+        interpreters = self._around.interpreters
+        if is_tried(self.runtime, interpreters):
+            return command_of(self.runtime, interpreters)
+        return await in_thread(Purpose.HOUSE, command_of, self.runtime, interpreters)
 
     def _guard(self) -> int | None:
         return None if self._spawned is None else self._spawned.guard

@@ -1,0 +1,57 @@
+"""What a person should know of a function before it is first invoked: what it runs on, and what of its description is not as it asks."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from holdfast.hosts.runtime.description import Runtime
+from holdfast.hosts.runtime.environment import kind_of
+from holdfast.hosts.runtime.interpreters import Chosen, Interpreters
+from holdfast.model.errors import FunctionNotLoadable
+
+
+class Caution(msgspec.Struct, frozen=True):
+    """One thing to say."""
+
+    about: str
+    """What it is about: a server says one thing once."""
+    text: str
+    level: int = logging.WARNING
+
+
+def cautions_of(runtime: Runtime, interpreters: Interpreters) -> list[Caution]:
+    """Everything to say of a function. Blocks while an interpreter is tried."""
+    return _of_interpreter(runtime, interpreters)
+
+
+def _of_interpreter(runtime: Runtime, interpreters: Interpreters) -> list[Caution]:
+    """One for all functions of a runtime: it names the first."""
+    if runtime.command:
+        return []
+    about, who = f"runtime {runtime.runtime}", f"{runtime.runtime} (wanted by {runtime.function})"
+    try:
+        caution = _chosen(runtime, interpreters).caution
+    except FunctionNotLoadable as error:
+        return [Caution(about, f"error[{error.code}]: {who} cannot run: {error}.", logging.ERROR)]
+    return [Caution(about, f"warning: {who}: {caution}.")] if caution else []
+
+
+def runs_on(runtime: str, interpreters: Interpreters) -> str:
+    """What functions of this runtime run on, in a few words, where that is not what its name says. Blocks as a try does."""
+    described = Runtime(function="", folder="", handler="", runtime=runtime)
+    try:
+        kind, version = kind_of(described)
+        chosen = _chosen(described, interpreters)
+    except FunctionNotLoadable:
+        return "nothing"
+    parts = version.split(".") if version else []
+    if chosen.version.split(".")[: len(parts)] == parts:
+        return ""
+    return f"{'Python' if kind == 'python' else 'Node'} {chosen.version}"
+
+
+def _chosen(runtime: Runtime, interpreters: Interpreters) -> Chosen:
+    kind, version = kind_of(runtime)
+    return interpreters.python(version) if kind == "python" else interpreters.node(version)

@@ -1,0 +1,55 @@
+"""What a server says of the functions it is about to run: before the first invocation, by their names, each thing once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from holdfast.model.execution import Terms
+from holdfast.server.app import make_app
+from holdfast.service.catalogue.records import Config
+from holdfast.service.lambda_api.invoking import Invoke
+from holdfast.service.serving import Serving, open_serving
+from holdfast.service.settings import Settings
+from holdfast.service.targets.descriptions import Described, TextCode
+
+PLAIN = "def handler(event, context):\n    return event\n"
+
+
+@contextlib.asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[Serving]:
+    async with open_serving((), settings=Settings(store=str(folder / "test.db")), private_app=make_app) as service:
+        yield service
+
+
+def described(
+    name: str = "f", *, runtime: str = "python3", environment: Mapping[str, str] | None = None, durable: bool = False
+) -> Described:
+    terms = Terms(600) if durable else None
+    config = Config(handler="app.handler", runtime=runtime, timeout=30, environment=environment or {}, terms=terms)
+    return Described(name=name, config=config, code=TextCode("app.py", PLAIN), aliases=("live",))
+
+
+async def test_a_python_shim_that_does_not_run_is_said_when_its_functions_are_deployed_and_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shim = tmp_path / "shims" / "python3.99"
+    shim.parent.mkdir()
+    shim.write_text("#!/bin/sh\necho 'shim: python3.99: command not found' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
+    async with served(tmp_path) as service:
+        for name in ("first", "second"):
+            await service.deploy(described(name, runtime="python3.99"))
+        (said,) = [record.getMessage() for record in caplog.records if "python3.99" in record.getMessage()]
+        assert said.startswith(
+            f"warning: python3.99 (wanted by first): {shim} is not used: it exits with 127: shim: python3.99: command not found;"
+        )
+        assert sys.executable in said
+        answer = await service.api.invoke(Invoke(function="second", payload=b"7"))
+        assert (answer.error, answer.payload) == (None, b"7")
