@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.model.execution import Terms
@@ -52,4 +53,29 @@ async def test_a_python_shim_that_does_not_run_is_said_when_its_functions_are_de
         )
         assert sys.executable in said
         answer = await service.api.invoke(Invoke(function="second", payload=b"7"))
+        assert (answer.error, answer.payload) == (None, b"7")
+
+
+async def test_a_functions_own_endpoint_for_lambda_is_said_once_and_its_checkpoints_come_here(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = (
+        "from aws_durable_execution_sdk_python import durable_execution\n"
+        "@durable_execution\n"
+        "def handler(event, context):\n"
+        "    return context.step(lambda _: 7, name='seven')\n"
+    )
+    own = {
+        "AWS_ENDPOINT_URL_LAMBDA": "http://127.0.0.1:9",
+        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true",
+        "HTTP_PROXY": "http://127.0.0.1:9",
+    }
+    wanted = msgspec.structs.replace(described("checkout", environment=own, durable=True), code=TextCode("app.py", steps))
+    async with served(tmp_path) as service:
+        await service.deploy(wanted)
+        said = [record.getMessage() for record in caplog.records if "checkout" in record.getMessage()]
+        assert [text.split()[4] for text in said] == ["AWS_ENDPOINT_URL_LAMBDA", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"], (
+            "not for each version"
+        )
+        answer = await service.api.invoke(Invoke(function="checkout", qualifier="live"))
         assert (answer.error, answer.payload) == (None, b"7")

@@ -6,7 +6,9 @@ import os
 import sys
 from pathlib import Path
 
+import botocore.session
 import pytest
+from botocore.utils import get_environ_proxies
 
 from holdfast.hosts.runtime import environment
 from holdfast.hosts.runtime.cautions import cautions_of, runs_on
@@ -175,3 +177,57 @@ def test_the_standard_variables_are_there() -> None:
     assert {name: made[name] for name in wanted} == wanted
     assert (made["HOME"], made["TMPDIR"], made["PYTHONNOUSERSITE"]) == ("own-home", "own-home/tmp", "1")
     assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "PATH", "LANG"} <= made.keys()
+
+
+CONFIG = """[default]
+ignore_configured_endpoint_urls = true
+endpoint_url = http://elsewhere:1
+services = other
+[services other]
+lambda =
+  endpoint_url = http://elsewhere:2
+"""
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"AWS_ENDPOINT_URL_LAMBDA": "http://elsewhere:1"},
+        {"AWS_ENDPOINT_URL": "http://elsewhere:1"},
+        {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
+        {"AWS_CONFIG_FILE": "config"},
+        {"HTTP_PROXY": "http://elsewhere:1"},
+        {"http_proxy": "http://elsewhere:1", "no_proxy": "example.com", "NO_PROXY": "example.org"},
+        {"ALL_PROXY": "http://elsewhere:1", "NO_PROXY": "*"},
+    ],
+    ids=lambda own: "+".join(own),
+)
+def test_nothing_of_a_functions_own_variables_sends_its_checkpoints_elsewhere(
+    own: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    made = environment_of(described(environment=own), ("python",), "127.0.0.1:5", "stream", str(tmp_path))
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    for name, value in made.items():
+        monkeypatch.setenv(name, value)
+    endpoint = botocore.session.get_session().create_client("lambda").meta.endpoint_url
+    assert endpoint == "http://127.0.0.1:5"
+    assert {"http", "all"} & set(get_environ_proxies(endpoint)) == set(), "a proxy would have them too"
+
+
+def test_a_variable_that_would_send_checkpoints_elsewhere_is_named_with_its_function(tmp_path: Path) -> None:
+    own = {
+        "AWS_ENDPOINT_URL_LAMBDA": "http://a:1",
+        "AWS_ENDPOINT_URL": "http://b:1",
+        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true",
+        "MINE": "1",
+    }
+    said = [caution.text for caution in cautions_of(described(function="checkout", environment=own), Interpreters(""))]
+    assert [text.partition(" is ")[0] for text in said] == [
+        "warning: checkout: its variable AWS_ENDPOINT_URL_LAMBDA",
+        "warning: checkout: its variable AWS_ENDPOINT_URL",
+        "warning: checkout: its variable AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+    ]
+    assert not any("http://" in text for text in said), "its values may be secrets"

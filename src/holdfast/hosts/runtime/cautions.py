@@ -23,7 +23,21 @@ class Caution(msgspec.Struct, frozen=True):
 
 def cautions_of(runtime: Runtime, interpreters: Interpreters) -> list[Caution]:
     """Everything to say of a function. Blocks while an interpreter is tried."""
-    return _of_interpreter(runtime, interpreters)
+    return [*_of_interpreter(runtime, interpreters), *_of_endpoints(runtime)]
+
+
+def _of_endpoints(runtime: Runtime) -> list[Caution]:
+    """A variable that would send checkpoints to another place is not obeyed."""
+    said = []
+    if "AWS_ENDPOINT_URL_LAMBDA" in runtime.environment:
+        said.append(
+            ("AWS_ENDPOINT_URL_LAMBDA", "is not used: checkpoints, and whatever else the function asks of Lambda, come to this server")
+        )
+    if "AWS_ENDPOINT_URL" in runtime.environment:
+        said.append(("AWS_ENDPOINT_URL", "is used for every service but Lambda: what the function asks of Lambda comes to this server"))
+    if runtime.environment.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "false").lower() != "false":
+        said.append(("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "is not used: with it, checkpoints would go to AWS instead of this server"))
+    return [Caution(f"{runtime.function} {name}", f"warning: {runtime.function}: its variable {name} {what}.") for name, what in said]
 
 
 def _of_interpreter(runtime: Runtime, interpreters: Interpreters) -> list[Caution]:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ _CLIENTS: Final = Path(__file__).parent / "clients"
 _KNOWN: Final = re.compile(r"(?P<kind>python|nodejs)(?P<version>[0-9.]*?)(\.x)?")
 _PLACES: Final = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
 _ANY_PYTHON: Final = ("python", "python3")
+_PROXIES: Final = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 _NODE_ITSELF_MB: Final = 64
 """What Node needs beside the heap of its program."""
 
@@ -100,7 +102,6 @@ def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, str
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_ENDPOINT_URL_LAMBDA": f"http://{address}",
         "LAMBDA_TASK_ROOT": runtime.folder,
         "LAMBDA_RUNTIME_DIR": str(_CLIENTS),
         "HOME": home,
@@ -111,7 +112,19 @@ def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, str
         "TZ": ":UTC",
     }
     own = {name: value for name, value in runtime.environment.items() if name not in RESERVED}
-    return standard | own | {"AWS_LAMBDA_RUNTIME_API": address, "_HANDLER": runtime.handler}
+    return standard | own | _ways_to_us(own, address) | {"_HANDLER": runtime.handler}
+
+
+def _ways_to_us(own: Mapping[str, str], address: str) -> dict[str, str]:
+    """What leads a process to its listener. A function's own variables change none of it: its checkpoints would go elsewhere."""
+    found = {"AWS_LAMBDA_RUNTIME_API": address, "AWS_ENDPOINT_URL_LAMBDA": f"http://{address}"}
+    # The variable beats a setting of the same name in a config file.
+    found["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "false"
+    if any(name in own for name in _PROXIES):
+        given = own.get("no_proxy") or own.get("NO_PROXY") or ""
+        direct = given if given == "*" else ",".join(filter(None, (given, address.partition(":")[0])))
+        found |= {"NO_PROXY": direct, "no_proxy": direct}
+    return found
 
 
 def group_of(function: str) -> str:
