@@ -427,6 +427,31 @@ def test_a_folder_that_is_not_only_code_is_refused(
         opened().keeper.add_folder(tmp_path / "absent")
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_folder_that_changes_while_it_is_copied_is_read_again_or_refused(
+    opened: Callable[[], Catalogue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    source = tmp_path / "code"
+    source.mkdir()
+    (source / "app.py").write_text("x = 0")
+    own, changes = packing.copy_folder, iter(range(1, times + 1))
+
+    def changing(folder: Path, *rest: Any) -> Any:
+        for number in changes:
+            (source / "app.py").write_text(f"x = {number}")
+            break
+        return own(folder, *rest)
+
+    monkeypatch.setattr(packing, "copy_folder", changing)
+    keeper = opened().keeper
+    if times == 3:
+        with pytest.raises(CodeInvalid, match="changes while it is read"):
+            keeper.add_folder(source)
+        assert not list((keeper.folder / "code").iterdir()), "nothing of it was kept"
+    else:
+        assert (keeper.code_folder(keeper.add_folder(source)) / "app.py").read_text() == "x = 1"
+
+
 # --- code that is run again
 
 TWO = packed(("app.py", b"x = 1"), ("deep/more.py", b"y = 2"))

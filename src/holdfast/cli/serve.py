@@ -191,7 +191,7 @@ async def _serve(order: _Order, found: Found, workers: Workers | None) -> None:
             streams = signalling.around(app, service.engine.store)
             gate = _gate(order, service, streams if workers is None else workers.around(streams, service, app))
             for described in found.deployed:
-                await service.deploy(described)
+                await service.deploy(described, service.first_look)
             async with serving(app, listener, around=gate, drain_seconds=_ANSWER_SECONDS):
                 url = _url(order.host, listener.getsockname()[1])
                 _print_served(order, service, url, gate, workers)
@@ -270,6 +270,7 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
     if not order.reload:
         await leaving.wait()
         return
+    from holdfast.service.catalogue.keeping import Looked
     from holdfast.service.targets.watching import changes
 
     async def reload() -> None:
@@ -278,9 +279,10 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
             try:
                 current = await in_thread(Purpose.HOUSE, _find, order, warned)
                 watched[:], warned = current.watched, current.warnings
+                looked = Looked()
                 for described in current.deployed:
                     before = service.catalogue.entry(described.name)
-                    after = await service.deploy(described)
+                    after = await service.deploy(described, looked)
                     if before is None or before.last != after.last:
                         say(f"{described.name} is version {after.last} now")
                         await service.forget_old(described.name, _KEPT_VERSIONS)
