@@ -39,6 +39,8 @@ _DRAIN_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 2
 _REGION: Final = "us-east-1"
 """Any does; this one is known to every tool."""
+_HARD_SPACE: Final = "\u00a0"
+"""What Lambda indents tracebacks with."""
 _KEPT_VERSIONS: Final = 20
 """Versions that changes under --reload leave behind, besides those that something needs."""
 _EXTRA: Final = "`holdfast serve` needs packages that are installed on request: pip install 'holdfast[server]'."
@@ -353,4 +355,5 @@ def _exported(url: str, *, needs_credentials: bool) -> str:
 def _print_lines(lines: list[Line]) -> None:
     """What functions print is not asked for, so it goes to stderr."""
     for line in lines:
-        say(f"{line.function}: {printable(line.text.expandtabs(4).rstrip())}")
+        for part in line.text.splitlines() or [""]:  # a record may have several lines
+            say(f"{line.function}: {printable(part.replace(_HARD_SPACE, ' ').expandtabs(4).rstrip())}")

@@ -91,6 +91,7 @@ def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, str
         "AWS_LAMBDA_LOG_GROUP_NAME": group_of(runtime.function),
         "AWS_LAMBDA_LOG_STREAM_NAME": stream,
         "AWS_LAMBDA_LOG_FORMAT": runtime.log_format,
+        **({"AWS_LAMBDA_LOG_LEVEL": runtime.application_log_level or "INFO"} if runtime.log_format == "JSON" else {}),
         "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
         "AWS_EXECUTION_ENV": f"AWS_Lambda_{f'python{HERE}' if runtime.runtime in _ANY_PYTHON else runtime.runtime}",
         "AWS_REGION": runtime.region,
