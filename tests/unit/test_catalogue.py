@@ -29,6 +29,7 @@ from holdfast.model.errors import (
 )
 from holdfast.model.execution import Terms
 from holdfast.model.ids import id_at
+from holdfast.server.deploy_requests import Configured
 from holdfast.service.catalogue import keeping, packing
 from holdfast.service.catalogue.catalogue import Catalogue
 from holdfast.service.catalogue.keeping import Keeper, folder_of
@@ -504,3 +505,28 @@ def test_a_noted_hash_goes_with_its_code(opened: Callable[[], Catalogue], tmp_pa
     keeper.add_text("app.py", "x = 1")
     keeper.sweep(())
     assert list((tmp_path / "store.functions" / "code").iterdir()) == []
+
+
+def test_a_logging_config_changes_what_it_names_and_text_forgets_levels(opened: Callable[[], Catalogue]) -> None:
+    catalogue = opened()
+    config = Config(handler="a.b", runtime="python3")
+    catalogue.create("f", config, catalogue.keeper.add_text("a.py", ""))
+
+    def asked(**given: str) -> Any:
+        other = catalogue.needed("f").latest.config.other  # type: ignore[union-attr]
+        change = msgspec.convert({"LoggingConfig": given}, Configured).changed(other)
+        return about(catalogue.update_config("f", change))["LoggingConfig"]
+
+    assert about(catalogue.needed("f").latest)["LoggingConfig"] == {"LogFormat": "Text"}  # type: ignore[arg-type]
+    assert asked(LogFormat="JSON", LogGroup="g") == {
+        "LogFormat": "JSON", "ApplicationLogLevel": "INFO", "SystemLogLevel": "INFO", "LogGroup": "g",
+    }  # fmt: skip
+    assert asked(SystemLogLevel="WARN")["SystemLogLevel"] == "WARN"
+    assert asked(ApplicationLogLevel="FATAL") == {
+        "LogFormat": "JSON", "ApplicationLogLevel": "FATAL", "SystemLogLevel": "WARN", "LogGroup": "g",
+    }  # fmt: skip
+    with pytest.raises(InvalidParameter, match="LoggingConfig: its SystemLogLevel is 'ERROR'"):
+        asked(SystemLogLevel="ERROR")
+    assert asked(LogFormat="Text") == {"LogFormat": "Text", "LogGroup": "g"}
+    with pytest.raises(InvalidParameter, match="ApplicationLogLevel needs LogFormat JSON"):
+        asked(ApplicationLogLevel="INFO")

@@ -59,3 +59,9 @@ export const raises_later = (event, context, callback) => {
     throw new RangeError("raised later");
   }, 1);
 };
+export const traces = async (event) => {
+  console.debug("not grave");
+  console.error("it failed\nin two lines", new RangeError("first\nsecond"));
+  process.stdout.write("printed after it\n");
+  console.warn("logged after it");
+};
