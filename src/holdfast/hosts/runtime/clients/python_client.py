@@ -141,7 +141,6 @@ class _Json(logging.Formatter):
 
 
 def _set_up_logging(sink: _Sink) -> _Requests:
-    logging.Formatter.converter = time.gmtime
     handler = _Records(sink)
     level = os.environ.get("AWS_LAMBDA_LOG_LEVEL", "").upper()
     if isinstance(logging.getLevelName("DEBUG" if level == "TRACE" else level), int):
@@ -209,7 +208,7 @@ class Client:
         """Tell that it failed; the log has it too."""
         told = _described(error)
         if _IS_JSON:
-            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            now = logging.Formatter().formatTime(logging.makeLogRecord({}), "%Y-%m-%dT%H:%M:%SZ")
             text = json.dumps({"timestamp": now, "level": "ERROR", **told, "requestId": request})
         else:
             trace = "".join(told["stackTrace"]).rstrip("\n")
