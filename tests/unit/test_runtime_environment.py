@@ -118,22 +118,37 @@ def test_node_runs_the_official_client_where_the_function_brings_a_built_one(tmp
     node = node_of(tmp_path / "bin", "22.0.0")
     found = Interpreters(node)
     runtime = described(runtime="nodejs22.x", folder=str(tmp_path))
-    assert Path(command_of(runtime, found)[2]).name == "node_client.mjs"
-    assert Path(command_of(runtime, found)[2]).is_file()
+    assert Path(command_of(runtime, found)[-2]).name == "node_client.mjs"
+    assert Path(command_of(runtime, found)[-2]).is_file()
     client = tmp_path / "node_modules" / "aws-lambda-ric"
     (client / "bin").mkdir(parents=True)
     (client / "bin" / "index.mjs").touch()
-    assert Path(command_of(runtime, found)[2]).name == "node_client.mjs", "it was not built"
+    assert Path(command_of(runtime, found)[-2]).name == "node_client.mjs", "it was not built"
     (client / "build" / "Release").mkdir(parents=True)
     (client / "build" / "Release" / "rapid-client.node").touch()
-    assert command_of(runtime, found) == (f"{node}/node", "--max-old-space-size=64", str(client / "bin" / "index.mjs"), "app.handler")
+    program, *_, script, handler = command_of(runtime, found)
+    assert (program, script, handler) == (f"{node}/node", str(client / "bin" / "index.mjs"), "app.handler")
 
 
-def test_nodes_heap_is_as_large_as_its_memory_allows_unless_the_function_says_so_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("memory, semi, old", [(128, 6, 116), (512, 25, 461), (10240, 512, 9216)])
+def test_nodes_heap_has_the_sizes_that_lambda_gives_it(tmp_path: Path, memory: int, semi: int, old: int) -> None:
     found = Interpreters(node_of(tmp_path, "22.0.0"))
-    assert command_of(described(runtime="nodejs22.x", memory_mb=512), found)[1] == "--max-old-space-size=448"
-    own = {"NODE_OPTIONS": "--max-old-space-size=100"}
-    assert Path(command_of(described(runtime="nodejs22.x", environment=own), found)[1]).name == "node_client.mjs"
+    command = command_of(described(runtime="nodejs22.x", memory_mb=memory), found)
+    assert command[1:3] == (f"--max-semi-space-size={semi}", f"--max-old-space-size={old}")
+
+
+@pytest.mark.parametrize(
+    "own, left",
+    [
+        ("--max-old-space-size=100", ["--max-semi-space-size=6"]),
+        ("--max_semi_space_size=1 --no-warnings", ["--max-old-space-size=116"]),
+        ("--max-old-space-size=100 --max-semi-space-size=1", []),
+    ],
+)
+def test_what_a_function_says_of_its_heap_itself_stays(tmp_path: Path, own: str, left: list[str]) -> None:
+    found = Interpreters(node_of(tmp_path, "22.0.0"))
+    _, *given, _, _ = command_of(described(runtime="nodejs22.x", environment={"NODE_OPTIONS": own}), found)
+    assert given == left
 
 
 def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:

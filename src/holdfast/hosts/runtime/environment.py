@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +22,6 @@ _KNOWN: Final = re.compile(r"(?P<kind>python|nodejs)(?P<version>[0-9.]*?)(\.x)?"
 _PLACES: Final = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
 _ANY_PYTHON: Final = ("python", "python3")
 _PROXIES: Final = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
-_NODE_ITSELF_MB: Final = 64
-"""What Node needs beside the heap of its program."""
 
 
 def command_of(runtime: Runtime, interpreters: Interpreters) -> tuple[str, ...]:
@@ -72,10 +70,17 @@ def _node(runtime: Runtime, node: str) -> tuple[str, ...]:
     official = Path(runtime.folder, "node_modules", "aws-lambda-ric")
     built = (official / "bin" / "index.mjs").exists() and any(official.glob("**/rapid-client.node"))
     client = official / "bin" / "index.mjs" if built else _CLIENTS / "node_client.mjs"
-    if "max-old-space-size" in runtime.environment.get("NODE_OPTIONS", ""):
-        return node, str(client), runtime.handler
-    # Else it would let garbage grow to what the machine has, and be killed for it.
-    return node, f"--max-old-space-size={runtime.memory_mb - min(_NODE_ITSELF_MB, runtime.memory_mb // 2)}", str(client), runtime.handler
+    return node, *_heap(runtime), str(client), runtime.handler
+
+
+def _heap(runtime: Runtime) -> Iterator[str]:
+    """The sizes that Lambda gives Node's heap: a tenth is for what is young, in two halves. Node would let garbage grow to what the
+    machine has, and be killed for it. What the function says itself stays."""
+    young = runtime.memory_mb // 10
+    own = runtime.environment.get("NODE_OPTIONS", "").replace("_", "-")
+    for option, size in (("--max-semi-space-size", young // 2), ("--max-old-space-size", runtime.memory_mb - young)):
+        if option not in own:
+            yield f"{option}={size}"
 
 
 def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, stream: str, home: str) -> dict[str, str]:
