@@ -17,7 +17,7 @@ from holdfast.service.catalogue.records import Config
 from holdfast.service.lambda_api.invoking import Invoke
 from holdfast.service.serving import Serving, open_serving
 from holdfast.service.settings import Settings
-from holdfast.service.targets.descriptions import Described, TextCode
+from holdfast.service.targets.descriptions import Described, FolderCode, TextCode
 
 PLAIN = "def handler(event, context):\n    return event\n"
 
@@ -79,3 +79,34 @@ async def test_a_functions_own_endpoint_for_lambda_is_said_once_and_its_checkpoi
         )
         answer = await service.api.invoke(Invoke(function="checkout", qualifier="live"))
         assert (answer.error, answer.payload) == (None, b"7")
+
+
+WRAPPER = """#!/bin/sh
+export WRAPPED="by $(basename "$0")"
+program=$1
+shift
+exec "$program" "$@"
+"""
+TELLS = "import os\ndef handler(event, context):\n    return os.environ.get('WRAPPED')\n"
+
+
+@pytest.mark.parametrize("named", ["/var/task/wrap", "wrap", "/opt/otel-instrument", "app.py"])
+async def test_a_wrapper_of_the_functions_code_is_obeyed_and_any_other_is_named_as_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, named: str
+) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "app.py").write_text(TELLS)
+    (folder / "wrap").write_text(WRAPPER)
+    (folder / "wrap").chmod(0o755)
+    wanted = described("checkout", environment={"AWS_LAMBDA_EXEC_WRAPPER": named})
+    async with served(tmp_path) as service:
+        await service.deploy(msgspec.structs.replace(wanted, code=FolderCode(folder)))
+        said = [record.getMessage() for record in caplog.records if "AWS_LAMBDA_EXEC_WRAPPER" in record.getMessage()]
+        answer = await service.api.invoke(Invoke(function="checkout"))
+        if named.endswith("wrap"):
+            assert (said, answer.payload) == ([], b'"by wrap"')
+        else:
+            assert answer.payload == b"null"
+            (text,) = said
+            assert text.startswith(f"warning: checkout: its AWS_LAMBDA_EXEC_WRAPPER {named!r} is ignored: there is no such file")

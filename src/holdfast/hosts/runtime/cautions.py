@@ -7,7 +7,7 @@ import logging
 import msgspec
 
 from holdfast.hosts.runtime.description import Runtime
-from holdfast.hosts.runtime.environment import kind_of
+from holdfast.hosts.runtime.environment import WRAPPER, kind_of, wrapper_of
 from holdfast.hosts.runtime.interpreters import Chosen, Interpreters
 from holdfast.model.errors import FunctionNotLoadable
 
@@ -23,7 +23,16 @@ class Caution(msgspec.Struct, frozen=True):
 
 def cautions_of(runtime: Runtime, interpreters: Interpreters) -> list[Caution]:
     """Everything to say of a function. Blocks while an interpreter is tried."""
-    return [*_of_interpreter(runtime, interpreters), *_of_endpoints(runtime)]
+    return [*_of_interpreter(runtime, interpreters), *_of_endpoints(runtime), *_of_wrapper(runtime)]
+
+
+def _of_wrapper(runtime: Runtime) -> list[Caution]:
+    """A wrapper is mostly in a layer, and there are no layers here."""
+    named = runtime.environment.get(WRAPPER)
+    if not named or wrapper_of(runtime) is not None:
+        return []
+    why = "there is no such file that can be executed, neither in its code nor on this machine"
+    return [Caution(f"{runtime.function} {WRAPPER}", f"warning: {runtime.function}: its {WRAPPER} {named!r:.200} is ignored: {why}.")]
 
 
 def _of_endpoints(runtime: Runtime) -> list[Caution]:

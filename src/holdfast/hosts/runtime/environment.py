@@ -21,6 +21,7 @@ _CLIENTS: Final = Path(__file__).parent / "clients"
 _KNOWN: Final = re.compile(r"(?P<kind>python|nodejs)(?P<version>[0-9.]*?)(\.x)?")
 _PLACES: Final = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
 _ANY_PYTHON: Final = ("python", "python3")
+WRAPPER: Final = "AWS_LAMBDA_EXEC_WRAPPER"
 _PROXIES: Final = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
@@ -81,6 +82,22 @@ def _heap(runtime: Runtime) -> Iterator[str]:
     for option, size in (("--max-semi-space-size", young // 2), ("--max-old-space-size", runtime.memory_mb - young)):
         if option not in own:
             yield f"{option}={size}"
+
+
+def wrapped(runtime: Runtime, command: tuple[str, ...]) -> tuple[str, ...]:
+    """The command behind the wrapper that the function's AWS_LAMBDA_EXEC_WRAPPER names, where it can be run: it is given the command."""
+    wrapper = wrapper_of(runtime)
+    return command if wrapper is None else (wrapper, *command)
+
+
+def wrapper_of(runtime: Runtime) -> str | None:
+    """The program that wraps a runtime: a file of the function's code, which Lambda has in /var/task, or of this machine."""
+    named = runtime.environment.get(WRAPPER)
+    if not named or runtime.command:
+        return None
+    inside = named.removeprefix("/var/task/")
+    file = os.path.abspath(os.path.join(runtime.folder, inside))
+    return file if os.path.isfile(file) and os.access(file, os.X_OK) else None
 
 
 def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, stream: str, home: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from holdfast.hosts.runtime import jobs, platform
 from holdfast.hosts.runtime.description import Limits, Runtime
-from holdfast.hosts.runtime.environment import command_of, environment_of, is_tried
+from holdfast.hosts.runtime.environment import command_of, environment_of, is_tried, wrapped
 from holdfast.hosts.runtime.homes import make_home
 from holdfast.hosts.runtime.interpreters import Interpreters
 from holdfast.hosts.runtime.jobs import Job
@@ -122,7 +122,7 @@ class RuntimeProcess:
             home = make_home()
             environment = environment_of(self.runtime, command, listener.address, stream, home)
             self._output.say(platform.beginning(self.runtime))
-            self._spawned = Spawned(command, environment, self.runtime.folder, home, self, limits.kill_seconds)
+            self._spawned = Spawned(wrapped(self.runtime, command), environment, self.runtime.folder, home, self, limits.kill_seconds)
         except Exception as error:
             self._verdict = Failure(message=f"{self.runtime.function} could not be started: {error}", type=jobs.NOT_STARTED)
             self.gone()
