@@ -284,6 +284,7 @@ async def open_serving(
             chance=settings.chance(),
             runner=runner,
             subscribers=subscribers,
+            observers=settings.observers,
         )
         if staff is not None:
             staff.attach(engine)
