@@ -85,7 +85,7 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
         (
             ("timeout", 504, "the attempt ran longer than `timeout_seconds`"),
             ("idle_timeout", 504, "the body gave no sign of life for `idle_timeout_seconds`"),
-            ("rate_limited", 429, "over a rate, of the contract or of somebody outside, or a cap of the day; `retry_after_seconds` says when"),
+            ("rate_limited", 429, "over a rate of the contract or of somebody outside, or a cap of the day: `retry_after_seconds`"),
             ("overloaded", None, "too much waits here already"),
             ("worker_crashed", 502, "the body's process died, raised what it did not catch, or spoke out of turn"),
             ("tool_timeout", 504, "a tool did not answer in time"),

@@ -67,8 +67,7 @@ class Engine:
         self.registry = Registry(functions)
         self.outbox = Outbox(store, subscribers, clock=clock, chance=chance, runner=runner)
         self.health = Health(runner, lambda: self._loop.call_soon_threadsafe(self.look))
-        self._host = host
-        self._ids, self._chance = ids, chance
+        self._host, self._ids, self._chance = host, ids, chance
         self._live: dict[str, tuple[Execution, Function]] = {}
         self.endings = self._endings = Endings(store)
         self._open = self.backlog = False
@@ -76,8 +75,7 @@ class Engine:
 
     async def open(self) -> None:
         """Join the store as a runner and begin to tend it."""
-        loop = asyncio.get_running_loop()
-        self._loop = loop
+        loop = self._loop = asyncio.get_running_loop()
         sight = EngineSight(self.store, self.registry, self.clock, lambda: len(self._live))
         saw = Observing(self._observers, sight, self.registry, self.runner).saw if self._observers else None
         self._writer = Writer(self.store, self.clock, loop, sight.live, self._followed, self.outbox.wake, self.health, saw)

@@ -166,7 +166,7 @@ class FunctionMetrics:
             self._registry.register(self)
         return str(client.generate_latest(self._registry).decode())
 
-    def _now(self) -> list[Metric]:
+    def _now(self) -> Sequence[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
         if self._sight is None:
