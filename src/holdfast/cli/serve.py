@@ -168,14 +168,17 @@ async def _serve(order: _Order, found: Found, workers: Workers | None) -> None:
     from holdfast.server.app import make_app
     from holdfast.server.deploying import Deploying
     from holdfast.server.logs import LogReading
+    from holdfast.server.measuring import Measuring
     from holdfast.server.serving import serving
     from holdfast.server.signalling import Signalling
+    from holdfast.service.function_signals import FunctionSignals
     from holdfast.service.logs.segments import Retention
     from holdfast.service.serving import open_serving
 
     leaving = _told_to_leave()
     warn_of_root()
-    settings = Settings(store=order.place.where, codec=order.place.codec())
+    measured = FunctionSignals(os.environ)
+    settings = Settings(store=order.place.where, codec=order.place.codec(), observers=measured.observers)
     signalling = Signalling.read(order.signals, os.environ, settings.clock)
     _hear_functions()
     opening = open_serving(
@@ -188,10 +191,11 @@ async def _serve(order: _Order, found: Found, workers: Workers | None) -> None:
         staff=None if workers is None else workers.staff,
     )
     with contextlib.closing(_listener(order)) as listener:
-        async with signalling, opening as service:
-            app = make_app(service.api, more=[*Deploying(service).routes(), *LogReading(service.logs).routes()])
+        async with signalling, measured, opening as service:
+            more = [*Deploying(service).routes(), *LogReading(service.logs).routes(), *Measuring(measured.text).routes()]
+            app = make_app(service.api, more=more)
             streams = signalling.around(app, service.engine.store)
-            gate = _gate(order, service, streams if workers is None else workers.around(streams, service, app))
+            gate = _gate(order, service, streams if workers is None else workers.around(streams, service, app, measured.text))
             for described in found.deployed:
                 await service.deploy(described, service.first_look)
             async with serving(app, listener, around=gate, drain_seconds=_ANSWER_SECONDS):

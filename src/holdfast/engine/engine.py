@@ -18,6 +18,7 @@ from typing import Final, cast
 from holdfast.engine.endings import Ending, Endings
 from holdfast.engine.health import Health
 from holdfast.engine.invoking import Invoking
+from holdfast.engine.observing import EngineSight, Observing
 from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
@@ -34,7 +35,7 @@ from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Failure, Kind, Order
 from holdfast.model.outside import Answering, Fire, Heartbeat, Release, Stop
-from holdfast.model.ports import Host, Invocation
+from holdfast.model.ports import Host, Invocation, Observer
 from holdfast.model.signals import Subscriber
 from holdfast.model.verbs import Answer, Claim, Settle, Start, Started, Write
 from holdfast.store.seam import Store
@@ -59,16 +60,14 @@ class Engine:
         runner: str,
         subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
         watching: Watching = ThreadWatch,
+        observers: Sequence[Observer] = (),
     ) -> None:
-        self.store = store
-        self.watching = watching
-        self.clock = clock
+        self.store, self.clock, self.runner = store, clock, runner
+        self.watching, self._observers = watching, observers
         self.registry = Registry(functions)
-        self.runner = runner
         self.outbox = Outbox(store, subscribers, clock=clock, chance=chance, runner=runner)
         self.health = Health(runner, lambda: self._loop.call_soon_threadsafe(self.look))
-        self._host = host
-        self._ids, self._chance = ids, chance
+        self._host, self._ids, self._chance = host, ids, chance
         self._live: dict[str, tuple[Execution, Function]] = {}
         self.endings = self._endings = Endings(store)
         self._open = self.backlog = False
@@ -76,9 +75,10 @@ class Engine:
 
     async def open(self) -> None:
         """Join the store as a runner and begin to tend it."""
-        loop = asyncio.get_running_loop()
-        self._loop = loop
-        self._writer = Writer(self.store, self.clock, loop, lambda: len(self._live), self._followed, self.outbox.wake, self.health)
+        loop = self._loop = asyncio.get_running_loop()
+        sight = EngineSight(self.store, self.registry, self.clock, lambda: len(self._live))
+        saw = Observing(self._observers, sight, self.registry, self.runner).saw if self._observers else None
+        self._writer = Writer(self.store, self.clock, loop, sight.live, self._followed, self.outbox.wake, self.health, saw)
         self.port = EnginePort(self.store, self._writer, Invoking(self.store, self.registry, self.clock, self._ids), self.health)
         self._tender = Tender(self)
         self._open = True

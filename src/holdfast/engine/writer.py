@@ -35,6 +35,8 @@ log = logging.getLogger("holdfast.engine")
 Deliver = Callable[[Answer | HoldfastError], None]
 Moved = Callable[[Sequence[Execution]], None]
 """Hears, on the engine's loop, of executions that a write changed beside its own."""
+Saw = Callable[[Sequence[Write], Committed, int], None]
+"""Hears, on the engine's loop, of everything that was written, and when."""
 
 _MAX_ENTRIES: Final = 512
 _MAX_BYTES: Final = 8 * 1024 * 1024
@@ -90,7 +92,9 @@ class Writer:
         moved: Moved,
         signalled: Callable[[], None],
         health: Health,
+        saw: Saw | None = None,
     ) -> None:
+        self._saw = saw
         self._store = store
         self._clock = clock
         self._loop = loop
@@ -246,6 +250,8 @@ class Writer:
             if len(answers) != len(batch):
                 raise StoreBroken(f"The store answered {len(answers)} of {len(batch)} writes.")
             self._tell(done)
+            if self._saw is not None:
+                self._loop.call_soon_threadsafe(self._saw, [entry.write for entry in batch], done, now)
         except HoldfastError as error:
             answers = [error] * len(batch)
         except Exception as error:  # a store that answers in a shape of its own must not leave a caller waiting for ever

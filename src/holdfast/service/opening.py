@@ -161,6 +161,7 @@ class OpenEngine:
                 chance=settings.chance(),
                 runner=runner,
                 subscribers=subscribers,
+                observers=settings.observers,
             )
             if staff is not None:
                 staff.attach(engine)

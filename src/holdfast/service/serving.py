@@ -267,8 +267,7 @@ async def open_serving(
         stack.callback(store.close)
         clock = store.clock(settings.clock)
         keeper, logs = _keepers(stack, settings, retention or Retention())
-        catalogue = Catalogue(keeper, clock=clock, ids=settings.ids)
-        hired = await _hired(stack, staff)
+        catalogue, hired = Catalogue(keeper, clock=clock, ids=settings.ids), await _hired(stack, staff)
         inline = InlineHost([*functions, *hired], clock=clock, threads=settings.threads, park=settings.park)
         stack.callback(inline.close)
         leaving = asyncio.Event()
@@ -293,6 +292,7 @@ async def open_serving(
             chance=settings.chance(),
             runner=runner,
             subscribers=subscribers,
+            observers=settings.observers,
         )
         if staff is not None:
             staff.attach(engine)

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.ids import IdSource, id_at
 from holdfast.model.payloads import PayloadCodec
+from holdfast.model.ports import Observer
 
 DEFAULT_STORE = "holdfast.db"
 
@@ -31,6 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Encodes payloads in the store's file, e.g. `holdfast.AesGcm`. A store is always opened with the codec that made it."""
     migrate: bool = False
     """Bring a Postgres store of an older release up to date when it is opened; the store's file always is."""
+    observers: tuple[Observer, ...] = ()
+    """Look on at executions of functions, e.g. `holdfast.signals.function_metrics.FunctionMetrics`."""
     clock: Clock = msgspec.field(default_factory=SystemClock)
     ids: IdSource = id_at
     chance: Callable[[], random.Random] = random.SystemRandom

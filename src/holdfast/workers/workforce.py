@@ -33,7 +33,7 @@ from holdfast.store.seam import Filter
 from holdfast.workers.announcing import Eyes
 from holdfast.workers.approvals import Approval, Decision
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
-from holdfast.workers.counting import day_of, key_part
+from holdfast.workers.counting import capped, day_of, key_part, utc
 from holdfast.workers.events import RunEvent, RunEvents
 from holdfast.workers.looking import (
     Asker,
@@ -130,7 +130,8 @@ class Workforce:
             return self._refusal(request, refused.error_code, str(refused), refused.details)
         except LimitReached as limit:
             seconds = max(0.0, (limit.until - self._engine.clock.now()) / 1000)
-            return self._refusal(request, "rate_limited", _limited(limit), retry_after_seconds=seconds)
+            details = capped(limit) if limit.key.startswith("day/") else None
+            return self._refusal(request, "rate_limited", _limited(limit), details, retry_after_seconds=seconds)
 
     async def come_to(self, header: Execution, accepted: Accepted, *, wait: float | None = None) -> Response:
         """What a run comes to that `begin` or a look has found; as `response`, without finding it again."""
@@ -377,5 +378,6 @@ def refusal(request: Request, code: str, message: str, details: Any = None, retr
 
 
 def _limited(limit: LimitReached) -> str:
-    kind = limit.key.partition("/")[0]
-    return f"At most {limit.limit} runs are allowed here in this time." if kind == "rate" else f"The day's {limit.limit} runs are used up."
+    if limit.key.startswith("rate/"):
+        return f"At most {limit.limit} runs are allowed here in this time. The next one may begin at {utc(limit.until)}."
+    return f"The day's {limit.limit} runs of the tenant are used up. The cap holds until {utc(limit.until)}: try again then."
