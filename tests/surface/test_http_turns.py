@@ -11,8 +11,11 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.server.asgi import Receive, Scope, Send
 from holdfast.server.limits import Limits
+from holdfast.server.protocol.desk import Desk
+from holdfast.server.protocol.workers import Workers
 from holdfast.server.serving import _MOST_HEADERS, _SLICE, BoundedProtocol
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, served
@@ -47,10 +50,22 @@ def test_a_body_in_very_many_small_chunks_is_refused_and_one_in_a_few_thousand_i
     assert said.startswith(b"HTTP/1.1 4"), "read to its end, and then found to name no function"
 
 
+def test_a_request_to_a_worker_that_cannot_be_kept_is_refused_before_it_is_read() -> None:
+    """Reading fifteen megabytes, to find that six can be kept, took a second in which the server did nothing else."""
+    way = next(way for way in Workers(cast("Desk", None)).routes() if way.path.endswith("/invoke"))
+    assert way.most is not None
+    assert MAX_PAYLOAD_BYTES < way.most < 2 * MAX_PAYLOAD_BYTES
+
+
 def test_a_request_with_more_headers_than_a_client_needs_is_refused(server: Served) -> None:
     some = b"".join(b"a%d: b\r\n" % number for number in range(_MOST_HEADERS - 5))
     assert answer(server, GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n" + some + b"\r\n")).startswith(b"HTTP/1.1 200 ")
     assert answer(server, GET.replace(b"\r\n\r\n", b"\r\n" + some * 5 + b"\r\n")).startswith(b"HTTP/1.1 431 ")
+
+
+def send_on(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"400\r\n" + b"x" * 1024 + b"\r\n")
 
 
 def test_a_body_that_goes_on_after_its_answer_ends_the_connection(server: Served) -> None:
@@ -59,8 +74,7 @@ def test_a_body_that_goes_on_after_its_answer_ends_the_connection(server: Served
         connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 404 ")
         with pytest.raises(ConnectionError):
-            while True:
-                connection.sendall(b"400\r\n" + b"x" * 1024 + b"\r\n")
+            send_on(connection)
 
 
 def test_requests_in_one_piece_are_all_answered_however_many_they_are(server: Served) -> None:
@@ -75,16 +89,16 @@ class Line:
     """The client's side of a connection: what is said to it is dropped."""
 
     def __init__(self) -> None:
-        self.reading, self.closed = True, False
+        self.paused, self.resumed, self.closed = 0, 0, False
 
     def get_extra_info(self, name: str) -> Any:
         return {"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)}.get(name)
 
     def pause_reading(self) -> None:
-        self.reading = False
+        self.paused = 1
 
     def resume_reading(self) -> None:
-        self.reading = True
+        self.resumed = 1
 
     def write(self, _: bytes) -> None:
         pass
@@ -116,7 +130,7 @@ async def test_of_a_thousand_requests_that_come_at_once_few_wait_in_memory_and_o
     protocol = BoundedProtocol(config=config, server_state=ServerState(), app_state={}, _loop=asyncio.get_running_loop())
     protocol.connection_made(cast("asyncio.Transport", line))
     protocol.data_received(GET * 5_000)
-    assert not line.reading, "nothing more is read before this is answered"
+    assert line.paused == 1, "nothing more is read before this is answered"
     turns = most = 0
     while len(answered) < 5_000:
         await asyncio.sleep(0)  # whoever else is there has a turn
@@ -126,5 +140,5 @@ async def test_of_a_thousand_requests_that_come_at_once_few_wait_in_memory_and_o
     assert turns > 1_000
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert line.reading
+    assert line.resumed == 1
     protocol.connection_lost(None)

@@ -98,7 +98,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._look_at(data)
         if self.ahead:
             self._go_on()
-        elif not self.flow.read_paused and not self.transport.is_closing():
+        else:
+            self._read_more()
+
+    def _read_more(self) -> None:
+        if not self.flow.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def _look_at(self, data: bytes) -> None:
@@ -202,7 +206,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def _refuse(self, reply: Reply, *more: tuple[bytes, bytes]) -> None:
         if self.transport.is_closing():
             return
-        if self.cycle is not None and self.cycle.response_started:  # an answer is out, or on its way
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and cycle.response_started and not self.in_head:  # the answer is out, or on its way
             self.transport.close()
             return
         head = f"HTTP/1.1 {reply.status} {_REASONS[reply.status]}\r\ncontent-length: {len(reply.body)}\r\nconnection: close\r\n"
