@@ -237,9 +237,7 @@ class Writer:
             entry = queue.popleft()
             batch.append(entry)
             if isinstance(entry.write, Checkpoint):
-                for update in entry.write.updates:
-                    if update.payload is not None:
-                        size += len(update.payload)
+                size += _payload_bytes(entry.write)
         return batch
 
     def _commit(self, batch: list[_Entry]) -> Sequence[Answer | HoldfastError]:
@@ -321,6 +319,14 @@ class Writer:
 def _deliver_all(answers: list[tuple[Deliver, Answer | HoldfastError]]) -> None:
     for deliver, answer in answers:
         _deliver(deliver, answer)
+
+
+def _payload_bytes(checkpoint: Checkpoint) -> int:
+    """About how large it is; nothing for one that cannot be looked at, which the store refuses."""
+    try:
+        return sum([len(update.payload) for update in checkpoint.updates if update.payload is not None])
+    except Exception:
+        return 0
 
 
 def _shared(error: Exception) -> HoldfastError | None:

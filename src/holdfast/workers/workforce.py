@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from hashlib import sha256
@@ -49,6 +50,8 @@ from holdfast.workers.observing import OpenEye, log_fields
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted, Worker, order_of, run, text_of
 from holdfast.workers.waiting import Waiting
+
+_LARGE = 256 * 1024
 
 _FREES_ITS_KEY = (Status.RETRYABLE_ERROR, Status.INVALID_REQUEST)
 """After these the same key begins again, with the receipts of what was done."""
@@ -167,7 +170,9 @@ class Workforce:
         contract = served.worker.contract
         limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
         inputs = _text_of(request)
+        await _turns(inputs)
         await self._check(request, contract, asker.tenant)
+        await _turns(inputs)
         family = _family(request.idempotency_key, asker.tenant, contract.worker_id)
         seconds = limits.run_timeout_seconds
         terms = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS if seconds is None else max(1, round(min(seconds, MAX_TIMEOUT_SECONDS))))
@@ -338,6 +343,12 @@ def _read(asked: Mapping[str, Any]) -> Request | Response:
     return refusal(unknown, error.error_code, str(error), error.details)
 
 
+async def _turns(inputs: str) -> None:
+    """Everybody else has a turn before the next look at large inputs: each look takes as long as many requests."""
+    if len(inputs) > _LARGE:
+        await asyncio.sleep(0)
+
+
 def _text_of(request: Request) -> str:
     """The inputs as text, which is what makes two requests of one key the same."""
     try:
@@ -345,6 +356,10 @@ def _text_of(request: Request) -> str:
         text = codec.dumps(request.inputs)
     except (PayloadNotJson, InvalidParameter) as odd:
         raise InvalidRequest(f"The request is no JSON: {odd}") from None
+    try:
+        codec.fitting(text, "Execution input")  # before it is looked at any further
+    except PayloadTooLarge as large:
+        raise InvalidRequest(f"The request cannot be kept: {large}") from None
     if text.count("[") + text.count("{") > MAX_DEPTH and codec.too_deep(request.inputs, MAX_DEPTH):
         raise InvalidRequest(f"The inputs are nested more than {MAX_DEPTH} levels deep.")
     return text

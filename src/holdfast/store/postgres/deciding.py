@@ -18,7 +18,7 @@ from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, Ho
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.payloads import identified
 from holdfast.model.verbs import Answer, Checkpoint, Start, Write
-from holdfast.store.isolating import refused
+from holdfast.store.isolating import own, refused
 from holdfast.store.postgres.asking import Asking
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.trouble import is_shared
@@ -186,7 +186,7 @@ class Deciding(Asking):
             if change is not None:
                 self._accept(change, done, now)
         except HoldfastError as told:
-            change, answer = None, told
+            change, answer = None, own(told)
         if view is not None and change is not None:
             done.views[change.header.id] = Overlay(view, change)
             if change.births or not change.slight:

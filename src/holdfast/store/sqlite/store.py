@@ -20,7 +20,7 @@ from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec, check_text, identified
 from holdfast.model.verbs import Answer, Start, Write
-from holdfast.store.isolating import committed_apart
+from holdfast.store.isolating import Spoilt, committed_apart, own
 from holdfast.store.seam import Committed, Hosted
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.batch import Batch, Blame, is_shared
@@ -99,6 +99,8 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
                 writer.execute("ROLLBACK")
             if not deciding and isinstance(error, sqlite3.Error | OSError):
                 raise explained(error, self._where) from error
+            if deciding and isinstance(error, HoldfastError | OSError):  # SQLite raises neither
+                raise Spoilt from error
             raise
         try:
             self._keep(done)
@@ -150,7 +152,7 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             if change is not None:
                 self._accept(change, done, now)
         except HoldfastError as told:
-            return told
+            return own(told)
         if change is not None:
             done.views[change.header.id] = Overlay(view, change)
             if change.births or not change.slight:
