@@ -11,11 +11,13 @@ import msgspec
 from holdfast.cli.arguments import Place
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
 from holdfast.model.execution import Execution, State
+from holdfast.model.life import RUNNER_DIED
 from holdfast.model.operations import Failure, Operation, Status, Type
-from holdfast.service.describing import Description, Pending, arn_of
+from holdfast.model.saying import class_of, ordinal
+from holdfast.service.describing import Description, Pending, Trouble, arn_of
 
 
-def execution_json(header: Execution) -> dict[str, Any]:
+def execution_json(header: Execution, trouble: Trouble | None = None) -> dict[str, Any]:
     """An execution in a list, for machines."""
     return {
         "id": header.id,
@@ -27,14 +29,20 @@ def execution_json(header: Execution) -> dict[str, Any]:
         "state": header.state.value,
         "started_at": moment(header.started_at),
         "ended_at": moment(header.ended_at),
+        "trouble": _trouble_json(trouble),
     }
 
 
-def executions_table(found: Sequence[Execution], now: int) -> None:
-    """A list for people."""
+def _trouble_json(trouble: Trouble | None) -> dict[str, Any] | None:
+    return None if trouble is None else {**msgspec.to_builtins(trouble), "next_try_at": moment(trouble.next_try_at)}
+
+
+def executions_table(found: Sequence[tuple[Execution, Trouble | None]], now: int) -> None:
+    """A list for people; what troubles executions is a column where there is trouble."""
     if not found:
         say("no executions")
         return
+    troubled = any(trouble is not None for _, trouble in found)
     rows = [
         (
             x.name,
@@ -43,16 +51,34 @@ def executions_table(found: Sequence[Execution], now: int) -> None:
             x.state.value,
             seconds(x.started_at),
             span_of((x.ended_at or now) - x.started_at),
+            *([_trouble(trouble, now)] if troubled else ()),
         )
-        for x in found
+        for x, trouble in found
     ]
-    print_table(("NAME", "FUNCTION", "STATUS", "STATE", "STARTED", "TOOK"), rows, folds="NAME")
+    columns = ("NAME", "FUNCTION", "STATUS", "STATE", "STARTED", "TOOK", *(["TROUBLE"] if troubled else ()))
+    print_table(columns, rows, folds="TROUBLE" if troubled else "NAME")
+
+
+def _trouble(trouble: Trouble | None, now: int) -> str:
+    if trouble is None:
+        return ""
+    times = "1 invocation failed" if trouble.failures == 1 else f"{trouble.failures} invocations failed in a row"
+    return f"{times}: {shortened(trouble.error)}; {_next_try(trouble, now)}"
+
+
+def _next_try(trouble: Trouble, now: int) -> str:
+    if trouble.next_try_at is None:
+        return "the next try is under way"
+    if trouble.next_try_at <= now:
+        return "the next try comes with the next free runner"
+    return f"next try {distance(trouble.next_try_at, now)} ({moment(trouble.next_try_at)})"
 
 
 def description_json(told: Description, operations: Sequence[Operation]) -> dict[str, Any]:
     """Everything about one execution, for machines."""
     document: dict[str, Any] = msgspec.to_builtins(told)
     document["started_at"], document["ended_at"] = moment(told.started_at), moment(told.ended_at)
+    document["trouble"] = _trouble_json(told.trouble)
     document["waits_for"] = [{**msgspec.to_builtins(p), "due_at": moment(p.due_at)} for p in told.waits_for]
     document["under_way"] = [
         {"operation": op.id, "name": op.name, "kind": _kind(op), "attempt": op.attempt + 1, "started_at": moment(op.started_at)}
@@ -68,6 +94,7 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
     facts = [
         ("status", told.status + state),
         ("why", told.why),
+        *_trouble_facts(told.trouble, now),
         ("version", told.version),
         ("started", f"{moment(told.started_at)} ({distance(told.started_at, now)})"),
         ("ended", "" if told.ended_at is None else f"{moment(told.ended_at)} ({distance(told.ended_at, now)})"),
@@ -86,6 +113,13 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
     errors = {op.id: op.error for op in operations if op.error is not None}
     for pending in told.waits_for:
         _print_pending(pending, errors.get(pending.operation), place, now)
+
+
+def _trouble_facts(trouble: Trouble | None, now: int) -> list[tuple[str, str]]:
+    if trouble is None:
+        return []
+    facts = [("failures", str(trouble.failures)), ("last error", trouble.error), ("raised at", trouble.place or "")]
+    return [*facts, ("next try", _next_try(trouble, now).removeprefix("next try "))]
 
 
 def _print_pending(pending: Pending, error: Failure | None, place: Place, now: int) -> None:
@@ -114,19 +148,44 @@ def _due(pending: Pending, now: int) -> str:
     return f"{distance(pending.due_at, now)} ({moment(pending.due_at)}){late}"
 
 
-def history_table(events: Sequence[dict[str, Any]]) -> None:
+def history_table(events: Sequence[dict[str, Any]], trouble: Trouble | None = None) -> None:
     """A history for people; long data is cut, `--json` has it whole."""
+    failures = _failures_in_a_row(events)
     rows = [
         (
             str(event["EventId"]),
             moment(round(event["EventTimestamp"] * 1000)) or "",
             event["EventType"],
             event.get("Name") or "",
-            shortened(_details(event)),
+            "; ".join(part for part in (shortened(_details(event)), _attempts(event, failures, trouble)) if part),
         )
         for event in events
     ]
     print_table(("EVENT", "TIME", "TYPE", "NAME", "DETAILS"), rows, folds="DETAILS")
+
+
+def _failures_in_a_row(events: Sequence[dict[str, Any]]) -> dict[int, int]:
+    """The events that tell of a failed invocation, and the how-manieth in a row each was: an operation that moves begins a new row."""
+    found: dict[int, int] = {}
+    row = 0
+    for event in events:
+        details = event.get("InvocationCompletedDetails")
+        if details is None:
+            row = 0
+        elif "Error" in details and details["Error"].get("Payload", {}).get("ErrorMessage") != RUNNER_DIED.message:
+            row += 1
+            found[event["EventId"]] = row
+    return found
+
+
+def _attempts(event: dict[str, Any], failures: dict[int, int], trouble: Trouble | None) -> str:
+    number = failures.get(event["EventId"])
+    if number is None:
+        return ""
+    told = f"{ordinal(number)} failure in a row"
+    if trouble is not None and trouble.next_try_at is not None and event["EventId"] == max(failures):
+        return f"{ordinal(trouble.failures)} failure in a row, next try at {moment(trouble.next_try_at)}"
+    return told
 
 
 def _details(event: dict[str, Any]) -> str:
@@ -161,7 +220,7 @@ def _titled(kind: str, name: str | None) -> str:
 
 
 def _error(error: dict[str, Any]) -> str:
-    parts = [error.get("ErrorType"), error.get("ErrorMessage")]
+    parts = [class_of(error.get("ErrorType") or ""), error.get("ErrorMessage")]
     return ": ".join(part for part in parts if part) or "(no message)"
 
 

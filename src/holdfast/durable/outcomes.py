@@ -6,9 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from holdfast.durable.exceptions import BackgroundThreadError, ExecutionError, InvocationError, SuspendExecution
 from holdfast.durable.interrupts import ContinueAsNew
 from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.lines import raised_at
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.model.execution import Outcome, OutcomeStatus
@@ -52,22 +55,29 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
         return PENDING
     if isinstance(error, ContinueAsNew) and state.misuse is None:
         return Outcome(OutcomeStatus.CONTINUED, error.input)
+    through = error
     if isinstance(error, BackgroundThreadError):
         error = error.source_exception
         if not isinstance(error, InvocationError):
-            return crashed(error)
+            return crashed(error, through)
     if state.misuse is not None and not isinstance(error, ExecutionError):
         error = ExecutionError(state.misuse)
-    described = ErrorObject.from_exception(error).to_failure()
     retried = isinstance(error, InvocationError) and error.is_retryable()
     if retried or not isinstance(error, Exception):
-        return Outcome(OutcomeStatus.CRASHED, error=described)
-    return Outcome(OutcomeStatus.FAILED, error=described)
+        return crashed(error, through)
+    return Outcome(OutcomeStatus.FAILED, error=ErrorObject.from_exception(error).to_failure())
 
 
-def crashed(error: BaseException) -> Outcome:
-    """Our own code failed around a handler: the invocation is tried again."""
-    return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure())
+def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
+    """The invocation failed, by an error that is not the execution's own: it is tried again. Its error tells the author's line.
+
+    `through` is what was raised through the author's code where that is another exception.
+    """
+    described = ErrorObject.from_exception(error).to_failure()
+    line = raised_at(through or error) if described.stack_trace is None else None
+    if line is not None:
+        described = msgspec.structs.replace(described, stack_trace=(str(line),))
+    return Outcome(OutcomeStatus.CRASHED, error=described)
 
 
 def outcome_of(ended: Callable[[], Outcome]) -> Outcome:
