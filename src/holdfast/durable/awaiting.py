@@ -334,6 +334,8 @@ async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at
     answer: Any = None
     raised: Exception | None = None
     strands: _Strands | None = None
+    if scope is not None:
+        scope.awaited(plan)
     resumed = scope is not None and at is not None and scope.began(at)
     try:
         while True:

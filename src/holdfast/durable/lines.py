@@ -9,8 +9,11 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Final, NamedTuple
 
+from holdfast.durable.exceptions import CheckpointError, ExecutionError, ValidationError
+
 _OURS: Final = str(Path(__file__).resolve().parents[1])
 _PYTHON: Final = sysconfig.get_path("stdlib")
+_REFUSALS: Final = (ValidationError, ExecutionError, CheckpointError, TypeError, AttributeError)
 _PACKAGES: Final = ("site-packages", "dist-packages")
 
 
@@ -33,6 +36,24 @@ def raised_at(error: BaseException) -> Line | None:
             if is_candidate(line.file):
                 return line
     return None
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether an error arose in our own code, called by the author's: a check refused a value, or the author's function could not be
+    called with what such a function is given. It arises again at every try."""
+    lines = list(_lines(error.__traceback__))
+    return bool(lines) and lines[-1].file.startswith(_OURS)
+
+
+def refused_at(exception: BaseException, through: BaseException) -> str:
+    """The author's line, for what our own code raised, or Python in our code, because a durable call was written wrongly.
+
+    `through` is what was raised through the author's code; that may be another exception, which brought this one.
+    """
+    if not isinstance(exception, _REFUSALS) or getattr(exception, "tells_line", False) or not is_refusal(through):
+        return ""
+    line = raised_at(through)
+    return "" if line is None else f" (at {line})"
 
 
 def calling_frame(depth: int) -> FrameType:

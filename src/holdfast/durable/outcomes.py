@@ -11,7 +11,7 @@ import msgspec
 from holdfast.durable.exceptions import BackgroundThreadError, ExecutionError, InvocationError, SuspendExecution
 from holdfast.durable.interrupts import ContinueAsNew
 from holdfast.durable.lambda_service import ErrorObject
-from holdfast.durable.lines import raised_at
+from holdfast.durable.lines import raised_at, refused_at
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.model.execution import Outcome, OutcomeStatus
@@ -65,19 +65,20 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
     retried = isinstance(error, InvocationError) and error.is_retryable()
     if retried or not isinstance(error, Exception):
         return crashed(error, through)
-    return Outcome(OutcomeStatus.FAILED, error=ErrorObject.from_exception(error).to_failure())
+    described = ErrorObject.from_exception(error).to_failure()
+    if through is not error:  # it was not raised here itself, so only its bringer knows the line
+        described = msgspec.structs.replace(described, message=f"{described.message}{refused_at(error, through)}")
+    return Outcome(OutcomeStatus.FAILED, error=described)
 
 
 def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
-    """The invocation failed, by an error that is not the execution's own: it is tried again. Its error tells the author's line.
+    """The invocation failed, by an error that is not the execution's own: it is tried again. The outcome tells the author's line.
 
     `through` is what was raised through the author's code where that is another exception.
     """
-    described = ErrorObject.from_exception(error).to_failure()
-    line = raised_at(through or error) if described.stack_trace is None else None
-    if line is not None:
-        described = msgspec.structs.replace(described, stack_trace=(str(line),))
-    return Outcome(OutcomeStatus.CRASHED, error=described)
+    line = raised_at(through or error)
+    place = None if line is None else str(line)
+    return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=place)
 
 
 def outcome_of(ended: Callable[[], Outcome]) -> Outcome:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
 from holdfast.durable.exceptions import ExecutionError, NonDeterministicExecutionError, SuspendExecution
+from holdfast.durable.forgotten import Unstarteds, let_go, not_awaited, remembered
 from holdfast.durable.identifier import Identity, operation_id
 from holdfast.durable.logger import Logger, LogInfo
+from holdfast.durable.plan import Plan
 from holdfast.durable.protocols import LoggerInterface
 from holdfast.durable.state import ExecutionState
 from holdfast.model.operations import OPEN, Operation, SubType, Type
@@ -56,6 +58,7 @@ class Scope:
         "replaying",
         "state",
         "suspended",
+        "unstarted",
     )
 
     def __init__(
@@ -78,6 +81,8 @@ class Scope:
         """A suspension went through this context; whoever calls it again must have swallowed it."""
         self.continuing = False
         """The handler asked to go on as a new execution; whoever goes on here must have swallowed that."""
+        self.unstarted: Unstarteds | None = None
+        """Calls that were made and have not begun; None without any, because ten thousand contexts may wait in memory."""
         self._count = 0
         self._upcoming: str | None = None
         """The id of the next call, if it is known already: a replay has to look ahead."""
@@ -162,6 +167,28 @@ class Scope:
             raise ExecutionError(_SWALLOWED)
         if self.continuing:
             raise ExecutionError(_NOT_CONTINUED)
+        if self.unstarted and (forgotten := let_go(self.unstarted)):
+            raise not_awaited(forgotten)
+
+    def asked(self, plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], identity: Identity | None) -> None:
+        """A call of an `async def` handler was made; it begins when it is awaited."""
+        plan, call = remembered(plan, coroutine, identity)
+        if self.unstarted is None:
+            self.unstarted = {plan: call}
+        else:
+            self.unstarted[plan] = call
+
+    def awaited(self, plan: Plan[Any]) -> None:
+        """A call is awaited, or run by a task."""
+        if self.unstarted is not None:
+            self.unstarted.pop(plan, None)
+            if not self.unstarted:
+                self.unstarted = None
+
+    def leave(self) -> None:
+        """The context's code is over, well or not: what was never awaited is closed without a word."""
+        if self.unstarted:
+            let_go(self.unstarted)
 
     def _begin_call(self, identity: Identity) -> bool:
         """Leave the replay before work that is new; says whether to leave it after the call instead."""

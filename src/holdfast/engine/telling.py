@@ -17,7 +17,7 @@ def tell_failure(outcome: Outcome, after: Execution, now: int) -> None:
     if outcome.status is not OutcomeStatus.CRASHED:
         return
     error = outcome.error or Failure()
-    place = place_of(error)
+    place = outcome.place or place_of(error)
     where = "" if place is None else f", at {place}"
     log.warning("%s/%s: an invocation failed: %s%s; %s", after.function, after.name, said(error), where, _what_follows(after, now))
 

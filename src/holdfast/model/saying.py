@@ -29,8 +29,7 @@ def said(error: Failure) -> str:
 def place_of(error: Failure) -> str | None:
     """Where an error arose, as `file:line in function`: from the innermost frame of its stack trace, if it has one.
 
-    A host in this process records the author's line and nothing else. A Python runtime sends frames, the innermost last; others send
-    their own lines, the innermost first.
+    A Python runtime sends frames, the innermost last; other runtimes send lines of their own, the innermost first.
     """
     lines = [line.strip() for line in error.stack_trace or () if line.strip()]
     if not lines:

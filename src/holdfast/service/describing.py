@@ -16,7 +16,7 @@ from holdfast.model.errors import (
     Unsuccessful,
 )
 from holdfast.model.execution import Execution, ExecutionStatus, State
-from holdfast.model.history import EventType, event_to_wire
+from holdfast.model.history import PLACE, EventType, event_to_wire
 from holdfast.model.ids import Arn
 from holdfast.model.life import MAX_DEATHS
 from holdfast.model.operations import Operation, Status, Type, is_pending
@@ -153,10 +153,12 @@ def trouble_of(store: Store, header: Execution) -> Trouble | None:
     if not header.failures or header.status is not ExecutionStatus.RUNNING:
         return None
     latest = store.history(header.id, max(0, header.events - _LATEST_EVENTS))
-    payloads = (line.event.payload for line in reversed(latest) if line.event.type is EventType.INVOCATION_COMPLETED)
-    error = codec.failure_from(next((payload for payload in payloads if payload is not None), "{}"))
+    completed = (line.event for line in reversed(latest) if line.event.type is EventType.INVOCATION_COMPLETED)
+    failed = next((event for event in completed if event.payload is not None), None)
+    error = codec.failure_from((failed and failed.payload) or "{}")
+    place = ((failed and failed.detail) or {}).get(PLACE) or place_of(error)
     waits = header.state is State.READY
-    return Trouble(failures=header.failures, error=said(error), place=place_of(error), next_try_at=header.ready_at if waits else None)
+    return Trouble(failures=header.failures, error=said(error), place=place, next_try_at=header.ready_at if waits else None)
 
 
 def _all_pending(store: Store, header: Execution) -> tuple[Pending, ...]:

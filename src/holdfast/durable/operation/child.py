@@ -47,9 +47,9 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         raise_recorded(seen, ChildContextError)
     if seen is None and not config.is_virtual:
         yield Record(at.update(Action.START), wait=False)
-    hooks = scope.state.hooks
+    hooks, inner = scope.state.hooks, scope.child(at, virtual=config.is_virtual)
     try:
-        inside = body(scope.child(at, virtual=config.is_virtual))
+        inside = body(inner)
         raw: T = yield from inside if hooks is None else hooks.running(at, inside, seen)
         text, result = remembered(raw, config.serdes, at.operation_id, scope)
     except ExecutionError:
@@ -63,6 +63,8 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         elif hooks is not None:
             hooks.context_ended(at, error=described)
         described.raise_as_operation_error(ChildContextError)
+    finally:
+        inner.leave()
     if config.is_virtual or (seen is not None and seen.replay_children):
         if hooks is not None:
             hooks.context_ended(at, is_replayed=seen is not None)
