@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from holdfast.durable.calling import Threads, ran, ran_in_time
@@ -266,10 +266,10 @@ class _Exit(NamedTuple):
     error: BaseException
 
 
-async def _held(branch: Coroutine[Any, Any, T]) -> T | _Exit:
+async def _held(plan: Plan[T], state: AsyncState) -> T | _Exit:
     """A branch. What a task lets out of these two ends the loop, and with it every other execution; its own handler shall have it."""
     try:
-        return await branch
+        return await drive(plan, state)
     except (SystemExit, KeyboardInterrupt) as error:
         return _Exit(error)
 
@@ -287,7 +287,7 @@ class _Strands:
     def spawn(self, spawn: Spawn) -> None:
         self._state.began()
         context = None if self._state.hooks is None else contextvars.copy_context()
-        task = asyncio.get_running_loop().create_task(_held(drive(spawn.plan, self._state)), context=context)
+        task = asyncio.get_running_loop().create_task(_held(spawn.plan, self._state), context=context)
         if self._state.hooks is not None and context is not None:
             self._state.hooks.spawned(task, context)
         self._tasks[task] = None

@@ -41,7 +41,9 @@ def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[
         return failed(state, ExecutionError(state.misuse))
     try:
         scope.check_not_swallowed()
-        return Outcome(OutcomeStatus.SUCCEEDED, write(result))
+        written = write(result)
+        scope.tell_unread()
+        return Outcome(OutcomeStatus.SUCCEEDED, written)
     except (TypeError, ValueError, RecursionError, ExecutionError) as error:
         return failed(state, error)
 

@@ -68,10 +68,13 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
     if config.is_virtual or (seen is not None and seen.replay_children):
         if hooks is not None:
             hooks.context_ended(at, is_replayed=seen is not None)
+        if config.is_virtual:
+            scope.unread += inner.unread  # it leaves no record that it ended, so the context around it tells
         return cast("T", result)
     large = text is not None and len(text) > LARGE_RESULT
     if large:
         summary = config.summary_generator(raw) if config.summary_generator else ""
         text = checking.optional_text(summary, "run_in_child_context", "what the summary_generator gave")
     yield Record(at.update(Action.SUCCEED, payload=text, replay_children=large))
+    inner.tell_unread()
     return cast("T", result)
