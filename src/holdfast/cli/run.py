@@ -136,5 +136,5 @@ def _print_ending(told: Description, *, json_output: bool) -> None:
     elif succeeded:
         print_document(told.result)
     if not succeeded:
-        say(f"error[{_CODES[told.status]}]: {error_line(told.error)}")
+        say(f"error[{_CODES[told.status]}]: {error_line(told.error, told.failed_in)}")
         raise typer.Exit(_UNSUCCESSFUL)

@@ -15,6 +15,9 @@ from holdfast.model.life import RUNNER_DIED
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.saying import class_of, ordinal
 from holdfast.service.describing import Description, Pending, Trouble, arn_of
+from holdfast.service.placing import described, failed_branches
+
+_SHOWN_BRANCHES = 10
 
 
 def execution_json(header: Execution, trouble: Trouble | None = None) -> dict[str, Any]:
@@ -101,6 +104,7 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
         ("input", _json(told.input)),
         ("result", _json(told.result) if told.status == "SUCCEEDED" else ""),
         ("error", _error(told.error) if told.error is not None else ""),
+        ("failed in", told.failed_in or ""),
         ("invoked by", told.parent or ""),
         ("arn", told.arn),
     ]
@@ -110,9 +114,19 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
     for op in _running(told, operations):
         print(f"\nUnder way: {_titled(_kind(op), op.name)}")
         _print_facts([("attempt", str(op.attempt + 1)), ("began", f"{moment(op.started_at)} ({distance(op.started_at, now)})")], "  ")
+    _print_failed_branches(operations)
     errors = {op.id: op.error for op in operations if op.error is not None}
     for pending in told.waits_for:
         _print_pending(pending, errors.get(pending.operation), place, now)
+
+
+def _print_failed_branches(operations: Sequence[Operation]) -> None:
+    """Which items of a map failed, and with what."""
+    for batch, failed in failed_branches(operations):
+        print(f"\nFailed in {printable(described(batch))}")
+        _print_facts([(op.name or _kind(op), _error(msgspec.to_builtins(op.error or Failure()))) for op in failed[:_SHOWN_BRANCHES]], "  ")
+        if len(failed) > _SHOWN_BRANCHES:
+            print(f"  and {len(failed) - _SHOWN_BRANCHES} more")
 
 
 def _trouble_facts(trouble: Trouble | None, now: int) -> list[tuple[str, str]]:
@@ -224,9 +238,9 @@ def _error(error: dict[str, Any]) -> str:
     return ": ".join(part for part in parts if part) or "(no message)"
 
 
-def error_line(error: dict[str, Any] | None) -> str:
-    """An execution's error on one line: its type and its message."""
-    return printable(_error(error or {}))
+def error_line(error: dict[str, Any] | None, failed_in: str | None = None) -> str:
+    """An execution's error on one line: its type, its message, and the operation it arose in."""
+    return printable(_error(error or {}) + ("" if failed_in is None else f" (in {failed_in})"))
 
 
 def _json(value: object) -> str:
@@ -235,6 +249,6 @@ def _json(value: object) -> str:
 
 def _print_facts(facts: Iterable[tuple[str, str]], indent: str) -> None:
     known = [(label, value) for label, value in facts if value]
-    width = max(len(label) for label, _ in known)
+    width = max(len(printable(label)) for label, _ in known)
     for label, value in known:
-        print(f"{indent}{label.ljust(width)}  {printable(value)}")
+        print(f"{indent}{printable(label).ljust(width)}  {printable(value)}")

@@ -21,6 +21,7 @@ from holdfast.model.ids import Arn
 from holdfast.model.life import MAX_DEATHS
 from holdfast.model.operations import Operation, Status, Type, is_pending
 from holdfast.model.saying import place_of, said
+from holdfast.service.placing import failed_in
 from holdfast.store.seam import Filter, Store
 
 _LATEST_EVENTS = 50
@@ -80,6 +81,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the execution that invoked it."""
     continued_as: str | None = None
     """The id of the execution that goes on for it."""
+    failed_in: str | None = None
+    """The operation whose error it failed with, and the contexts around it."""
     trouble: Trouble | None = None
     """That its latest invocations failed."""
 
@@ -89,12 +92,14 @@ def arn_of(header: Execution) -> str:
     return str(Arn(header.function, header.version, header.name, header.id))
 
 
-def result_of(header: Execution, payload: str | None) -> Any:
-    """The value a closed execution came to, or its ending raised."""
+def result_of(store: Store, header: Execution, payload: str | None) -> Any:
+    """The value a closed execution came to, or its ending raised; a failure says in which operation."""
     if header.status is ExecutionStatus.SUCCEEDED:
         return None if payload is None else codec.loads(payload)
     failure = codec.failure_from(payload or "{}")
-    raise _ENDINGS[header.status](failure.message, failure.type, failure.data)
+    where = failed_in(store, header, failure)
+    message = failure.message if where is None else f"{failure.message} (in {where})"
+    raise _ENDINGS[header.status](message, failure.type, failure.data)
 
 
 def check_will_end(store: Store, header: Execution) -> None:
@@ -144,6 +149,7 @@ def describe(store: Store, header: Execution, hosted: bool | None = None) -> Des
         why=_why(header, pending, hosted, trouble),
         parent=header.parent,
         continued_as=header.continued_as,
+        failed_in=None if payload is None or succeeded else failed_in(store, header, codec.failure_from(payload)),
         trouble=trouble,
     )
 
