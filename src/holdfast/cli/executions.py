@@ -71,9 +71,9 @@ def list_(
         found = client.list(wanted if parent is None else msgspec.structs.replace(wanted, parent=client.find(parent).id))
         if json_lines:
             for header in found:
-                print_line(shown.execution_json(header))
+                print_line(shown.execution_json(header, client.trouble(header)))
         else:
-            shown.executions_table(list(found), SystemClock().now())
+            shown.executions_table([(header, client.trouble(header)) for header in found], SystemClock().now())
 
 
 def _statuses(given: list[str]) -> tuple[ExecutionStatus, ...]:
@@ -117,12 +117,13 @@ def history(
 ) -> None:
     """Show every event of an execution, in order."""
     with Place.of(store, codec).client() as client:
-        events = client.history(execution, include_data=not no_data)
+        found = client.find(execution)
+        events, trouble = client.history(found.id, include_data=not no_data), client.trouble(found)
     if json_lines:
         for event in events:
             print_line(event)
     else:
-        shown.history_table(events)
+        shown.history_table(events, trouble)
 
 
 @app.command("export")

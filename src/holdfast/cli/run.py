@@ -15,6 +15,7 @@ import typer
 
 from holdfast.cli.arguments import CodecOption, ConfigOption, Place, StoreOption, TrustOption, read_json
 from holdfast.cli.following import Order, follow
+from holdfast.cli.hearing import hear_functions
 from holdfast.cli.show import error_line
 from holdfast.cli.terminal import moment, print_document, say
 from holdfast.cli.workers import WorkerOrder, declares_workers, run_worker
@@ -76,6 +77,7 @@ def run(
 
     Killed or interrupted, the execution stays in the store: the same command with the same --name goes on where it was.
     The program hosts every durable function of the file meanwhile. What they print goes to stderr: stdout is the result's alone.
+    What they log through context.logger goes there too, unless the file sets up logging.
     """
     place = Place.of(store, codec_address)
     if declares_workers(target):
@@ -87,6 +89,7 @@ def run(
     asked = Order(target, payload, name, place)
     with contextlib.redirect_stdout(sys.stderr):
         loaded = load(target)
+        hear_functions()
         told = None if detach else follow(asked, loaded)
     if told is None:
         _print_left(*_left(asked, loaded), json_output=json_output)
@@ -133,5 +136,5 @@ def _print_ending(told: Description, *, json_output: bool) -> None:
     elif succeeded:
         print_document(told.result)
     if not succeeded:
-        say(f"error[{_CODES[told.status]}]: {error_line(told.error)}")
+        say(f"error[{_CODES[told.status]}]: {error_line(told.error, told.failed_in)}")
         raise typer.Exit(_UNSUCCESSFUL)

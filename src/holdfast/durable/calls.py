@@ -51,6 +51,14 @@ T = TypeVar("T")
 _PLAIN_STEP = StepConfig()
 
 
+class Invocable(Protocol):
+    """A durable or plain function of this program, as `context.invoke` takes it instead of a name."""
+
+    name: str
+    version: str
+    handler: Callable[..., Any]
+
+
 class Awaited(Protocol):
     """Something that ends by itself: a callback or a timer."""
 
@@ -164,9 +172,11 @@ class Calls:
         at = self._scope.next_identity(Type.CONTEXT, child.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, name or None)
         return at, retried_inside(at, self._scope, func, config, child)
 
-    def _invoke(self, function_name: str, payload: Any, name: str | None, config: InvokeConfig[Any, T] | None) -> tuple[Identity, Plan[T]]:
+    def _invoke(
+        self, function_name: str | Invocable, payload: Any, name: str | None, config: InvokeConfig[Any, T] | None
+    ) -> tuple[Identity, Plan[T]]:
         config, name = config or InvokeConfig(), checking.name(name, "invoke")
-        function_name = checking.text(function_name, "invoke", "function_name")
+        function_name = checking.text(_address(function_name), "invoke", "function_name")
         checking.optional_text(config.tenant_id, "invoke", "tenant_id")
         at = self._scope.next_identity(Type.CHAINED_INVOKE, SubType.CHAINED_INVOKE.value, name)
         return at, invoke(at, self._scope, function_name, payload, config)
@@ -202,6 +212,13 @@ class Calls:
             config.completion_config.validate_for_total(len(inputs))
         at = self._scope.next_identity(Type.CONTEXT, SubType.MAP.value, named(checking.name(name, "map"), func))
         return at, map_items(at, self._scope, inputs, func, config or MapConfig())
+
+
+def _address(function: object) -> object:
+    """A function of this program by its name and version; anything else as it was given."""
+    if isinstance(function, str) or not callable(getattr(function, "handler", None)):
+        return function
+    return f"{getattr(function, 'name', '')}:{getattr(function, 'version', '')}"
 
 
 def _check_times(config: CallbackConfig, call: str) -> None:

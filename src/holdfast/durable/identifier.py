@@ -50,8 +50,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
             and recorded.parent_id == self.parent_id
         ):
             return
-        recorded_as = _described(recorded.type, recorded.sub_type, recorded.name, recorded.parent_id)
-        asked_for = _described(self.type, self.sub_type, self.name, self.parent_id)
+        recorded_as = described(recorded.type, recorded.sub_type, recorded.name, recorded.parent_id)
+        asked_for = described(self.type, self.sub_type, self.name, self.parent_id)
         message = (
             f"The code no longer matches this execution's history. Recorded here: {recorded_as}. The code asks for: {asked_for}, "
             f"at {_user_line()}. Operations must come in the same order every time: keep this order for executions that are under way "
@@ -60,7 +60,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         raise NonDeterministicExecutionError(message, step_id=self.operation_id)
 
 
-def _described(kind: Type, sub_type: str | None, name: str | None, parent_id: str | None) -> str:
+def described(kind: Type, sub_type: str | None, name: str | None, parent_id: str | None = None) -> str:
+    """An operation as people are told of it."""
     where = f" inside context {parent_id[:8]}" if parent_id else ""
     return f"{sub_type or kind.value} {name!r}{where}" if name else f"unnamed {sub_type or kind.value}{where}"
 

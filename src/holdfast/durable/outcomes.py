@@ -6,9 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from holdfast.durable.exceptions import BackgroundThreadError, ExecutionError, InvocationError, SuspendExecution
 from holdfast.durable.interrupts import ContinueAsNew
 from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.lines import raised_at, refused_at
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.model.execution import Outcome, OutcomeStatus
@@ -38,7 +41,9 @@ def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[
         return failed(state, ExecutionError(state.misuse))
     try:
         scope.check_not_swallowed()
-        return Outcome(OutcomeStatus.SUCCEEDED, write(result))
+        written = write(result)
+        scope.tell_unread()
+        return Outcome(OutcomeStatus.SUCCEEDED, written)
     except (TypeError, ValueError, RecursionError, ExecutionError) as error:
         return failed(state, error)
 
@@ -52,22 +57,30 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
         return PENDING
     if isinstance(error, ContinueAsNew) and state.misuse is None:
         return Outcome(OutcomeStatus.CONTINUED, error.input)
+    through = error
     if isinstance(error, BackgroundThreadError):
         error = error.source_exception
         if not isinstance(error, InvocationError):
-            return crashed(error)
+            return crashed(error, through)
     if state.misuse is not None and not isinstance(error, ExecutionError):
         error = ExecutionError(state.misuse)
-    described = ErrorObject.from_exception(error).to_failure()
     retried = isinstance(error, InvocationError) and error.is_retryable()
     if retried or not isinstance(error, Exception):
-        return Outcome(OutcomeStatus.CRASHED, error=described)
+        return crashed(error, through)
+    described = ErrorObject.from_exception(error).to_failure()
+    if through is not error:  # it was not raised here itself, so only its bringer knows the line
+        described = msgspec.structs.replace(described, message=f"{described.message}{refused_at(error, through)}")
     return Outcome(OutcomeStatus.FAILED, error=described)
 
 
-def crashed(error: BaseException) -> Outcome:
-    """Our own code failed around a handler: the invocation is tried again."""
-    return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure())
+def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
+    """The invocation failed, by an error that is not the execution's own: it is tried again. The outcome tells the author's line.
+
+    `through` is what was raised through the author's code where that is another exception.
+    """
+    line = raised_at(through or error)
+    place = None if line is None else str(line)
+    return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=place)
 
 
 def outcome_of(ended: Callable[[], Outcome]) -> Outcome:

@@ -22,14 +22,15 @@ from holdfast.engine.observing import EngineSight, Observing
 from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
-from holdfast.engine.sparing import readable, spared, unwritable
+from holdfast.engine.sparing import blameless, readable, spared, unwritable
+from holdfast.engine.telling import tell_failure
 from holdfast.engine.tending import Tender
 from holdfast.engine.watching import ThreadWatch, Watching
 from holdfast.engine.writer import Writer
 from holdfast.model.auditing import Notes
 from holdfast.model.charging import Charge
 from holdfast.model.clock import Clock
-from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, LeaseLost, Rejected, RowDamaged, WriteFailed
+from holdfast.model.errors import EngineClosed, HoldfastError, LeaseLost, Rejected, RowDamaged, WriteFailed
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, Terms, goes_on_as, new_execution
 from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.life import Claimant
@@ -42,7 +43,6 @@ from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
 _SETTLE_AGAIN_SECONDS: Final = 1.0
-_DISK: Final = (DiskFailed.__name__, DiskFull.__name__)
 
 
 class Engine:
@@ -194,15 +194,14 @@ class Engine:
         try:
             self._host.invoke(invocation, self.port, done)
         except Exception as error:  # a host that cannot begin is a failed invocation, not a failed engine
-            if not isinstance(error, DiskFailed):
+            if not isinstance(error, HoldfastError):
                 log.exception("could not invoke %s", header.name)
             done(Outcome(OutcomeStatus.CRASHED, error=Failure(message=str(error), type=type(error).__name__)), header.revision)
 
     def _ended(self, header: Execution, function: Function, outcome: Outcome, seen: int) -> None:
         if not self._open:
             return
-        if outcome.error is not None and outcome.status is OutcomeStatus.CRASHED and (outcome.error.type or "").endswith(_DISK):
-            outcome = Outcome(OutcomeStatus.INTERRUPTED)  # which counts nowhere
+        outcome = blameless(outcome)
         # Only what waits can be ready again at once; making an id for the others would be in vain.
         by = self._claimant(self.clock.now()) if outcome.status is OutcomeStatus.PENDING else None
         settle = self._settle(header, outcome, seen, by)
@@ -239,6 +238,7 @@ class Engine:
                 if current.runner == self.runner and isinstance(answer, LeaseLost | Rejected):
                     self._let_go()  # an earlier try was written after all, with the claim in it
         elif isinstance(answer, Execution):
+            tell_failure(outcome, answer, self.clock.now())
             if answer.state is State.RUNNING and answer.runner == self.runner:
                 function.slots.free -= 1  # what this invocation just gave back, also where there is no room for others
                 self._begin(answer, function)

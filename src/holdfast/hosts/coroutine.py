@@ -109,6 +109,7 @@ class Coroutine:
 
     def _ended(self, task: asyncio.Task[Outcome]) -> None:
         self._host.forget(self)
+        self._scope.leave()
         if task.cancelled() or self._state.cancelled:
             return
         outcome = outcome_of(task.result)

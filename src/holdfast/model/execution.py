@@ -201,6 +201,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     error: Failure | None = None
     again_seconds: int | None = None
     """When one that crashed is tried again, where its host has a rule of its own."""
+    place: str | None = None
+    """Where in the author's code one crashed, if its host knows; it is kept in the history, and never on the wire."""
 
 
 class View(Protocol):

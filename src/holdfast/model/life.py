@@ -12,7 +12,7 @@ import msgspec
 from holdfast.model import codec
 from holdfast.model.draft import Draft
 from holdfast.model.execution import DAY_SECONDS, Birth, Change, Execution, ExecutionStatus, State, View, new_execution
-from holdfast.model.history import BY_OUTCOME, Event, EventType
+from holdfast.model.history import BY_OUTCOME, PLACE, Event, EventType
 from holdfast.model.ids import Arn
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.transitions import TIMERS
@@ -118,10 +118,13 @@ def answered(draft: Draft, operation: Operation, status: Status, result: str | N
     )
 
 
-def complete_invocation(draft: Draft, error: Failure | None = None) -> None:
-    """Tell that the live invocation ended."""
+def complete_invocation(draft: Draft, error: Failure | None = None, place: str | None = None) -> None:
+    """Tell that the live invocation ended; of one that failed, with the author's line if that is known."""
     payload = None if error is None else codec.failure_text(error)
-    draft.log(EventType.INVOCATION_COMPLETED, None, payload, _invocation_detail(draft.header, draft.at))
+    detail = _invocation_detail(draft.header, draft.at)
+    if place is not None:
+        detail[PLACE] = place
+    draft.log(EventType.INVOCATION_COMPLETED, None, payload, detail)
 
 
 def _invocation_detail(header: Execution, ended_at: int) -> dict[str, Any]:

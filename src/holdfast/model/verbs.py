@@ -255,7 +255,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             raise LeaseLost
         outcome = self.outcome
         if outcome.status is OutcomeStatus.CRASHED:
-            life.complete_invocation(draft, outcome.error or Failure())
+            life.complete_invocation(draft, outcome.error or Failure(), outcome.place)
             change = self._try_again(draft, now)
         else:
             life.complete_invocation(draft)

@@ -19,7 +19,7 @@ from holdfast.model.operations import Failure, Kind, Operation
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Answer, Start, Started, Write
-from holdfast.service.describing import Description, describe, history_of
+from holdfast.service.describing import Description, Trouble, describe, history_of, trouble_of
 from holdfast.service.exporting import exported
 from holdfast.service.importing import Imported, Source, copied, read
 from holdfast.store.opening import open_store, shown
@@ -124,6 +124,10 @@ class Client:
         if header.state in (State.RUNNING, State.CLOSING) and header.runner in self._store.dead(0):
             return msgspec.structs.replace(told, why=_RUNNER_GONE)
         return told
+
+    def trouble(self, header: Execution) -> Trouble | None:
+        """That its latest invocations failed, and with what; None if they did not."""
+        return trouble_of(self._store, header)
 
     def operations(self, execution: str) -> Sequence[Operation]:
         """Its operations as they stand, in the order they began."""

@@ -77,6 +77,7 @@ class _Detail(msgspec.Struct):
     ExecutedVersion: str = ""
     DurableExecutionArn: str = ""
     ExecutionTimeout: int = 0
+    Place: str = ""
 
 
 class Imported(msgspec.Struct, frozen=True):

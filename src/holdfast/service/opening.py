@@ -272,7 +272,7 @@ class OpenExecution:
     async def result(self) -> Any:
         """Wait for its result; an unsuccessful ending is raised."""
         check_will_end(self._engine.store, self._header_then)
-        return result_of(*await self._engine.ending(self.id))
+        return result_of(self._engine.store, *await self._engine.ending(self.id))
 
     async def status(self) -> ExecutionStatus:
         """Where it stands."""

@@ -219,7 +219,10 @@ class _Run:
             result = await function.handler(event_of(self._given), AsyncDurableContext(scope))
         except BaseException as error:
             return _failed(state, error)
-        return succeeded(state, scope, result)
+        else:
+            return succeeded(state, scope, result)
+        finally:
+            scope.leave()
 
 
 def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:

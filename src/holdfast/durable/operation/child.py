@@ -47,9 +47,9 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         raise_recorded(seen, ChildContextError)
     if seen is None and not config.is_virtual:
         yield Record(at.update(Action.START), wait=False)
-    hooks = scope.state.hooks
+    hooks, inner = scope.state.hooks, scope.child(at, virtual=config.is_virtual)
     try:
-        inside = body(scope.child(at, virtual=config.is_virtual))
+        inside = body(inner)
         raw: T = yield from inside if hooks is None else hooks.running(at, inside, seen)
         text, result = remembered(raw, config.serdes, at.operation_id, scope)
     except ExecutionError:
@@ -63,13 +63,18 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         elif hooks is not None:
             hooks.context_ended(at, error=described)
         described.raise_as_operation_error(ChildContextError)
+    finally:
+        inner.leave()
     if config.is_virtual or (seen is not None and seen.replay_children):
         if hooks is not None:
             hooks.context_ended(at, is_replayed=seen is not None)
+        if config.is_virtual:
+            scope.unread += inner.unread  # it leaves no record that it ended, so the context around it tells
         return cast("T", result)
     large = text is not None and len(text) > LARGE_RESULT
     if large:
         summary = config.summary_generator(raw) if config.summary_generator else ""
         text = checking.optional_text(summary, "run_in_child_context", "what the summary_generator gave")
     yield Record(at.update(Action.SUCCEED, payload=text, replay_children=large))
+    inner.tell_unread()
     return cast("T", result)

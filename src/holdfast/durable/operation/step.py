@@ -18,6 +18,7 @@ from holdfast.durable.exceptions import (
 )
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.lines import is_refusal
 from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
 from holdfast.durable.retries import RetryPresets
 from holdfast.durable.scope import Scope
@@ -101,8 +102,9 @@ def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoRetu
 
 def _retry_or_fail(at: Identity, config: StepConfig, error: Exception, attempt: int) -> Plan[None]:
     described = ErrorObject.from_exception(error)
-    # What cannot be written today cannot be written tomorrow: no strategy is asked.
-    decision = None if isinstance(error, SerDesError) else (config.retry_strategy or _default_strategy)(error, attempt)
+    # What cannot be written today cannot be written tomorrow, nor can a body be called that takes other arguments: no strategy is asked.
+    never = isinstance(error, SerDesError) or (isinstance(error, TypeError) and is_refusal(error))
+    decision = None if never else (config.retry_strategy or _default_strategy)(error, attempt)
     if decision is None or not decision.should_retry:
         yield Record(at.update(Action.FAIL, error=described.to_failure()))
         described.raise_as_operation_error(StepError)

@@ -88,6 +88,7 @@ async def _run(function: Function, port: RemotePort, lambda_context: Any, thread
         ended = await _failed(state, error)
     else:
         ended = Ended(succeeded(state, scope, result))
+    scope.leave()
     state.suspended = True
     port.close()
     if state.hooks is not None:
