@@ -11,6 +11,7 @@ import msgspec
 from holdfast.cli.arguments import Place
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
 from holdfast.model.execution import Execution, State
+from holdfast.model.life import reason_of
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.service.describing import Description, Pending, arn_of
 
@@ -27,6 +28,8 @@ def execution_json(header: Execution) -> dict[str, Any]:
         "state": header.state.value,
         "started_at": moment(header.started_at),
         "ended_at": moment(header.ended_at),
+        "superseded_by": header.superseded_by,
+        "quarantine": reason_of(header),
     }
 
 
@@ -40,7 +43,7 @@ def executions_table(found: Sequence[Execution], now: int) -> None:
             x.name,
             x.function if x.version == "$LATEST" else f"{x.function}:{x.version}",
             x.status.value,
-            x.state.value,
+            _state(x),
             seconds(x.started_at),
             span_of((x.ended_at or now) - x.started_at),
         )
@@ -49,10 +52,19 @@ def executions_table(found: Sequence[Execution], now: int) -> None:
     print_table(("NAME", "FUNCTION", "STATUS", "STATE", "STARTED", "TOOK"), rows, folds="NAME")
 
 
+def _state(header: Execution) -> str:
+    """The state, and what it alone does not tell."""
+    reason = reason_of(header)
+    if reason is not None:
+        return f"{header.state.value}: {reason}"
+    return f"{header.state.value}, superseded" if header.superseded_by is not None else header.state.value
+
+
 def description_json(told: Description, operations: Sequence[Operation]) -> dict[str, Any]:
     """Everything about one execution, for machines."""
     document: dict[str, Any] = msgspec.to_builtins(told)
     document["started_at"], document["ended_at"] = moment(told.started_at), moment(told.ended_at)
+    document["next_try"] = moment(told.next_try)
     document["waits_for"] = [{**msgspec.to_builtins(p), "due_at": moment(p.due_at)} for p in told.waits_for]
     document["under_way"] = [
         {"operation": op.id, "name": op.name, "kind": _kind(op), "attempt": op.attempt + 1, "started_at": moment(op.started_at)}
@@ -68,6 +80,7 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
     facts = [
         ("status", told.status + state),
         ("why", told.why),
+        ("superseded by", told.superseded_by or ""),
         ("version", told.version),
         ("started", f"{moment(told.started_at)} ({distance(told.started_at, now)})"),
         ("ended", "" if told.ended_at is None else f"{moment(told.ended_at)} ({distance(told.ended_at, now)})"),
@@ -78,7 +91,7 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
         ("arn", told.arn),
     ]
     _print_facts(facts, "  ")
-    if told.state == State.QUARANTINED:
+    if told.state == State.QUARANTINED or told.next_try is not None:
         print(f"\nLet it run again with\n  {place.command('executions', 'release', f'{told.function}/{told.name}')}")
     for op in _running(told, operations):
         print(f"\nUnder way: {_titled(_kind(op), op.name)}")

@@ -55,7 +55,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         message = (
             f"The code no longer matches this execution's history. Recorded here: {recorded_as}. The code asks for: {asked_for}, "
             f"at {_user_line()}. Operations must come in the same order every time: keep this order for executions that are under way "
-            f"and give the changed function a new version, or stop this execution and start it anew. (operation {self.operation_id})"
+            f"and give the changed function a new version, or put the change behind context.patched(), or stop this execution and start it "
+            f"anew. (operation {self.operation_id})"
         )
         raise NonDeterministicExecutionError(message, step_id=self.operation_id)
 

@@ -209,7 +209,7 @@ class _Run:
             result = function.handler(event_of(self._given), DurableContext(scope))
         except BaseException as error:
             return _failed(state, error)
-        return succeeded(state, scope, result)
+        return _returned(state, scope, result)
 
     async def awaiting(self, function: DurableFunction) -> Outcome:
         state = _AsyncReplay(self._invocation, self._port, self._clock, self._port, threads=self._port, quiet=lambda: state.evict())
@@ -219,13 +219,22 @@ class _Run:
             result = await function.handler(event_of(self._given), AsyncDurableContext(scope))
         except BaseException as error:
             return _failed(state, error)
-        return succeeded(state, scope, result)
+        return _returned(state, scope, result)
+
+
+def _returned(state: BlockingState | AsyncState, scope: Scope, result: Any) -> Outcome:
+    """What the code came to by itself; a mismatch that it caught is a mismatch all the same."""
+    if state.mismatch is not None:
+        raise state.mismatch
+    return succeeded(state, scope, result)
 
 
 def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:
     """What the code's error comes to; that it does not match, and somebody's Ctrl-C, are the caller's to hear."""
     if isinstance(error, NonDeterministicExecutionError | KeyboardInterrupt):
         raise error
+    if state.mismatch is not None:
+        raise state.mismatch from error
     return failed(state, error)
 
 
