@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from hashlib import blake2b
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,15 @@ def operation_id(prefix: str | None, number: int) -> str:
     """The id of the `number`-th call in a context; names never influence it."""
     text = f"{prefix}-{number}" if prefix else str(number)
     return blake2b(text.encode()).hexdigest()[:64]
+
+
+PATCH: Final = "Patch"
+"""The sub-type of the marker that `context.patched` leaves: a step that has succeeded, and that no other call can be."""
+
+
+def patch_id(prefix: str | None, name: str) -> str:
+    """The id of a marker, from its name: it takes no number, so it moves no other operation."""
+    return blake2b(f"{prefix or ''}/patch/{name}".encode()).hexdigest()[:64]
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
