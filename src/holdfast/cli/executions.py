@@ -193,9 +193,26 @@ def stop(
 
 
 @app.command("release")
-def release(execution: ExecutionArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Let a quarantined execution run again; its runner died too often, so mend the cause first."""
+def release(
+    execution: Annotated[
+        str | None, typer.Argument(metavar="[NAME|ARN]", help="The execution: its name, function/name, id or ARN.")
+    ] = None,
+    function: Annotated[
+        str | None,
+        typer.Option("--function", metavar="NAME", help="Instead of one: all quarantined executions of this function."),
+    ] = None,
+    json_output: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Let a quarantined execution run again, or all of a function. Mend the cause first: `executions show` says what it is."""
+    if (execution is None) is (function is None):
+        raise InvalidParameter("Name one execution, or say --function NAME for all quarantined executions of a function.")
     with Place.of(store, codec).client() as client:
+        if execution is None:
+            count = client.release_all(function or "")
+            print_document({"function": function, "released": count}) if json_output else say(f"released: {count} of {function}")
+            return
         header = client.release(execution)
     if json_output:
         print_document(shown.execution_json(header))

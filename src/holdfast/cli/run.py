@@ -37,6 +37,12 @@ IsolationOption = Annotated[
 ]
 
 
+AgainOption = Annotated[
+    bool,
+    typer.Option("--again", help="Start --name again if its execution failed, timed out or was stopped. The old execution stays."),
+]
+
+
 def run(
     target: Annotated[
         str,
@@ -66,6 +72,7 @@ def run(
     ] = None,
     isolation: IsolationOption = None,
     user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="For whom a worker runs.")] = None,
+    again: AgainOption = False,
     detach: Annotated[bool, typer.Option("--detach", help="Write the execution, print its ARN, and leave it for a later runner.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document about the execution, however it ended.")] = False,
     trust: TrustOption = False,
@@ -80,13 +87,15 @@ def run(
     What they log through context.logger goes there too, unless the file sets up logging.
     """
     place = Place.of(store, codec_address)
-    if declares_workers(target):
+    is_worker = declares_workers(target)
+    _check_again(again, name, is_worker=is_worker)
+    if is_worker:
         named = name if key is None else key  # an empty one is refused: somebody meant to give a key
         more = {"isolation": isolation, "user": user, "place": place, "config": config, "trust": trust}
         order = WorkerOrder.of(target, input_, named, constraints, **more)
         raise typer.Exit(run_worker(order, json_output=json_output, detach=detach))
     payload = None if input_ is None else codec.dumps(read_json("--input", input_))
-    asked = Order(target, payload, name, place)
+    asked = Order(target, payload, name, place, again)
     with contextlib.redirect_stdout(sys.stderr):
         loaded = load(target)
         hear_functions()
@@ -97,16 +106,27 @@ def run(
         _print_ending(told, json_output=json_output)
 
 
+def _check_again(again: bool, name: str | None, *, is_worker: bool) -> None:
+    if again and is_worker:
+        raise InvalidParameter("--again is for durable functions. Ask for a worker's run again with another --key.")
+    if again and name is None:
+        raise InvalidParameter("--again needs --name: without a name every run is a new execution.")
+
+
 def _left(order: Order, loaded: Loaded) -> tuple[Execution, bool]:
     """The execution, and whether it is new."""
     if order.place.where == ":memory:":
         raise InvalidParameter("A store in memory ends with this program: there is nothing to leave an execution in.")
     function = loaded.function
     with order.place.client(create=True) as client:
-        if order.payload is None and order.name is not None:
+        payload = order.payload
+        if payload is None and order.name is not None:
             with contextlib.suppress(ExecutionNotFound):
-                return client.find(f"{function.name}/{order.name}"), False
-        started = client.start(function, order.payload or "{}", name=order.name)
+                found = client.find(f"{function.name}/{order.name}")
+                if not order.again:
+                    return found, False
+                payload = codec.dumps(client.describe(found.id).input)
+        started = client.start(function, payload or "{}", name=order.name, on_failed=order.on_failed)
         return started.header, started.created
 
 

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.cli.arguments import Place
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
 from holdfast.model.execution import Execution, State
-from holdfast.model.life import RUNNER_DIED
+from holdfast.model.life import RUNNER_DIED, reason_of
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.saying import class_of, ordinal
 from holdfast.service.describing import Description, Pending, Trouble, arn_of
@@ -33,6 +33,8 @@ def execution_json(header: Execution, trouble: Trouble | None = None) -> dict[st
         "started_at": moment(header.started_at),
         "ended_at": moment(header.ended_at),
         "trouble": _trouble_json(trouble),
+        "superseded_by": header.superseded_by,
+        "quarantine": reason_of(header),
     }
 
 
@@ -51,7 +53,7 @@ def executions_table(found: Sequence[tuple[Execution, Trouble | None]], now: int
             x.name,
             x.function if x.version == "$LATEST" else f"{x.function}:{x.version}",
             x.status.value,
-            x.state.value,
+            _state(x),
             seconds(x.started_at),
             span_of((x.ended_at or now) - x.started_at),
             *([_trouble(trouble, now)] if troubled else ()),
@@ -77,11 +79,20 @@ def _next_try(trouble: Trouble, now: int) -> str:
     return f"next try {distance(trouble.next_try_at, now)} ({moment(trouble.next_try_at)})"
 
 
+def _state(header: Execution) -> str:
+    """The state, and what it alone does not tell."""
+    reason = reason_of(header)
+    if reason is not None:
+        return f"{header.state.value}: {reason}"
+    return f"{header.state.value}, superseded" if header.superseded_by is not None else header.state.value
+
+
 def description_json(told: Description, operations: Sequence[Operation]) -> dict[str, Any]:
     """Everything about one execution, for machines."""
     document: dict[str, Any] = msgspec.to_builtins(told)
     document["started_at"], document["ended_at"] = moment(told.started_at), moment(told.ended_at)
     document["trouble"] = _trouble_json(told.trouble)
+    document["next_try"] = moment(told.next_try)
     document["waits_for"] = [{**msgspec.to_builtins(p), "due_at": moment(p.due_at)} for p in told.waits_for]
     document["under_way"] = [
         {"operation": op.id, "name": op.name, "kind": _kind(op), "attempt": op.attempt + 1, "started_at": moment(op.started_at)}
@@ -98,6 +109,7 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
         ("status", told.status + state),
         ("why", told.why),
         *_trouble_facts(told.trouble, now),
+        ("superseded by", told.superseded_by or ""),
         ("version", told.version),
         ("started", f"{moment(told.started_at)} ({distance(told.started_at, now)})"),
         ("ended", "" if told.ended_at is None else f"{moment(told.ended_at)} ({distance(told.ended_at, now)})"),
@@ -109,7 +121,7 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
         ("arn", told.arn),
     ]
     _print_facts(facts, "  ")
-    if told.state == State.QUARANTINED:
+    if told.state == State.QUARANTINED or told.next_try is not None:
         print(f"\nLet it run again with\n  {place.command('executions', 'release', f'{told.function}/{told.name}')}")
     for op in _running(told, operations):
         print(f"\nUnder way: {_titled(_kind(op), op.name)}")

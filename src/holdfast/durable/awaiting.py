@@ -372,6 +372,7 @@ async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at
                     strands.spawn(effect)
     except BaseException as error:
         plan.close()  # what it leaves in the middle is told of now, not when the garbage is collected
+        state.raised(error)
         cancelled = isinstance(error, asyncio.CancelledError)
         if cancelled and not state.cancelled and not state.suspended and asyncio.current_task() not in _orphans:
             state.misuse = _CUT_SHORT

@@ -114,6 +114,18 @@ class Calls:
         """How long until the execution times out."""
         return self._scope.remaining()
 
+    def patched(self, name: str) -> bool:
+        """Whether to run the changed code, for a change that executions under way must survive; not awaited in either colour.
+
+        True in an execution that gets here for the first time, and from then on at every replay of it: a marker of this name is
+        recorded. False in an execution whose history goes on without the marker: it has been here with the code from before. All calls
+        of one name in one context have one answer.
+        """
+        if not checking.text(name, "patched", "name"):
+            raise ValidationError("patched: the name of the change is empty.")
+        checked = checking.name(name, "patched")
+        return self._scope.patched(checked or name)
+
     def continue_as_new(self, input: Any = None) -> NoReturn:
         """End this execution here and go on as a new one with this input and an empty history: for loops that never end.
 

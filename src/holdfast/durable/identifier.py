@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from hashlib import blake2b
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,15 @@ def operation_id(prefix: str | None, number: int) -> str:
     """The id of the `number`-th call in a context; names never influence it."""
     text = f"{prefix}-{number}" if prefix else str(number)
     return blake2b(text.encode()).hexdigest()[:64]
+
+
+PATCH: Final = "Patch"
+"""The sub-type of the marker that `context.patched` leaves: a step that has succeeded, and that no other call can be."""
+
+
+def patch_id(prefix: str | None, name: str) -> str:
+    """The id of a marker, from its name: it takes no number, so it moves no other operation."""
+    return blake2b(f"{prefix or ''}/patch/{name}".encode()).hexdigest()[:64]
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
@@ -55,7 +65,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         message = (
             f"The code no longer matches this execution's history. Recorded here: {recorded_as}. The code asks for: {asked_for}, "
             f"at {_user_line()}. Operations must come in the same order every time: keep this order for executions that are under way "
-            f"and give the changed function a new version, or stop this execution and start it anew. (operation {self.operation_id})"
+            f"and give the changed function a new version, or put the change behind context.patched(), or stop this execution and start it "
+            f"anew. (operation {self.operation_id})"
         )
         raise NonDeterministicExecutionError(message, step_id=self.operation_id)
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.durable.exceptions import BackgroundThreadError, ExecutionError, InvocationError, SuspendExecution
+from holdfast.durable.exceptions import (
+    BackgroundThreadError,
+    ExecutionError,
+    InvocationError,
+    NonDeterministicExecutionError,
+    SuspendExecution,
+)
 from holdfast.durable.interrupts import ContinueAsNew
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.lines import raised_at, refused_at
@@ -37,6 +43,8 @@ def text_of(result: Any) -> str:
 
 def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str] = text_of) -> Outcome:
     """A handler returned."""
+    if state.quarantines and state.mismatch is not None:
+        return mismatched(state.mismatch)
     if state.misuse is not None:
         return failed(state, ExecutionError(state.misuse))
     try:
@@ -49,7 +57,12 @@ def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[
 
 
 def failed(state: ExecutionState, error: BaseException) -> Outcome:
-    """A handler raised: a suspension waits, an error of the invocation is tried again, everything else is the execution's failure."""
+    """A handler raised: a suspension waits, an error of the invocation is tried again, everything else is the execution's failure.
+
+    A mismatch is one too, unless the host keeps the execution for mended code.
+    """
+    if state.quarantines and state.mismatch is not None:
+        return mismatched(state.mismatch)
     if isinstance(error, BaseExceptionGroup):
         leaving, _ = error.split((SuspendExecution, ContinueAsNew))
         error = _innermost(leaving) if leaving is not None else error
@@ -81,6 +94,11 @@ def crashed(error: BaseException, through: BaseException | None = None) -> Outco
     line = raised_at(through or error)
     place = None if line is None else str(line)
     return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=place)
+
+
+def mismatched(error: NonDeterministicExecutionError) -> Outcome:
+    """The code does not match the history: the execution waits for code that does."""
+    return Outcome(OutcomeStatus.MISMATCHED, error=ErrorObject.from_exception(error).to_failure())
 
 
 def outcome_of(ended: Callable[[], Outcome]) -> Outcome:

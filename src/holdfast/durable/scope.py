@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 from holdfast.durable.concurrency.looking import is_unread
 from holdfast.durable.exceptions import ExecutionError, NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.forgotten import Unstarteds, let_go, not_awaited, remembered
-from holdfast.durable.identifier import Identity, described, operation_id
+from holdfast.durable.identifier import PATCH, Identity, described, operation_id, patch_id
 from holdfast.durable.logger import Logger, LogInfo
 from holdfast.durable.plan import Plan
 from holdfast.durable.protocols import LoggerInterface
 from holdfast.durable.state import ExecutionState
-from holdfast.model.operations import OPEN, Operation, SubType, Type
+from holdfast.model.operations import OPEN, Action, Operation, SubType, Type
 
 log = logging.getLogger("holdfast.durable")
 
@@ -70,6 +70,7 @@ class Scope:
         "_count",
         "_log_to",
         "_logger",
+        "_patches",
         "_seen_at",
         "_upcoming",
         "_uuids",
@@ -115,6 +116,7 @@ class Scope:
         self._seen_at = state.header.started_at
         self._uuids = 0
         self._chances = 0
+        self._patches: dict[str, bool] | None = None
         self._log_to = log_to
         self._logger: Logger | None = None
 
@@ -168,12 +170,15 @@ class Scope:
 
     def began(self, identity: Identity) -> bool:
         """A call begins; says whether it is the one that an earlier invocation waited in."""
+        self._check_free()
+        self._busy = True
+        return self._begin_call(identity) if self.replaying else False
+
+    def _check_free(self) -> None:
         if self.suspended:
             raise SuspendExecution("This execution is suspended: durable calls are refused. Do not make them in a `finally`.")
         if self._busy:
             raise ExecutionError(_BUSY)
-        self._busy = True
-        return self._begin_call(identity) if self.replaying else False
 
     def ended(self, identity: Identity, *, resumed: bool) -> None:
         """A call is over, well or not."""
@@ -234,6 +239,35 @@ class Scope:
             self.replaying = False
             return False
         return found.status in OPEN
+
+    # --- changed code
+
+    def patched(self, name: str) -> bool:
+        """Whether the code behind a marker is to run. The first call in this context decides, so that a loop gets one answer."""
+        self._check_free()
+        known = self._patches = self._patches if self._patches is not None else {}
+        if name not in known:
+            at = Identity(patch_id(self.prefix, name), Type.STEP, PATCH, self.parent_id, name)
+            try:
+                known[name] = self.state.look(at) is not None or (not self._goes_on() and self._mark(at))
+            except NonDeterministicExecutionError as error:
+                self.state.raised(error)
+                raise
+        return known[name]
+
+    def _goes_on(self) -> bool:
+        """Whether the history has more of this context than it has come back from: the next call, or its end."""
+        operations = self.state.operations
+        around = [operations[id] for id in {self.prefix, self.parent_id} if id is not None and id in operations]
+        return operation_id(self.prefix, self._count + 1) in operations or any(op.status not in OPEN for op in around)
+
+    def _mark(self, at: Identity) -> bool:
+        """Leave the marker. It rides with the next write, and nothing that this context does later is written before it."""
+        update = at.update(Action.SUCCEED)
+        if self.state.hooks is not None:
+            self.state.hooks.recording(update)
+        self.state.record_later(update)
+        return True
 
     # --- the same on every replay, without a checkpoint
 

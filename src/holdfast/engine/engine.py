@@ -21,8 +21,11 @@ from holdfast.engine.invoking import Invoking
 from holdfast.engine.observing import EngineSight, Observing
 from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.port import EnginePort
+from holdfast.engine.quarantines import quarantined
 from holdfast.engine.registry import Function, Registry
+from holdfast.engine.settling import Settling
 from holdfast.engine.sparing import blameless, readable, spared, unwritable
+from holdfast.engine.starting import failed_as, is_restart
 from holdfast.engine.telling import tell_failure
 from holdfast.engine.tending import Tender
 from holdfast.engine.watching import ThreadWatch, Watching
@@ -38,7 +41,7 @@ from holdfast.model.operations import Failure, Kind, Order
 from holdfast.model.outside import Answering, Fire, Heartbeat, Release, Stop
 from holdfast.model.ports import Host, Invocation, Observer
 from holdfast.model.signals import Subscriber
-from holdfast.model.verbs import Answer, Claim, Settle, Start, Started, Write
+from holdfast.model.verbs import Answer, Claim, Start, Started, Write
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
@@ -67,7 +70,7 @@ class Engine:
         self.registry = Registry(functions)
         self.outbox = Outbox(store, subscribers, clock=clock, chance=chance, runner=runner)
         self.health = Health(runner, lambda: self._loop.call_soon_threadsafe(self.look))
-        self._host, self._ids, self._chance = host, ids, chance
+        self._host, self._ids, self._settling = host, ids, Settling(clock, ids, chance)
         self._live: dict[str, tuple[Execution, Function]] = {}
         self.endings = self._endings = Endings(store)
         self._open = self.backlog = False
@@ -93,7 +96,7 @@ class Engine:
             for header, _ in list(self._live.values()):
                 with spared(header.id):
                     self._host.cancel(header.id)
-                self._interrupt(header)
+                self._writer.submit(self._settling.interrupt(header), lambda _: None)
             await self._writer.drain()
             self._writer.close()
             self.store.leave(self.runner)
@@ -101,9 +104,6 @@ class Engine:
             log.warning("%s could not leave in good order; others will take over: %s", self.runner, trouble)
         finally:
             self._endings.close()
-
-    def _interrupt(self, header: Execution) -> None:
-        self._writer.submit(self._settle(header, Outcome(OutcomeStatus.INTERRUPTED), header.revision, None), lambda _: None)
 
     # --- the verbs
 
@@ -120,8 +120,10 @@ class Engine:
         charges: tuple[Charge, ...] = (),
         same: str | None = None,
         order: Order | None = None,
+        on_failed: str = "find",
     ) -> Execution:
-        """Start an execution, or find the one of this name and input (`same`). Only a new one makes `charges`. A worker's needs `order`."""
+        """Start an execution, or find the one of this name and input (`same`); `on_failed` as in starting.py. Only a new one makes
+        `charges`. A worker's needs `order`."""
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": same}
@@ -137,7 +139,9 @@ class Engine:
             self._doubt(answer)
             self.backlog |= created
 
-        started = await self._write(Start(header, payload, claimant, charges, same, target.kind), landed)
+        again = is_restart(on_failed, name)
+        before = failed_as(self.store, target.name, name) if again else None
+        started = await self._write(Start(header, payload, claimant, charges, same, target.kind, again, before), landed)
         return cast("Started", started).header
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
@@ -175,13 +179,18 @@ class Engine:
         if header.state is State.RUNNING and header.runner == self.runner:
             self._begin(header, function)
         else:
+            self._tell_aside(header)
             self.tell_if_over(header)
+
+    def _tell_aside(self, header: Execution) -> None:
+        if header.state is State.QUARANTINED:
+            log.error("%s", quarantined(self.store, header))
 
     def _begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
         execution = header.id
         if not self._open or self.registry.get(header.function, header.version) is None:
             function.slots.free += 1  # claimed by a write that was under way when we closed, or when the function left
-            self._interrupt(header)
+            self._writer.submit(self._settling.interrupt(header), lambda _: None)
             return
         self._live[execution] = (header, function)
         token = Position(execution, header.epoch, header.sequence, header.revision)
@@ -204,20 +213,8 @@ class Engine:
         outcome = blameless(outcome)
         # Only what waits can be ready again at once; making an id for the others would be in vain.
         by = self._claimant(self.clock.now()) if outcome.status is OutcomeStatus.PENDING else None
-        settle = self._settle(header, outcome, seen, by)
+        settle = self._settling.settle(header, outcome, seen, by)
         self._writer.submit(settle, lambda answer: self._settled(header, function, outcome, seen, answer))
-
-    def _settle(self, header: Execution, outcome: Outcome, seen: int, by: Claimant | None) -> Settle:
-        return Settle(
-            execution=header.id,
-            epoch=header.epoch,
-            invocation=header.invocation or "",
-            seen=seen,
-            outcome=outcome,
-            jitter=self._chance.random() if outcome.status is OutcomeStatus.CRASHED else 1.0,
-            by=by,
-            successor=self._ids(self.clock.now()) if outcome.status is OutcomeStatus.CONTINUED else None,
-        )
 
     def _settled(self, header: Execution, function: Function, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
         if isinstance(answer, WriteFailed | RowDamaged):
@@ -243,6 +240,7 @@ class Engine:
                 function.slots.free -= 1  # what this invocation just gave back, also where there is no room for others
                 self._begin(answer, function)
             else:
+                self._tell_aside(answer)
                 succeeded = outcome.status is OutcomeStatus.SUCCEEDED and answer.status is ExecutionStatus.SUCCEEDED
                 self.tell_if_over(answer, outcome.result if succeeded else None)
                 if answer.state is not State.CLOSED:
@@ -293,7 +291,7 @@ class Engine:
         for header in held:
             if header.state is State.RUNNING and header.runner == self.runner:
                 log.warning("%s was claimed by a write that failed; it begins again", header.name)
-                self._writer.submit(self._settle(header, Outcome(OutcomeStatus.INTERRUPTED), header.revision, None), self._doubt)
+                self._writer.submit(self._settling.interrupt(header), self._doubt)
                 self.backlog = True
                 self.look()
 
@@ -340,10 +338,11 @@ class Engine:
         await self.wake(lambda by: Fire(execution, by), execution)
 
     def tell_if_over(self, header: Execution, payload: str | None = None, *, ours: bool = True) -> None:
-        """Tell those who wait for a result, if this is the end; a payload that is not at hand is read."""
-        if header.status is ExecutionStatus.RUNNING:
+        """Tell those who wait for a result, if this is the end or a quarantine; a payload that is not at hand is read."""
+        aside = header.state is State.QUARANTINED
+        if header.status is ExecutionStatus.RUNNING and not aside:
             return
-        if header.state is State.CLOSED:
+        if header.state is State.CLOSED or aside:
             self._drop(header.id)
         self._endings.tell(header, payload, ours=ours)
 

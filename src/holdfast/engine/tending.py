@@ -237,7 +237,7 @@ class Tender:
         """What too many runners died under runs alone here, so that nobody else is blamed for the next death."""
         engine = self._engine
         for slots, targets in engine.registry.claimable().items():
-            found = self._store.suspect(targets)
+            found = self._store.suspect(targets, engine.clock.now())
             function = engine.registry.get(targets[0].function, targets[0].version)
             if found is None or function is None or found in self._troubled:
                 continue

@@ -345,9 +345,14 @@ class CodecFailed(Fatal):
 
 
 class ExecutionQuarantined(Fatal):
-    """The execution's runner died too often; it waits until a person releases it."""
+    """The execution was put aside; it goes on when a person releases it."""
 
     code = "execution_quarantined"
+
+    def __init__(self, message: str | None = None, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """`runner_died`, `payload_unreadable` or `replay_mismatch`."""
 
 
 class Unsuccessful(HoldfastError):

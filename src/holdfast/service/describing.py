@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from holdfast.engine.quarantines import waits
+from holdfast.engine.quarantines import why as why_quarantined
 from holdfast.model import codec
 from holdfast.model.errors import (
     ExecutionFailed,
@@ -18,7 +21,7 @@ from holdfast.model.errors import (
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import PLACE, EventType, event_to_wire
 from holdfast.model.ids import Arn
-from holdfast.model.life import MAX_DEATHS
+from holdfast.model.life import next_try, reason_of
 from holdfast.model.operations import Operation, Status, Type, is_pending
 from holdfast.model.saying import place_of, said
 from holdfast.service.placing import failed_in
@@ -85,6 +88,12 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """The operation whose error it failed with, and the contexts around it."""
     trouble: Trouble | None = None
     """That its latest invocations failed."""
+    superseded_by: str | None = None
+    """The id of the execution that has its name now."""
+    quarantine: str | None = None
+    """Why it was put aside, if it was: runner_died, payload_unreadable or replay_mismatch."""
+    next_try: int | None = None
+    """When it is tried again by itself, after its runners died."""
 
 
 def arn_of(header: Execution) -> str:
@@ -112,6 +121,14 @@ def check_will_end(store: Store, header: Execution) -> None:
         found = store.find(heir)
         if found is None:
             raise ExecutionNotFound(f"Execution {header.name!r} went on as {heir}, which is not in this store.")
+
+
+def quarantined_of(store: Store, function: str) -> Iterator[Execution]:
+    """All quarantined executions of a function, oldest first."""
+    beyond = None
+    while page := store.list(Filter(function=function, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, beyond=beyond)):
+        yield from (header for header in page if header.state is State.QUARANTINED)
+        beyond = page[-1].id
 
 
 def history_of(store: Store, header: Execution, *, include_data: bool = True) -> list[dict[str, Any]]:
@@ -146,11 +163,14 @@ def describe(store: Store, header: Execution, hosted: bool | None = None) -> Des
         result=codec.loads(payload) if succeeded and payload else None,
         error=codec.loads(payload) if closed and not succeeded and payload else None,
         waits_for=pending,
-        why=_why(header, pending, hosted, trouble),
+        why=_why(store, header, pending, hosted, trouble),
         parent=header.parent,
         continued_as=header.continued_as,
         failed_in=None if payload is None or succeeded else failed_in(store, header, codec.failure_from(payload)),
         trouble=trouble,
+        superseded_by=header.superseded_by,
+        quarantine=reason_of(header),
+        next_try=next_try(header),
     )
 
 
@@ -200,19 +220,20 @@ def _woken_by(op: Operation, child: Execution | None) -> str:
     return "a free runner" if op.status is Status.READY else "the clock (next attempt)"
 
 
-def _why(header: Execution, pending: tuple[Pending, ...], hosted: bool | None, trouble: Trouble | None) -> str:
+def _why(store: Store, header: Execution, pending: tuple[Pending, ...], hosted: bool | None, trouble: Trouble | None) -> str:
     if header.status is not ExecutionStatus.RUNNING:
-        return f"It is over: {header.status.value}." if header.continued_as is None else f"It goes on as {header.continued_as}."
+        over = f"It is over: {header.status.value}." if header.continued_as is None else f"It goes on as {header.continued_as}."
+        return over if header.superseded_by is None else f"{over} Its name was started again: {header.superseded_by}."
     if header.state is State.IMPORTED:
         return "It is an imported copy, to be looked at: nothing runs it here."
     if header.state is State.QUARANTINED:
-        if header.deaths < MAX_DEATHS:
-            return "Quarantined: its payloads could not be read. Release it when the payload codec has the keys they need."
-        return f"Quarantined: its runner died {header.deaths} times in a row. Release it when the cause is mended."
+        return f"Quarantined ({reason_of(header)}): {why_quarantined(store, header)}."
     if header.state is State.RUNNING:
         again = "" if trouble is None else f" It is tried again: {_failed(trouble)}"
         return f"It is running, on {header.runner}.{again}"
     if header.state is State.READY:
+        if (aside := waits(header)) is not None:
+            return aside
         if trouble is not None:
             return f"{_failed(trouble)} The next try comes by the clock."
         if hosted is False:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from holdfast.model.operations import Failure
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.ports import Host
 from holdfast.model.signals import Subscriber, check_subscriber
-from holdfast.service.describing import Description, arn_of, check_will_end, describe, history_of, result_of
+from holdfast.service.describing import Description, arn_of, check_will_end, describe, history_of, quarantined_of, result_of
 from holdfast.service.exporting import exported
 from holdfast.service.portal import Portal
 from holdfast.service.settings import Settings
@@ -182,15 +183,25 @@ class OpenEngine:
             self._store.close()
 
     async def start(
-        self, function: str | DurableFunction, input: object = None, *, name: str | None = None, version: int | str | None = None
+        self,
+        function: str | DurableFunction,
+        input: object = None,
+        *,
+        name: str | None = None,
+        version: int | str | None = None,
+        on_failed: str = "find",
     ) -> OpenExecution:
-        """Start an execution. The same name with the same input finds the one that is there."""
+        """Start an execution. The same name with the same input finds the one that is there.
+
+        With `on_failed="restart"` a name whose execution failed, timed out or was stopped is started again, with any input; the old
+        execution stays, marked `superseded_by` the new one.
+        """
         wanted = None if version is None else checked_version(version)
         if isinstance(function, DurableFunction):
             called, wanted = function.name, wanted or function.version
         else:
             called = function
-        header = await self._engine.start(called, codec.dumps(input), name=name, version=wanted)
+        header = await self._engine.start(called, codec.dumps(input), name=name, version=wanted, on_failed=on_failed)
         return OpenExecution(self._engine, header)
 
     async def run(
@@ -230,6 +241,16 @@ class OpenEngine:
         if header is None:
             raise ExecutionNotFound(f"There is no execution {execution}.")
         return OpenExecution(self._engine, header)
+
+    async def release(self, function: str | DurableFunction) -> int:
+        """Let all quarantined executions of a function run again, and say how many there were."""
+        called = function.name if isinstance(function, DurableFunction) else function
+        count = 0
+        for header in quarantined_of(self._store, called):
+            with contextlib.suppress(InvalidParameter):  # released by somebody else meanwhile
+                await self._engine.release(header.id)
+                count += 1
+        return count
 
     async def list(self, wanted: Filter | None = None) -> Sequence[Execution]:
         """Executions, newest first."""
@@ -337,6 +358,7 @@ class BlockingEngine:
     start = _blocking(OpenEngine.start)
     run = _blocking(OpenEngine.run)
     get = _blocking(OpenEngine.get)
+    release = _blocking(OpenEngine.release)
     list = _blocking(OpenEngine.list)
     succeed_callback = _blocking(OpenEngine.succeed_callback)
     fail_callback = _blocking(OpenEngine.fail_callback)

@@ -19,6 +19,7 @@ import msgspec
 from holdfast.durable.delays import Duration
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.plain import plain_function
+from holdfast.engine.quarantines import quarantined
 from holdfast.hosts.inline import InlineHost
 from holdfast.model.clock import VirtualClock, monotonic
 from holdfast.model.errors import HoldfastError, InvalidParameter
@@ -35,6 +36,7 @@ from holdfast.testing.results import Result, seen
 
 _PATIENCE = 60.0
 _POLL_SECONDS = 0.002
+_AT_REST: Final = (State.CLOSED, State.QUARANTINED)
 _SEAL: Final = Seal(bytes(32))
 
 
@@ -143,17 +145,19 @@ class Runner:
         return execution.arn
 
     def wait_for_result(self, execution_arn: str, timeout: float = _PATIENCE) -> Result:
-        """Let time pass until the execution is over."""
-        self._wait(lambda: self._header(execution_arn).state is State.CLOSED, timeout, "the execution to end", execution_arn)
+        """Let time pass until the execution is over. One that was put aside raises ExecutionQuarantined."""
+        self._wait(lambda: self._header(execution_arn).state in _AT_REST, timeout, "the execution to end", execution_arn)
+        self._check_not_aside(execution_arn)
         return self.look(execution_arn)
 
     def wait_for_callback(self, execution_arn: str, name: str | None = None, timeout: float = _PATIENCE) -> str:
         """Let time pass until the execution waits for a callback (of this name), and return its id."""
 
         def reached() -> bool:
-            return self._open_callback(execution_arn, name) is not None or self._header(execution_arn).state is State.CLOSED
+            return self._open_callback(execution_arn, name) is not None or self._header(execution_arn).state in _AT_REST
 
         self._wait(reached, timeout, f"callback {name!r}", execution_arn)
+        self._check_not_aside(execution_arn)
         found = self._open_callback(execution_arn, name)
         if found is None:
             raise NotYet(f"The execution ended, {self._header(execution_arn).status.value}, without waiting for callback {name!r}.")
@@ -167,10 +171,16 @@ class Runner:
 
         def reached() -> bool:
             state = self._header(execution_arn).state
-            return state is State.CLOSED or (state is State.SUSPENDED and found() is not None)
+            return state in _AT_REST or (state is State.SUSPENDED and found() is not None)
 
         self._wait(reached, timeout, "a callback or the end", execution_arn)
+        self._check_not_aside(execution_arn)
         return None if self._header(execution_arn).state is State.CLOSED else found()
+
+    def _check_not_aside(self, execution_arn: str) -> None:
+        header = self._header(execution_arn)
+        if header.state is State.QUARANTINED:
+            raise quarantined(self._store, header)
 
     def _open_callback(self, execution_arn: str, name: str | None) -> OpenCallback | None:
         return next((open_ for open_ in self._open_callbacks(execution_arn) if name in (None, open_.name)), None)

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.model import codec
-from holdfast.model.errors import InvalidParameter, PayloadNotJson, PayloadTooLarge
+from holdfast.model.errors import ExecutionQuarantined, InvalidParameter, PayloadNotJson, PayloadTooLarge
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.history import EventType
 from holdfast.model.ids import Arn
@@ -118,7 +118,12 @@ class Invoking:
 
     async def _result(self, header: Execution, *, tail: bool) -> Invoked:
         check_will_end(self._engine.store, header)
-        ended, payload = await self._engine.ending(header.id)
+        try:
+            ended, payload = await self._engine.ending(header.id)
+        except ExecutionQuarantined as aside:
+            # An answer, and no error of the service: clients repeat those, and a repeated start without a name is another execution.
+            told = msgspec.json.encode({"errorMessage": str(aside), "errorType": aside.code})
+            return Invoked(status=200, version=header.version, arn=_arn(header), error="Unhandled", payload=told)
         succeeded = ended.status is ExecutionStatus.SUCCEEDED
         log = base64.b64encode(self._logged(ended)[-TAIL_BYTES:]).decode() if tail else None
         answer = (payload or "null").encode() if succeeded else error_answer(ended.status, payload)

@@ -181,8 +181,9 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
             key = bases[change.header.id].key
             for operation in change.operations.values():
                 operations[key, operation.id] = operation
-        # In one order for all processes: who waits for a name waits for somebody who does not wait for one of ours.
-        new_and_changed = sorted(wide, key=lambda x: (headers[x].name, headers[x].function))
+        # In one order for all processes: who waits for a name waits for somebody who does not wait for one of ours. Who gives up a name
+        # comes before who takes it.
+        new_and_changed = sorted(wide, key=lambda x: (headers[x].name, headers[x].function, headers[x].superseded_by is None))
         return self._write(
             {
                 "executions": [rows.execution_row(bases[x].key, headers[x]) for x in new_and_changed],

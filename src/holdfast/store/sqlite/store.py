@@ -205,9 +205,13 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             return None  # a name made from a fresh id cannot be taken
         twin = done.names.get((wanted.function, wanted.name))
         if twin is not None:
-            return done.views[twin]
-        row = self._writer.execute(self._sql["named"], (wanted.function, wanted.name)).fetchone()
-        return None if row is None else self._based(row, done)
+            found = done.views[twin]
+        else:
+            row = self._writer.execute(self._sql["named"], (wanted.function, wanted.name)).fetchone()
+            if row is None:
+                return None
+            found = done.views.get(row[1]) or self._based(row, done)
+        return found if found.header.superseded_by is None else None
 
     def _view(self, execution: str, done: Batch) -> RowView:
         base = done.bases.get(execution)
@@ -264,7 +268,9 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             for operation in change.operations.values():
                 operations[key, operation.id] = operation
         keys = done.bases
-        self._put_rows("put_executions", [rows.execution_row(keys[x].key, headers[x]) for x in wide])
+        # Who gives up a name comes before who takes it.
+        first = sorted(wide, key=lambda x: headers[x].superseded_by is None)
+        self._put_rows("put_executions", [rows.execution_row(keys[x].key, headers[x]) for x in first])
         touched = [(keys[x], h) for x, h in headers.items() if x not in wide]
         self._put_rows("touch_executions", [rows.touched_row(base.key, h) for base, h in touched])
         self._put_rows("move_executions", [(base.key, h.due_at) for base, h in touched if h.due_at != base.header.due_at])
