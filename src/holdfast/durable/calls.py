@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from holdfast.durable import checking
+from holdfast.durable import checking, hints
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import (
     CallbackConfig,
@@ -45,6 +45,7 @@ from holdfast.durable.types import LambdaContext, StepContext, WaitForCallbackCo
 from holdfast.durable.waits import WaitForConditionConfig
 from holdfast.model import codec
 from holdfast.model.operations import SubType, Type
+from holdfast.model.typed import without_models
 
 T = TypeVar("T")
 
@@ -113,7 +114,7 @@ class Calls:
         """
         if self._scope.prefix is not None:
             raise ValidationError("continue_as_new: only the handler itself can continue as new, not a branch or a child context")
-        continuation = ContinueAsNew(codec.dumps(input))
+        continuation = ContinueAsNew(codec.dumps(without_models(input)))
         self._scope.continuing = True
         raise continuation
 
@@ -166,10 +167,11 @@ class Calls:
 
     def _invoke(self, function_name: str, payload: Any, name: str | None, config: InvokeConfig[Any, T] | None) -> tuple[Identity, Plan[T]]:
         config, name = config or InvokeConfig(), checking.name(name, "invoke")
+        typing = hints.typing_of(getattr(function_name, "handler", None))  # of a function object
         function_name = checking.text(function_name, "invoke", "function_name")
         checking.optional_text(config.tenant_id, "invoke", "tenant_id")
         at = self._scope.next_identity(Type.CHAINED_INVOKE, SubType.CHAINED_INVOKE.value, name)
-        return at, invoke(at, self._scope, function_name, payload, config)
+        return at, invoke(at, self._scope, function_name, payload, config, typing)
 
     def _timer(self, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
         seconds, name = _at_least_a_second(duration, "create_timer"), checking.name(name, "create_timer")

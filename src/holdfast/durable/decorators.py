@@ -53,7 +53,7 @@ def durable_parallel_branch(
     def decorate(func: Callable[Concatenate[Any, Params], T]) -> Callable[Params, ParallelBranch[T]]:
         @functools.wraps(func)
         def bind(*args: Params.args, **kwargs: Params.kwargs) -> ParallelBranch[T]:
-            return ParallelBranch(lambda context: func(context, *args, **kwargs), name)
+            return ParallelBranch(_bound(func, lambda context: func(context, *args, **kwargs)), name)
 
         return bind
 

@@ -6,15 +6,20 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.durable.exceptions import BackgroundThreadError, ExecutionError, InvocationError, SuspendExecution
+from holdfast.durable.exceptions import BackgroundThreadError, ExecutionError, InvocationError, SerDesError, SuspendExecution
 from holdfast.durable.interrupts import ContinueAsNew
 from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.plain_json import json_text
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.model.execution import Outcome, OutcomeStatus
 from holdfast.model.ports import Invocation, Port
 
 PENDING = Outcome(OutcomeStatus.PENDING)
+_CURE = (
+    "A handler returns JSON, a dataclass or a pydantic model, because its result has no `serdes=`. Keep a value of another type in a step "
+    "with `StepConfig(serdes=...)`, and return what names it."
+)
 
 
 def given(invocation: Invocation, port: Port) -> str | None:
@@ -29,7 +34,7 @@ def event_of(payload: str | None) -> Any:
 
 def text_of(result: Any) -> str:
     """What a handler returned, as it is stored."""
-    return json.dumps(result, allow_nan=False)
+    return json_text(result, _CURE, what="The handler's result", allow_nan=False)
 
 
 def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str] = text_of) -> Outcome:
@@ -39,7 +44,7 @@ def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[
     try:
         scope.check_not_swallowed()
         return Outcome(OutcomeStatus.SUCCEEDED, write(result))
-    except (TypeError, ValueError, RecursionError, ExecutionError) as error:
+    except (TypeError, ValueError, RecursionError, ExecutionError, SerDesError) as error:
         return failed(state, error)
 
 

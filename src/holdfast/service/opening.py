@@ -15,13 +15,14 @@ from holdfast.engine.registry import Function, Slots
 from holdfast.hosts.inline import InlineHost
 from holdfast.hosts.threads import on_engine_thread
 from holdfast.model import codec
-from holdfast.model.errors import BlockingCallRefused, ExecutionNotFound, InvalidParameter
+from holdfast.model.errors import BlockingCallRefused, ExecutionNotFound, InvalidParameter, PayloadNotJson
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import Arn, checked_mention, checked_version
 from holdfast.model.operations import Failure
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.ports import Host
 from holdfast.model.signals import Subscriber, check_subscriber
+from holdfast.model.typed import Unwritable, without_models
 from holdfast.service.describing import Description, arn_of, check_will_end, describe, history_of, result_of
 from holdfast.service.exporting import exported
 from holdfast.service.portal import Portal
@@ -128,8 +129,9 @@ class Opening:
 class OpenEngine:
     """Start and follow executions. Made by `holdfast.open`."""
 
-    def __init__(self, engine: Engine, host: InlineHost, staff: Staff | None = None) -> None:
+    def __init__(self, engine: Engine, host: InlineHost, functions: Sequence[DurableFunction], staff: Staff | None = None) -> None:
         self._staff = staff
+        self._functions = {(function.name, function.version): function for function in functions}
         self._engine = engine
         self._host = host
         self._store = engine.store
@@ -168,7 +170,7 @@ class OpenEngine:
         except BaseException:
             store.close()
             raise
-        return cls(engine, host, staff)
+        return cls(engine, host, functions, staff)
 
     async def close(self) -> None:
         """Stop running; what is under way goes on with the next engine that opens this store."""
@@ -189,8 +191,8 @@ class OpenEngine:
             called, wanted = function.name, wanted or function.version
         else:
             called = function
-        header = await self._engine.start(called, codec.dumps(input), name=name, version=wanted)
-        return OpenExecution(self._engine, header)
+        header = await self._engine.start(called, codec.dumps(_written(input)), name=name, version=wanted)
+        return OpenExecution(self._engine, header, self._functions)
 
     async def run(
         self,
@@ -228,7 +230,7 @@ class OpenEngine:
         header = self._store.find(wanted)
         if header is None:
             raise ExecutionNotFound(f"There is no execution {execution}.")
-        return OpenExecution(self._engine, header)
+        return OpenExecution(self._engine, header, self._functions)
 
     async def list(self, wanted: Filter | None = None) -> Sequence[Execution]:
         """Executions, newest first."""
@@ -251,6 +253,13 @@ class OpenEngine:
         self._store.unsubscribe(subscriber)
 
 
+def _written(input: object) -> object:
+    try:
+        return without_models(input)
+    except (Unwritable, RecursionError) as error:
+        raise PayloadNotJson(f"The input cannot be written as JSON: {error}.") from None
+
+
 def registered(functions: Sequence[DurableFunction], settings: Settings) -> list[Function]:
     """Functions of this process, as an engine knows them: those of a colour share their places."""
     coroutines, threads = Slots(settings.live), Slots(settings.threads)
@@ -261,17 +270,20 @@ def registered(functions: Sequence[DurableFunction], settings: Settings) -> list
 class OpenExecution:
     """One execution of an open engine."""
 
-    def __init__(self, engine: Engine, header: Execution) -> None:
+    def __init__(self, engine: Engine, header: Execution, functions: Mapping[tuple[str, str], DurableFunction]) -> None:
         self._engine = engine
+        self._functions = functions
         self.id = header.id
         self.name = header.name
         self.arn = arn_of(header)
         self._header_then = header
 
     async def result(self) -> Any:
-        """Wait for its result; an unsuccessful ending is raised."""
+        """Wait for its result; an unsuccessful ending is raised. A class that its handler's return annotation names is given back."""
         check_will_end(self._engine.store, self._header_then)
-        return result_of(*await self._engine.ending(self.id))
+        header, payload = await self._engine.ending(self.id)
+        function, result = self._functions.get((header.function, header.version)), result_of(header, payload)
+        return result if function is None else function.typed(result)
 
     async def status(self) -> ExecutionStatus:
         """Where it stands."""

@@ -23,7 +23,7 @@ from holdfast.durable.exceptions import NonDeterministicExecutionError, SuspendE
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.hooks.parking import ParkingHooks
 from holdfast.durable.identifier import Identity
-from holdfast.durable.outcomes import event_of, failed, succeeded
+from holdfast.durable.outcomes import failed, succeeded
 from holdfast.durable.plan import Plan, Suspend
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Riding
@@ -206,20 +206,20 @@ class _Run:
         state.hooks = self.hooks
         scope = Scope(state, DurableContext, replaying=state.has_history)
         try:
-            result = function.handler(event_of(self._given), DurableContext(scope))
+            result = function.handler(function.read(self._given), DurableContext(scope))
         except BaseException as error:
             return _failed(state, error)
-        return succeeded(state, scope, result)
+        return succeeded(state, scope, result, function.write)
 
     async def awaiting(self, function: DurableFunction) -> Outcome:
         state = _AsyncReplay(self._invocation, self._port, self._clock, self._port, threads=self._port, quiet=lambda: state.evict())
         state.hooks = self.hooks
         scope = Scope(state, AsyncDurableContext, replaying=state.has_history)
         try:
-            result = await function.handler(event_of(self._given), AsyncDurableContext(scope))
+            result = await function.handler(function.read(self._given), AsyncDurableContext(scope))
         except BaseException as error:
             return _failed(state, error)
-        return succeeded(state, scope, result)
+        return succeeded(state, scope, result, function.write)
 
 
 def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:

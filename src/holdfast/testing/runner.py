@@ -204,7 +204,8 @@ class Runner:
 
     def look(self, execution_arn: str) -> Result:
         """The execution as it stands now; one that continued as another is the last of them."""
-        return seen(self._store, self._header(execution_arn))
+        header = self._header(execution_arn)
+        return seen(self._store, header, next((one for one in self._functions if one.name == header.function), None))
 
     def _header(self, execution_arn: str) -> Execution:
         header = self._store.find(Arn.parse(execution_arn).id)
