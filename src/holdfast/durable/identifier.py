@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from hashlib import blake2b
-from pathlib import Path
 
 import msgspec
 
+from holdfast.durable.author_line import author_line
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.model.operations import Action, Operation, Type, Update
-
-_HERE = str(Path(__file__).resolve().parent)
 
 
 def operation_id(prefix: str | None, number: int) -> str:
@@ -54,7 +51,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         asked_for = _described(self.type, self.sub_type, self.name, self.parent_id)
         message = (
             f"The code no longer matches this execution's history. Recorded here: {recorded_as}. The code asks for: {asked_for}, "
-            f"at {_user_line()}. Operations must come in the same order every time: keep this order for executions that are under way "
+            f"at {author_line()}. Operations must come in the same order every time: keep this order for executions that are under way "
             f"and give the changed function a new version, or stop this execution and start it anew. (operation {self.operation_id})"
         )
         raise NonDeterministicExecutionError(message, step_id=self.operation_id)
@@ -63,14 +60,3 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 def _described(kind: Type, sub_type: str | None, name: str | None, parent_id: str | None) -> str:
     where = f" inside context {parent_id[:8]}" if parent_id else ""
     return f"{sub_type or kind.value} {name!r}{where}" if name else f"unnamed {sub_type or kind.value}{where}"
-
-
-def _user_line() -> str:
-    """The line of user code that made the call: the innermost frame that is not ours."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_HERE):
-            return f"{name}:{frame.f_lineno}"
-        frame = frame.f_back
-    return "an unknown line"

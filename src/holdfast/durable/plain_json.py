@@ -1,4 +1,4 @@
-"""Plain JSON, as handlers' results and payloads of `invoke` are written, with models as their JSON; and what is said of what cannot be kept."""
+"""Plain JSON, as results of handlers and payloads of `invoke` are written, with models as their JSON; and what is said of other types."""
 
 from __future__ import annotations
 

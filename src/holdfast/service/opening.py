@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -15,7 +15,7 @@ from holdfast.engine.registry import Function, Slots
 from holdfast.hosts.inline import InlineHost
 from holdfast.hosts.threads import on_engine_thread
 from holdfast.model import codec
-from holdfast.model.errors import BlockingCallRefused, ExecutionNotFound, InvalidParameter, PayloadNotJson
+from holdfast.model.errors import BlockingCallRefused, ExecutionNotFound, InvalidParameter, PayloadNotJson, Rejected
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import Arn, checked_mention, checked_version
 from holdfast.model.operations import Failure
@@ -76,8 +76,27 @@ def _hired(workers: Sequence[str | os.PathLike[str]], staff: StaffSettings | Non
     return Staff(workers, staff or StaffSettings(), home_beside(where))
 
 
+class EngineNotEntered(Rejected, AttributeError):
+    """What `holdfast.open` gives was used without `with`."""
+
+    code = "engine_not_entered"
+
+
 class Opening:
     """An engine about to be entered."""
+
+    if not TYPE_CHECKING:  # a type checker knows without us that these are not here
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_") or not hasattr(OpenEngine, name):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            raise EngineNotEntered(
+                f"`{name}` was asked of `holdfast.open(...)` itself, which opens nothing. Write `with holdfast.open(...) as engine:` and "
+                f"`engine.{name}` inside; in `async def` code `async with holdfast.open(...) as engine:`."
+            )
+
+    def __await__(self) -> NoReturn:
+        raise EngineNotEntered("`await holdfast.open(...)` opens nothing. Write `async with holdfast.open(...) as engine:`.")
 
     def __init__(
         self,
