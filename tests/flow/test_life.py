@@ -52,7 +52,7 @@ async def test_the_same_name_with_the_same_input_is_the_same_execution(harness: 
 async def test_the_same_name_with_another_input_is_a_conflict(harness: Harness) -> None:
     async with harness.engine(echo) as engine:
         first = await engine.start("echo", 1, name="order-42")
-        with pytest.raises(ExecutionAlreadyStarted, match=first.arn.replace("$", r"\$")):
+        with pytest.raises(ExecutionAlreadyStarted, match=first.arn.replace("$", r"\$") + ". The input differs"):
             await engine.start("echo", 2, name="order-42")
 
 

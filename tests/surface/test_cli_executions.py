@@ -196,3 +196,29 @@ def test_callbacks_list_shows_what_waits_for_an_answer_with_age_and_end(holdfast
     assert holdfast("callbacks", "list", "--limit", "1").stdout.count("\n") == 2
     assert holdfast("callbacks", "succeed", str(first["callback_id"])).returncode == 0
     assert [x["execution"] for x in lines(holdfast("callbacks", "list", "--json").stdout)] == ["b"]
+
+
+BREAKS = """
+from holdfast import StepConfig, durable_execution
+from holdfast.durable.retries import RetryPresets
+
+
+def breaks(step):
+    raise LookupError("no such order")
+
+
+@durable_execution
+def shop(event, context):
+    context.step(breaks, name="look", config=StepConfig(retry_strategy=RetryPresets.none()))
+"""
+
+
+def test_people_read_the_names_of_our_own_classes_and_machines_the_names_of_aws(holdfast: Program) -> None:
+    (holdfast.folder / "breaks.py").write_text(BREAKS)
+    ended = holdfast("run", "breaks.py:shop", "--name", "a")
+    shown = [ended.stderr, holdfast("executions", "show", "a").stdout, holdfast("executions", "history", "a").stdout]
+    for page in shown:
+        assert "holdfast.durable.exceptions.StepError: " in page
+        assert "aws_durable_execution_sdk_python" not in page
+    assert "aws_durable_execution_sdk_python.exceptions.StepError" in holdfast("executions", "show", "a", "--json").stdout
+    assert "aws_durable_execution_sdk_python.exceptions.StepError" in holdfast("executions", "history", "a", "--json").stdout

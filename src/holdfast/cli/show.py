@@ -12,7 +12,7 @@ from holdfast.cli.arguments import Place
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
-from holdfast.model.operations import Failure, Operation, Status, Type
+from holdfast.model.operations import Failure, Operation, Status, Type, shown_type
 from holdfast.model.typed import as_json
 from holdfast.service.describing import Description, Pending, arn_of
 
@@ -175,7 +175,7 @@ def _titled(kind: str, name: str | None) -> str:
 
 
 def _error(error: dict[str, Any]) -> str:
-    parts = [error.get("ErrorType"), error.get("ErrorMessage")]
+    parts = [shown_type(error.get("ErrorType")), error.get("ErrorMessage")]
     return ": ".join(part for part in parts if part) or "(no message)"
 
 

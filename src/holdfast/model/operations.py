@@ -98,6 +98,9 @@ KEPT = frozenset({APPROVAL, CANCEL})
 """Callbacks that take no answer by their id alone: each takes the one answer whose authority was looked at."""
 
 
+_AWS_PACKAGE = "aws_durable_execution_sdk_python."
+
+
 class Failure(
     msgspec.Struct,
     frozen=True,
@@ -110,6 +113,13 @@ class Failure(
     type: str | None = None
     data: str | None = None
     stack_trace: tuple[str, ...] | None = None
+
+
+def shown_type(kind: str | None) -> str | None:
+    """The class of an error as people read it. What is kept and sent has AWS's package in the place of ours."""
+    if kind is None or not kind.startswith(_AWS_PACKAGE):
+        return kind
+    return f"holdfast.durable.{kind.removeprefix(_AWS_PACKAGE)}"
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -113,10 +113,18 @@ class Start(msgspec.Struct, frozen=True, gc=False):
             raise ExecutionAlreadyStarted(f"An execution named {found.name} was started by another tenant.")
         if found.input_hash != wanted.input_hash or found.version != wanted.version:
             arn = Arn(found.function, found.version, found.name, found.id)
-            raise ExecutionAlreadyStarted(f"Execution already started: {arn}")
+            raise ExecutionAlreadyStarted(f"Execution already started: {arn}", differs=_difference(found, wanted))
         if found.state is State.IMPORTED:
             raise ExecutionAlreadyStarted(f"The name {found.name!r} belongs to an imported copy, which does not run. Use another name.")
         return None, Started(found, False)
+
+
+def _difference(found: Execution, wanted: Execution) -> str:
+    """What a start asks for that the execution of its name does not have."""
+    if found.input_hash == wanted.input_hash:
+        return f"The version differs: it was started with {found.version}, and this start asks for {wanted.version}."
+    other = "" if found.version == wanted.version else f", and so does the version ({found.version}, not {wanted.version})"
+    return f"The input differs from the one that it was started with{other}. Use another name, or the same input."
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):

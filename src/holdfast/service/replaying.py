@@ -32,7 +32,7 @@ from holdfast.model.clock import Clock, VirtualClock
 from holdfast.model.errors import ExportInvalid, HoldfastError, InvalidParameter
 from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus
 from holdfast.model.ids import Position
-from holdfast.model.operations import Failure, Operation, Update, unpruned
+from holdfast.model.operations import Failure, Operation, Update, shown_type, unpruned
 from holdfast.model.ports import Invocation
 from holdfast.model.verbs import Checkpointed
 from holdfast.service.describing import arn_of
@@ -270,7 +270,12 @@ def _same_end(snapshot: Snapshot, outcome: Outcome, *, in_body: bool) -> bool:
 
 def _ending(snapshot: Snapshot) -> str:
     header, payload = snapshot.header, snapshot.events[-1].payload
-    return f"{header.status} with {_shortened(payload)}" if payload is not None else header.status.value
+    if payload is None:
+        return header.status.value
+    if header.status in (ExecutionStatus.SUCCEEDED, ExecutionStatus.RUNNING) or header.continued_as is not None:
+        return f"{header.status} with {_shortened(payload)}"
+    failure = codec.failure_from(payload)
+    return f"{header.status} with {shown_type(failure.type)}: {_shortened(failure.message)}"
 
 
 def _came_to(outcome: Outcome, waits: tuple[str, ...], goes_on: tuple[str, ...]) -> str:
@@ -278,7 +283,7 @@ def _came_to(outcome: Outcome, waits: tuple[str, ...], goes_on: tuple[str, ...])
         found = [f"waits for {each}" for each in waits] + [f"goes on with new work: {each}" for each in goes_on]
         return "; ".join(found) or "is suspended"
     if outcome.error is not None:
-        return f"fails with {outcome.error.type}: {_shortened(outcome.error.message)}"
+        return f"fails with {shown_type(outcome.error.type)}: {_shortened(outcome.error.message)}"
     if outcome.status is OutcomeStatus.CONTINUED:
         return f"continues as new with {_shortened(outcome.result)}"
     return f"returns {_shortened(outcome.result)}"
