@@ -12,7 +12,8 @@ import holdfast
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import Clock, VirtualClock
 from holdfast.service.describing import Pending
-from holdfast.service.opening import OpenEngine, OpenExecution
+from holdfast.service.open_execution import OpenExecution
+from holdfast.service.opening import OpenEngine
 from holdfast.service.settings import Settings
 
 

@@ -98,11 +98,22 @@ def test_a_start_with_a_known_name_and_input_finds_the_execution() -> None:
     assert (change, answer.header, answer.created) == (None, execution.header, False)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("other", [{"input_hash": "other"}, {"version": "2"}])
-def test_a_start_with_a_known_name_and_another_input_or_version_is_a_conflict(other: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "other, differs",
+    [
+        ({"input_hash": "other"}, "The input differs from the one that it was started with. Use another name, or the same input."),
+        ({"version": "2"}, "The version differs: it was started with $LATEST, and this start asks for 2."),
+        (
+            {"input_hash": "other", "version": "2"},
+            "The input differs from the one that it was started with, and so does the version ($LATEST, not 2). "
+            "Use another name, or the same input.",
+        ),
+    ],
+)
+def test_a_start_with_a_known_name_and_another_input_or_version_is_a_conflict(other: dict[str, str], differs: str) -> None:
     message = unchanged(Lone.begun(), Start(header(**other), "{}"), at(1), ExecutionAlreadyStarted)
     arn = f"arn:aws:lambda:local:000000000000:function:order:$LATEST/durable-execution/order-1/{ID}"
-    assert message == f"Execution already started: {arn}"
+    assert message == f"Execution already started: {arn}. {differs}"
 
 
 def test_a_claim_is_a_new_invocation_under_a_new_epoch() -> None:

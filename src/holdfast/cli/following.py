@@ -21,7 +21,8 @@ from holdfast.model.execution import State
 from holdfast.model.ids import checked_name, id_at
 from holdfast.service.describing import Description
 from holdfast.service.loading import Loaded
-from holdfast.service.opening import OpenEngine, OpenExecution
+from holdfast.service.open_execution import OpenExecution
+from holdfast.service.opening import OpenEngine
 from holdfast.service.opening import open as open_engine
 from holdfast.store.opening import shown
 from holdfast.store.seam import Filter

@@ -10,10 +10,12 @@ import msgspec
 
 from holdfast.cli.arguments import Place
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
+from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
 from holdfast.model.life import RUNNER_DIED, reason_of
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.saying import class_of, ordinal
+from holdfast.model.typed import as_json
 from holdfast.service.describing import Description, Pending, Trouble, arn_of
 from holdfast.service.placing import described, failed_branches
 
@@ -220,7 +222,7 @@ def _details(event: dict[str, Any]) -> str:
     for member in ("Input", "Result", "Error"):
         payload = details.pop(member, {}).get("Payload")
         if payload is not None:
-            parts.append(_error(payload) if isinstance(payload, dict) else payload)
+            parts.append(_error(payload) if isinstance(payload, dict) else _plain(payload, event["EventType"]))
     retry = details.pop("RetryDetails", {})
     if "NextAttemptDelaySeconds" in retry:
         parts.append(f"attempt {retry['CurrentAttempt']}, next in {retry['NextAttemptDelaySeconds']} s")
@@ -228,6 +230,18 @@ def _details(event: dict[str, Any]) -> str:
         parts.append(span_of(round((details["EndTimestamp"] - details["StartTimestamp"]) * 1000)))
     parts += [f"{key}={details[key]}" for key in ("Duration", "Timeout", "HeartbeatTimeout", "CallbackId") if key in details]
     return "; ".join(parts)
+
+
+def _plain(payload: str, event: str) -> str:
+    """A payload as its author knows the value; steps and contexts write theirs with marks of type around every value."""
+    if not event.startswith(("Step", "Context")) or not payload.startswith('{"t":'):
+        return payload
+    from holdfast.durable.serdes import ExtendedTypeSerDes  # it loads the SDK, which most looks at a store do not need
+
+    try:
+        return json.dumps(as_json(ExtendedTypeSerDes[Any]().deserialize(payload)), ensure_ascii=False)
+    except (HoldfastError, ValueError, TypeError, ArithmeticError, RecursionError):  # another serdes wrote it
+        return payload
 
 
 def _running(told: Description, operations: Sequence[Operation]) -> list[Operation]:

@@ -107,6 +107,8 @@ class ValidationError(DurableExecutionsError):
     """An operation was given arguments it cannot accept."""
 
     code = "validation_error"
+    tells_line = False
+    """Its message has the author's line already."""
 
 
 class InvalidStateError(DurableExecutionsError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args, overload
 
+from holdfast.durable import hints
 from holdfast.durable.calling import is_async
 from holdfast.durable.outcomes import event_of, text_of
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
@@ -14,6 +16,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST, checked_function, checked_version
 from holdfast.model.operations import Kind
+from holdfast.model.typed import Unfitting, models_in, typed
 
 _TERMS = Terms()
 OnMismatch = Literal["quarantine", "fail"]
@@ -47,13 +50,41 @@ class DurableFunction:
         self.terms = terms
         self.boto3_client = boto3_client
         self.plugins = plugins
-        self.read = read
-        self.write = write
+        self.read = read if read is not event_of else self._event
+        self.write = write if write is not text_of else self._text
         self.kind = kind
         if on_mismatch not in get_args(OnMismatch):
             raise InvalidParameter(f"on_mismatch is {on_mismatch!r}; use 'quarantine' or 'fail'.")
         self.on_mismatch = on_mismatch
         self.is_async = is_async(handler)
+
+    def _event(self, payload: str | None) -> Any:
+        """The input, in the class that the handler's annotation names."""
+        event, hint = event_of(payload), hints.taken(self.handler)
+        if hint is None:
+            return event
+        typing = functools.partial(typed, hint=hint)
+        return hints.given_back(event, typing, f"The input of function {self.name!r}")
+
+    def _text(self, result: Any) -> str:
+        """What the handler returned, as it is stored."""
+        text = text_of(result)
+        if models_in(result):
+            what, typing = f"What function {self.name!r} returned", hints.typing_of(self.handler)
+            back = json.loads(text)
+            hints.tell_of_lost_types(result, back if typing is None else hints.given_back(back, typing, what), self.handler, what)
+        return text
+
+    def typed(self, result: Any) -> Any:
+        """A result that was read, in the class that the handler's return annotation names; as it is, with a warning, if it does not fit."""
+        typing = hints.typing_of(self.handler)
+        if typing is None:
+            return result
+        try:
+            return typing(result)
+        except Unfitting as error:
+            hints.log.warning("A result of function %r does not fit its annotation, so it is given as its JSON: %s.", self.name, error)
+            return result
 
     def __call__(self, event: Any, context: Any) -> Any:
         """What a Lambda runtime calls: one invocation, from its event to its output."""

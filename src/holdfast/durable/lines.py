@@ -64,6 +64,12 @@ def calling_frame(depth: int) -> FrameType:
     return frame
 
 
+def author_line() -> str:
+    """The line of the author's code that made this call."""
+    frame = calling_frame(1)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
 def line_at(code: CodeType, instruction: int) -> Line:
     """The line of an instruction, which a frame tells more cheaply than its line."""
     positions = list(code.co_positions())

@@ -13,17 +13,23 @@ from holdfast.durable.exceptions import (
     ExecutionError,
     InvocationError,
     NonDeterministicExecutionError,
+    SerDesError,
     SuspendExecution,
 )
 from holdfast.durable.interrupts import ContinueAsNew
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.lines import raised_at, refused_at
+from holdfast.durable.plain_json import json_text
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.model.execution import Outcome, OutcomeStatus
 from holdfast.model.ports import Invocation, Port
 
 PENDING = Outcome(OutcomeStatus.PENDING)
+_CURE = (
+    "A handler returns JSON, a dataclass or a pydantic model, because its result has no `serdes=`. Keep a value of another type in a step "
+    "with `StepConfig(serdes=...)`, and return what names it."
+)
 
 
 def given(invocation: Invocation, port: Port) -> str | None:
@@ -38,7 +44,7 @@ def event_of(payload: str | None) -> Any:
 
 def text_of(result: Any) -> str:
     """What a handler returned, as it is stored."""
-    return json.dumps(result, allow_nan=False)
+    return json_text(result, _CURE, what="The handler's result", allow_nan=False)
 
 
 def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str] = text_of) -> Outcome:
@@ -52,7 +58,7 @@ def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[
         written = write(result)
         scope.tell_unread()
         return Outcome(OutcomeStatus.SUCCEEDED, written)
-    except (TypeError, ValueError, RecursionError, ExecutionError) as error:
+    except (TypeError, ValueError, RecursionError, ExecutionError, SerDesError) as error:
         return failed(state, error)
 
 

@@ -133,6 +133,11 @@ class ExecutionAlreadyStarted(Rejected):
 
     code = "execution_already_started"
 
+    def __init__(self, message: str | None = None, differs: str = "") -> None:
+        super().__init__(f"{message}. {differs}" if differs else message)
+        self.on_the_wire = message or str(self)
+        """What AWS says, without what differs."""
+
 
 class CallbackNotFound(Rejected):
     """There is no such callback."""

@@ -130,7 +130,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
             return Draft(view, now).done(superseded_by=wanted.id), self.create(now)[1]
         if found.input_hash != wanted.input_hash or found.version != wanted.version:
             arn = Arn(found.function, found.version, found.name, found.id)
-            raise ExecutionAlreadyStarted(f"Execution already started: {arn}")
+            raise ExecutionAlreadyStarted(f"Execution already started: {arn}", differs=_difference(found, wanted))
         if found.state is State.IMPORTED:
             raise ExecutionAlreadyStarted(f"The name {found.name!r} belongs to an imported copy, which does not run. Use another name.")
         return None, Started(found, False)
@@ -138,6 +138,14 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     def _failed(self, found: Execution) -> bool:
         over = found.status is not ExecutionStatus.RUNNING
         return found.status in FAILED_STATUSES or (over and found.id == self.failed_as)
+
+
+def _difference(found: Execution, wanted: Execution) -> str:
+    """What a start asks for that the execution of its name does not have."""
+    if found.input_hash == wanted.input_hash:
+        return f"The version differs: it was started with {found.version}, and this start asks for {wanted.version}."
+    other = "" if found.version == wanted.version else f", and so does the version ({found.version}, not {wanted.version})"
+    return f"The input differs from the one that it was started with{other}. Use another name, or the same input."
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from holdfast.model.verbs import Answer, Start, Started, Write
 from holdfast.service.describing import Description, Trouble, describe, history_of, quarantined_of, trouble_of
 from holdfast.service.exporting import exported
 from holdfast.service.importing import Imported, Source, copied, read
+from holdfast.service.open_callbacks import OpenCallback, open_callbacks
 from holdfast.store.opening import open_store, shown
 from holdfast.store.seam import Filter, Store
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.workers.standing import Standing
 
 _PAGE = 200
+_ALL = 1 << 62
 _SHOWN_CANDIDATES = 5
 _RUNNER_GONE = "Its runner is gone. It goes on as soon as a runner that has its function opens this store."
 
@@ -134,6 +137,11 @@ class Client:
     def operations(self, execution: str) -> Sequence[Operation]:
         """Its operations as they stand, in the order they began."""
         return self._store.operations(self.find(execution).id)
+
+    def callbacks(self, function: str | None = None, limit: int = 50) -> Iterator[OpenCallback]:
+        """Callbacks that wait for an answer, those of the oldest execution first."""
+        going_on = Filter(function=function, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, limit=_ALL)
+        return itertools.islice(open_callbacks(self._store, self.list(going_on)), limit)
 
     def history(self, execution: str, *, include_data: bool = True) -> Sequence[dict[str, Any]]:
         """All its events, as the history API shows them."""

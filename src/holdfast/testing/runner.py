@@ -11,7 +11,7 @@ import copy
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from random import Random
+from random import Random, SystemRandom
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -21,10 +21,10 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.durable.plain import plain_function
 from holdfast.engine.quarantines import quarantined
 from holdfast.hosts.inline import InlineHost
-from holdfast.model.clock import VirtualClock, monotonic
+from holdfast.model.clock import SystemClock, VirtualClock, monotonic
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import MAX_RETENTION_DAYS, Execution, State
-from holdfast.model.ids import Arn, Ids, Seal
+from holdfast.model.ids import Arn, Ids, Seal, id_at
 from holdfast.model.operations import Status, Type
 from holdfast.model.ports import Host
 from holdfast.service.opening import BlockingEngine, BlockingExecution
@@ -79,12 +79,13 @@ class Runner:
         functions: Sequence[DurableFunction] = (),
         stubs: Mapping[str, Any] | None = None,
         now: int = 1_767_225_600_000,
-        replay: bool = False,
+        replay: bool = True,
         settings: Settings | None = None,
     ) -> None:
         """`functions` are invoked for real; `stubs` stand in for others: a value, an exception to raise, or a call of the payload.
 
-        `replay` throws waiting coroutines out of memory, so that every wake is a replay.
+        `replay` throws waiting coroutines out of memory, so that every wake is a replay; `replay=False` keeps them, as an engine with room
+        does. `settings` are an engine's; time, ids and chance are the runner's unless they name others, and `replay` holds for them too.
         """
         if not isinstance(function, DurableFunction):
             raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
@@ -97,8 +98,19 @@ class Runner:
         self._functions = [self.function, *map(_kept, functions)]
         for name, stub in (stubs or {}).items():
             self.register_function(name, stub)
-        self._settings = settings or Settings(
-            clock=self.clock, ids=Ids(Random(0)), chance=lambda: Random(0), park=0 if replay else 1000, threads=8, tune=False
+        self._settings = self._set(settings or Settings(park=1000, threads=8), replay)
+
+    def _set(self, settings: Settings, replay: bool) -> Settings:
+        """An engine's settings with the runner's time, ids and chance where they name none of their own."""
+        if isinstance(settings.clock, TestClock):
+            self.clock = settings.clock
+        return msgspec.structs.replace(
+            settings,
+            clock=self.clock if isinstance(settings.clock, SystemClock) else settings.clock,
+            ids=Ids(Random(0)) if settings.ids is id_at else settings.ids,
+            chance=(lambda: Random(0)) if settings.chance is SystemRandom else settings.chance,
+            park=0 if replay else settings.park,
+            tune=False,
         )
 
     def __enter__(self) -> Runner:
@@ -214,7 +226,8 @@ class Runner:
 
     def look(self, execution_arn: str) -> Result:
         """The execution as it stands now; one that continued as another is the last of them."""
-        return seen(self._store, self._header(execution_arn))
+        header = self._header(execution_arn)
+        return seen(self._store, header, next((one for one in self._functions if one.name == header.function), None))
 
     def _header(self, execution_arn: str) -> Execution:
         header = self._store.find(Arn.parse(execution_arn).id)

@@ -42,8 +42,10 @@ class Branch(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
-def batch(at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequence[Branch]], config: Config) -> Plan[BatchResult[Any]]:
-    """Run branches side by side; they are only made if there is something to run."""
+def batch(
+    at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequence[Branch]], config: Config, func: Any
+) -> Plan[BatchResult[Any]]:
+    """Run branches side by side; they are only made if there is something to run. `func` says what their results are."""
 
     def body(inner: Scope) -> Plan[BatchResult[Any]]:
         made = _Batch(at, inner, kind, branches(), config)
@@ -54,7 +56,7 @@ def batch(at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequenc
 
     summary = envelope_summary_generator(kind.result_type, config.summary_generator)
     whole: ChildConfig[BatchResult[Any]] = ChildConfig(serdes=config.serdes, summary_generator=summary)
-    result = yield from contained(at, scope, body, whole)
+    result = yield from contained(at, scope, body, whole, func)
     _watch(at, scope, config, result)
     return result
 

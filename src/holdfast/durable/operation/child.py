@@ -29,11 +29,14 @@ def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildCon
         inner.check_not_swallowed()
         return value
 
-    return (yield from contained(at, scope, body, config))
+    return (yield from contained(at, scope, body, config, func))
 
 
-def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T]) -> Plan[T]:
-    """Run a plan inside a context operation: what `parallel` and `wait_for_callback` share with a child context."""
+def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T], func: Any = None) -> Plan[T]:
+    """Run a plan inside a context operation: what `parallel` and `wait_for_callback` share with a child context.
+
+    `func` is whose result it is; see `remembered`.
+    """
     seen: Operation | None = yield Look(at)
     if seen is not None and config.is_virtual:
         raise NonDeterministicExecutionError(
@@ -41,7 +44,7 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
             step_id=at.operation_id,
         )
     if seen is not None and seen.status is Status.SUCCEEDED and not seen.replay_children:
-        value: T = recalled(seen, config.serdes, scope)
+        value: T = recalled(seen, config.serdes, scope, func)
         return value
     if seen is not None and seen.status is Status.FAILED:
         raise_recorded(seen, ChildContextError)
@@ -51,7 +54,7 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
     try:
         inside = body(inner)
         raw: T = yield from inside if hooks is None else hooks.running(at, inside, seen)
-        text, result = remembered(raw, config.serdes, at.operation_id, scope)
+        text, result = remembered(raw, config.serdes, at, scope, func)
     except ExecutionError:
         raise
     except Exception as error:

@@ -45,4 +45,4 @@ def retried_inside(at: Identity, scope: Scope, func: Callable[..., Any], config:
         inner.check_not_swallowed()
         return value
 
-    return (yield from contained(at, scope, body, child))
+    return (yield from contained(at, scope, body, child, func))
