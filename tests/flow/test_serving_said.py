@@ -90,7 +90,7 @@ exec "$program" "$@"
 TELLS = "import os\ndef handler(event, context):\n    return os.environ.get('WRAPPED')\n"
 
 
-@pytest.mark.parametrize("named", ["/var/task/wrap", "wrap", "/opt/otel-instrument", "app.py"])
+@pytest.mark.parametrize("named", ["/var/task/wrap", "wrap", "/layers/otel-instrument", "app.py"])
 async def test_a_wrapper_of_the_functions_code_is_obeyed_and_any_other_is_named_as_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, named: str
 ) -> None:
