@@ -28,7 +28,7 @@ from holdfast.service.exporting import exported
 from holdfast.service.portal import Portal
 from holdfast.service.settings import Settings
 from holdfast.service.tuning import tune
-from holdfast.store.opening import open_store
+from holdfast.store.opening import open_store, placed
 from holdfast.store.seam import Filter
 
 if TYPE_CHECKING:  # whoever runs no workers loads nothing of them
@@ -61,7 +61,7 @@ def open(
         settings = msgspec.structs.replace(settings, codec=codec)
     if migrate:
         settings = msgspec.structs.replace(settings, migrate=True)
-    where = os.fspath(store) if store is not None else settings.store
+    where = placed(os.fspath(store) if store is not None else settings.store)
     for function in functions:
         if not isinstance(function, DurableFunction):
             raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
