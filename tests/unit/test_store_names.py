@@ -23,7 +23,7 @@ from holdfast.store.seam import Filter
         (":memory:", ":memory:"),
         ("sqlite:///shop.db", "shop.db"),
         ("sqlite:///data/shop.db", "data/shop.db"),
-        ("sqlite:////srv/data/shop.db", "/srv/data/shop.db"),
+        ("sqlite:////folder/shop.db", "/folder/shop.db"),
         ("SQLITE:///shop.db", "shop.db"),
         ("sqlite://", ":memory:"),
         ("sqlite:///:memory:", ":memory:"),

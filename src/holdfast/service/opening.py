@@ -95,8 +95,8 @@ class Opening:
                 f"`engine.{name}` inside; in `async def` code `async with holdfast.open(...) as engine:`."
             )
 
-    def __await__(self) -> NoReturn:
-        raise EngineNotEntered("`await holdfast.open(...)` opens nothing. Write `async with holdfast.open(...) as engine:`.")
+        def __await__(self) -> NoReturn:
+            raise EngineNotEntered("`await holdfast.open(...)` opens nothing. Write `async with holdfast.open(...) as engine:`.")
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ def shown(where: str) -> str:
 
 
 def placed(where: str) -> str:
-    """The path or address that is meant: `sqlite:///file.db` is the file `file.db`, `sqlite:////srv/file.db` is `/srv/file.db`.
+    """The path or address that is meant: `sqlite:///file.db` is the file `file.db`, `sqlite:////folder/file.db` is `/folder/file.db`.
 
     Asked wherever a store is named, because what lies beside a store is named after its path.
     """
