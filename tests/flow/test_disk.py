@@ -125,7 +125,7 @@ async def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
         await eventually(lambda: len(told(caplog)) == 2)
     assert ran == ["first", "filling", "third"]
     assert "Error" not in str([event for event in history if event["EventType"] == "InvocationCompleted"])
-    assert told(caplog) == ["pauses until its disk works again", "goes on"]
+    assert told(caplog) == ["pauses until its store works again", "goes on"]
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])
@@ -207,7 +207,7 @@ async def test_a_read_that_fails_counts_against_nobody_and_is_told_once(
     assert ran == ["first", "second"]
     assert "Error" not in str([event for event in history if event["EventType"] == "InvocationCompleted"])
     assert types(history)[-1] == "ExecutionSucceeded"
-    assert told(caplog) == ["pauses until its disk works again", "goes on"]
+    assert told(caplog) == ["pauses until its store works again", "goes on"]
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])

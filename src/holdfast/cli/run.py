@@ -94,8 +94,7 @@ def run(
         more = {"isolation": isolation, "user": user, "place": place, "config": config, "trust": trust}
         order = WorkerOrder.of(target, input_, named, constraints, **more)
         raise typer.Exit(run_worker(order, json_output=json_output, detach=detach))
-    payload = None if input_ is None else codec.dumps(read_json("--input", input_))
-    asked = Order(target, payload, name, place, again)
+    asked = Order(target, None if input_ is None else codec.dumps(read_json("--input", input_)), name, place, again)
     with contextlib.redirect_stdout(sys.stderr):
         loaded = load(target)
         hear_functions()

@@ -6,8 +6,8 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from types import MethodType
-from typing import Any, Final, get_args, get_origin
+from types import FunctionType, MethodType
+from typing import Any, Final, cast, get_args, get_origin
 
 from holdfast.durable.concurrency.models import BatchItem, BatchResult
 from holdfast.durable.exceptions import NonDeterministicExecutionError, SerDesError
@@ -44,6 +44,13 @@ def taken(handler: Any) -> Any:
 def written(func: Any) -> Any:
     """The function as its author wrote it, behind bound arguments and wrappers."""
     while True:
+        if type(func) is FunctionType:  # most are: every step comes through here
+            own = func.__dict__
+            inner = (own.get("_original") or own.get("__wrapped__")) if own else None
+            if inner is None:
+                return func
+            func = inner
+            continue
         inner = getattr(func, "_original", None) or getattr(func, "__wrapped__", None)
         if inner is None and isinstance(func, functools.partial):
             inner = func.func
@@ -58,7 +65,7 @@ def written(func: Any) -> Any:
 
 
 def _named(func: Any, hint: Any) -> Any:
-    if hint is None or (isinstance(hint, str) and hint in _PLAIN):
+    if hint is None or (hint in _PLAIN if type(hint) is str else type(hint) is type and hint.__module__ == "builtins"):
         return None
     if isinstance(hint, str):
         func = getattr(func, "__func__", func)
@@ -129,10 +136,13 @@ class AnswerOf:
         return None if self._named is None else functools.partial(typed, hint=self._named)
 
 
+_TYPED: Final = frozenset({BatchOf, StateOf, AnswerOf})
+
+
 def typing_of(func: Any) -> Typing | None:
     """Gives a function's results the type that its annotation names; None if it names none."""
-    if isinstance(func, BatchOf | StateOf | AnswerOf):
-        return func.typing()
+    if type(func) in _TYPED:
+        return cast("BatchOf | StateOf | AnswerOf", func).typing()
     hint = returned(func)
     return None if hint is None else functools.partial(typed, hint=hint)
 

@@ -174,7 +174,7 @@ class Writer:
             if self._health.trouble is None:
                 self._flush()
             elif batch := self._take():
-                self._answer(batch, [EngineClosed("The engine was closed while its disk failed.")] * len(batch), on_loop=True)
+                self._answer(batch, [EngineClosed("The engine was closed while its store failed.")] * len(batch), on_loop=True)
             await asyncio.sleep(0)
         await asyncio.sleep(0)  # answers from another thread are on their way
 

@@ -25,7 +25,7 @@ from holdfast.service.describing import Description, Trouble, describe, history_
 from holdfast.service.exporting import exported
 from holdfast.service.importing import Imported, Source, copied, read
 from holdfast.service.open_callbacks import OpenCallback, open_callbacks
-from holdfast.store.opening import open_store, shown
+from holdfast.store.opening import open_store, placed, shown
 from holdfast.store.seam import Filter, Store
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Client:
 
         `actor` is whom the audit log names for what is decided through this client; without one nothing is noted.
         """
-        clock = clock or SystemClock()
+        clock, where = clock or SystemClock(), placed(where)
         if not create and "://" not in where and not Path(where).exists():
             raise StoreNotFound(f"There is no store at {where}. The first execution started there makes it.")
         store = open_store(where, ids(clock.now()), codec)

@@ -29,7 +29,7 @@ from holdfast.service.open_execution import OpenExecution
 from holdfast.service.portal import Portal
 from holdfast.service.settings import Settings
 from holdfast.service.tuning import tune
-from holdfast.store.opening import open_store
+from holdfast.store.opening import open_store, placed
 from holdfast.store.seam import Filter
 
 if TYPE_CHECKING:  # whoever runs no workers loads nothing of them
@@ -62,7 +62,7 @@ def open(
         settings = msgspec.structs.replace(settings, codec=codec)
     if migrate:
         settings = msgspec.structs.replace(settings, migrate=True)
-    where = os.fspath(store) if store is not None else settings.store
+    where = placed(os.fspath(store) if store is not None else settings.store)
     for function in functions:
         if not isinstance(function, DurableFunction):
             raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
@@ -96,8 +96,8 @@ class Opening:
                 f"`engine.{name}` inside; in `async def` code `async with holdfast.open(...) as engine:`."
             )
 
-    def __await__(self) -> NoReturn:
-        raise EngineNotEntered("`await holdfast.open(...)` opens nothing. Write `async with holdfast.open(...) as engine:`.")
+        def __await__(self) -> NoReturn:
+            raise EngineNotEntered("`await holdfast.open(...)` opens nothing. Write `async with holdfast.open(...) as engine:`.")
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.ids import IdSource, id_at
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.ports import Observer
+from holdfast.store.opening import placed
 
 DEFAULT_STORE = "holdfast.db"
 
@@ -37,6 +38,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = msgspec.field(default_factory=SystemClock)
     ids: IdSource = id_at
     chance: Callable[[], random.Random] = random.SystemRandom
+
+    def __post_init__(self) -> None:
+        if (meant := placed(self.store)) != self.store:
+            msgspec.structs.force_setattr(self, "store", meant)
 
 
 def default_codec() -> str | None:

@@ -31,6 +31,7 @@ _RESULTS: Final = {
     OutcomeStatus.PENDING: "ok",
     OutcomeStatus.FAILED: "failed",
     OutcomeStatus.CRASHED: "failed",
+    OutcomeStatus.MISMATCHED: "mismatched",
     OutcomeStatus.INTERRUPTED: "interrupted",
 }
 _NEEDED: Final = "Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'."

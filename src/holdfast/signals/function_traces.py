@@ -65,7 +65,7 @@ class FunctionTraces:
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
         """One invocation, below its execution."""
-        bad = outcome.status in (OutcomeStatus.FAILED, OutcomeStatus.CRASHED)
+        bad = outcome.status in (OutcomeStatus.FAILED, OutcomeStatus.CRASHED, OutcomeStatus.MISMATCHED)
         error = ((outcome.error.type if outcome.error else None) or outcome.status.value, "") if bad else None
         span_id = below(_span_of(header.id), "invocation", header.invocation)
         about = {**_about(header), "holdfast.invocation": header.invocation, "holdfast.outcome": outcome.status.value}
