@@ -27,7 +27,8 @@ _LEAST_SQLITE = (3, 37, 0)
 _BUSY_SECONDS = 10.0
 _BUSY_PAUSE = 0.005
 _SEAL_BYTES = 32
-_BESIDE = ("-wal", "-shm", "-journal")
+_JOURNAL = "-journal"
+_BESIDE = ("-wal", "-shm", _JOURNAL)
 _PAGE_BYTES = 2_048
 """A lone step touches five pages, whatever their size: smaller ones mean fewer bytes to sync."""
 _CACHE_KIB = 65_536
@@ -58,11 +59,21 @@ def connect(where: str, *, any_schema: bool = False) -> sqlite3.Connection:
     if where != MEMORY:
         _refuse_remote(Path(where))
         private.reserve(where)  # what SQLite puts beside the file has the file's mode
-        private.refuse_links(f"{where}{beside}" for beside in _BESIDE)
         if os.path.exists(where) and not os.access(where, os.W_OK):  # SQLite would open it, and leave files behind that are as closed
             raise _read_only(where)
         if _is_shut(Path(where).absolute().parent):
             raise _in_a_shut_folder(where)
+    made = [] if where == MEMORY else private.reserve_beside(f"{where}{beside}" for beside in _BESIDE)
+    try:
+        connection = _connected(where, any_schema=any_schema)
+    except BaseException:
+        private.remove_empty(made)
+        raise
+    private.remove_empty(path for path in made if path == f"{where}{_JOURNAL}")  # with a WAL SQLite does not look for it any more
+    return connection
+
+
+def _connected(where: str, *, any_schema: bool) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(where, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256)
         try:
