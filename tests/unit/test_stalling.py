@@ -8,11 +8,13 @@ import selectors
 import sys
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import AsyncDurableContext, Settings, durable_execution
 from holdfast import open as open_engine
 from holdfast.engine.stalling import LoopWatch
@@ -48,7 +50,7 @@ def blocks(stage: Stage) -> None:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "holdfast.engine"]
+    return [record.getMessage() for record in caplog.records if record.name == "holdfast.engine.loop"]
 
 
 def test_a_loop_that_gives_no_sign_of_life_for_a_second_is_told_of_once_with_its_stack(caplog: pytest.LogCaptureFixture) -> None:
@@ -89,6 +91,16 @@ def test_a_process_that_slept_was_not_blocked(caplog: pytest.LogCaptureFixture) 
     assert warnings(caplog) == []
 
 
+def test_a_loop_that_waits_for_our_own_store_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    stage = Stage()
+    ours: dict[str, Any] = {"sys": sys}
+    exec(compile("frame = sys._getframe()", str(Path(holdfast.__file__).parent / "store" / "sqlite" / "store.py"), "exec"), ours)
+    stage.frame = ours["frame"]
+    stage.looks(5)
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+
+
 async def test_an_engine_with_virtual_time_has_no_such_watch() -> None:
     @durable_execution
     async def nothing(event: Any, context: AsyncDurableContext) -> None: ...
@@ -109,11 +121,11 @@ async def test_a_handler_that_blocks_the_loop_is_named(caplog: pytest.LogCapture
         return told.wait(20)  # until the warning is there
 
     hearing = Hearing()
-    logging.getLogger("holdfast.engine").addHandler(hearing)
+    logging.getLogger("holdfast.engine.loop").addHandler(hearing)
     try:
         async with open_engine(":memory:", functions=[holds_the_loop]) as engine:
             assert await asyncio.wait_for((await engine.start(holds_the_loop)).result(), 60)
     finally:
-        logging.getLogger("holdfast.engine").removeHandler(hearing)
+        logging.getLogger("holdfast.engine.loop").removeHandler(hearing)
     (line,) = warnings(caplog)
     assert " in holds_the_loop" in line

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import selectors
 import sys
+import sysconfig
 import threading
 from asyncio import runners
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,7 @@ from typing import Final
 
 from holdfast.model.clock import monotonic
 
-log = logging.getLogger("holdfast.engine")
+log = logging.getLogger("holdfast.engine.loop")
 
 BLOCKED_SECONDS: Final = 1.0
 _LOOKS: Final = 10
@@ -30,6 +31,8 @@ _FRAMES: Final = 12
 _RESTING: Final = (selectors.__file__, runners.__file__)
 """Where a loop's thread is while it waits: Python's own loop in a selector, a loop written in C below the call that runs it."""
 _LOOP: Final = str(Path(asyncio.__file__).parent)
+_PYTHON: Final = sysconfig.get_path("stdlib")
+_OURS: Final = str(Path(__file__).resolve().parents[1])
 
 
 class LoopWatch:
@@ -73,13 +76,21 @@ class LoopWatch:
     def _tell(self, blocked: float) -> None:
         frame = self._frames().get(self._thread)
         stack = "".join(f"\n  {line}" for line in _stack(frame))
-        log.warning(
+        log.log(
+            logging.INFO if _is_our_own(frame) else logging.WARNING,
             "the event loop has been blocked for %.1f s: no timer fires and no other execution goes on in this process. Code on the "
             "loop must await what takes long; a step that blocks belongs into a `def`, which runs on a thread. "
             "The loop is in (innermost first):%s",
             blocked,
             stack,
         )
+
+
+def _is_our_own(frame: FrameType | None) -> bool:
+    """Whether the loop waits in code of ours, for a disk that is slow: there is nothing in it that an author could mend."""
+    while frame is not None and frame.f_code.co_filename.startswith(_PYTHON):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_OURS)
 
 
 def _stack(frame: FrameType | None) -> Iterator[str]:
