@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import holdfast
@@ -17,9 +19,14 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import ExecutionFailed, ExecutionQuarantined, ExecutionTimedOut, InvalidParameter
 from holdfast.model.execution import ExecutionStatus, Quarantine, State
+from holdfast.model.life import Claimant
+from holdfast.model.verbs import Claim
 from holdfast.service.client import Client
 from holdfast.service.settings import Settings
+from holdfast.store.opening import open_store
 from holdfast.testing import CrashDiffers, Runner, crash_everywhere
+from holdfast.testing.stores import writes
+from holdfast.workers.looking import state_of
 from tests.flow.harness import Harness, eventually, pending
 from tests.surface.http_server import served
 
@@ -205,6 +212,48 @@ async def test_subscribers_and_the_log_are_told(harness: Harness, caplog: pytest
     assert [(signal.status, signal.quarantine) for signal in heard] == [(ExecutionStatus.RUNNING, Quarantine.REPLAY_MISMATCH)]
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("order/order-1 is quarantined (replay_mismatch): The code no longer matches")
+
+
+# --- dead runners ------------------------------------------------------------------------------------------------------------
+
+
+def three_deaths(path: str) -> str:
+    """An execution of `order` under which three runners died; the last one had nothing else to run."""
+    with contextlib.closing(open_store(path, "x")) as store:
+        header = writes.live(store, "a")
+        for runner, dead in (("there", "here"), ("there", "there")):
+            writes.written(store, writes.claim(header, runner, dead))
+        taken = writes.written(store, Claim(header.id, Claimant("third", "third-1"), alone=True))
+        aside = writes.written(store, writes.claim(taken, "fourth", "third"))
+        assert aside.deaths == 3
+    return header.id
+
+
+async def test_an_execution_whose_runners_died_waits_and_is_tried_again_by_itself(harness: Harness) -> None:
+    @durable_execution(name="order")
+    async def innocent(event: Any, context: AsyncDurableContext) -> str:
+        return await context.step(lambda _: "done", name="work")
+
+    execution = three_deaths(harness.store)
+    still = VirtualClock(writes.at(1), skipping=False)
+    async with harness.engine(innocent, clock=still) as engine:
+        told = await (await engine.get(execution)).describe()
+        assert (told.state, told.quarantine, told.next_try) == ("ready", None, writes.at(60))
+        assert told.why.startswith("Its runner died 3 times in a row. It is tried again by itself at 2026-01-01T00:01:00Z")
+    clock = VirtualClock(writes.at(1))
+    async with harness.engine(innocent, clock=clock) as engine:
+        assert await (await engine.get(execution)).result() == "done", "who waits goes on waiting, and needs no person"
+        assert clock.now() >= writes.at(60)
+
+
+def test_a_run_whose_runners_died_is_waiting_and_one_that_needs_a_person_is_done(tmp_path: Path) -> None:
+    execution = three_deaths(str(tmp_path / "s.db"))
+    with contextlib.closing(open_store(str(tmp_path / "s.db"), "y")) as store:
+        header = store.find(execution)
+        assert header is not None
+        assert state_of(store, header) == "waiting"
+        aside = msgspec.structs.replace(header, state=State.QUARANTINED, quarantine=Quarantine.RUNNER_DIED)
+        assert state_of(store, aside) == "done"
 
 
 # --- over HTTP ---------------------------------------------------------------------------------------------------------------

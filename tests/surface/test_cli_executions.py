@@ -5,8 +5,11 @@ import shlex
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from holdfast.cli import show
+from holdfast.model.execution import ExecutionStatus, Quarantine, State, Terms, new_execution
 from tests.surface.cli_program import Program
 
 
@@ -222,3 +225,23 @@ def test_people_read_the_names_of_our_own_classes_and_machines_the_names_of_aws(
         assert "aws_durable_execution_sdk_python" not in page
     assert "aws_durable_execution_sdk_python.exceptions.StepError" in holdfast("executions", "show", "a", "--json").stdout
     assert "aws_durable_execution_sdk_python.exceptions.StepError" in holdfast("executions", "history", "a", "--json").stdout
+
+
+def test_a_list_says_why_an_execution_was_put_aside_and_that_a_name_was_started_again(capsys: pytest.CaptureFixture[str]) -> None:
+    header = new_execution("id", "sale-1", "sale", "$LATEST", payload="{}", now=0, terms=Terms())
+    over = {"status": ExecutionStatus.FAILED, "state": State.CLOSED, "superseded_by": "other", "ended_at": 0}
+    aside = {"state": State.QUARANTINED, "quarantine": Quarantine.REPLAY_MISMATCH}
+    found = [msgspec.structs.replace(header, **changed) for changed in (over, aside)]
+    show.executions_table([(x, None) for x in found], 0)
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert "closed, superseded" in first
+    assert "quarantined: replay_mismatch" in second
+    assert [show.execution_json(x)["quarantine"] for x in found] == [None, "replay_mismatch"]
+    assert [show.execution_json(x)["superseded_by"] for x in found] == ["other", None]
+
+
+def test_a_release_names_one_execution_or_a_function_and_not_both(holdfast: Program) -> None:
+    for words in ((), ("a", "--function", "greet")):
+        ended = holdfast("executions", "release", *words)
+        assert ended.returncode == 2
+        assert "Name one execution, or say --function NAME" in ended.stderr

@@ -128,6 +128,8 @@ class Engine:
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": same}
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
+        again = is_restart(on_failed, name)
+        before = failed_as(self.store, target.name, name) if again else None
         claimant = self._claimant(now) if self._reserve(target) else None
 
         def landed(answer: Answer | HoldfastError) -> None:
@@ -139,8 +141,6 @@ class Engine:
             self._doubt(answer)
             self.backlog |= created
 
-        again = is_restart(on_failed, name)
-        before = failed_as(self.store, target.name, name) if again else None
         started = await self._write(Start(header, payload, claimant, charges, same, target.kind, again, before), landed)
         return cast("Started", started).header
 
