@@ -19,7 +19,7 @@ from holdfast.model.operations import Kind
 from holdfast.model.typed import Unfitting, models_in, typed
 
 _TERMS = Terms()
-OnMismatch = Literal["quarantine", "fail"]
+_OnMismatch = Literal["quarantine", "fail"]
 """What happens to an execution whose history the code does not match: it is put aside for mended code, or it fails, as on AWS."""
 
 
@@ -41,7 +41,7 @@ class DurableFunction:
         read: Callable[[str | None], Any] = event_of,
         write: Callable[[Any], str] = text_of,
         kind: Kind = Kind.FUNCTION,
-        on_mismatch: OnMismatch = "quarantine",
+        on_mismatch: _OnMismatch = "quarantine",
     ) -> None:
         functools.update_wrapper(self, handler)
         self.handler = handler
@@ -53,7 +53,7 @@ class DurableFunction:
         self.read = read if read is not event_of else self._event
         self.write = write if write is not text_of else self._text
         self.kind = kind
-        if on_mismatch not in get_args(OnMismatch):
+        if on_mismatch not in get_args(_OnMismatch):
             raise InvalidParameter(f"on_mismatch is {on_mismatch!r}; use 'quarantine' or 'fail'.")
         self.on_mismatch = on_mismatch
         self.is_async = is_async(handler)
@@ -107,7 +107,7 @@ def durable_execution(
     retention_days: int = _TERMS.retention_days,
     max_operations: int = _TERMS.max_operations,
     max_bytes: int = _TERMS.max_bytes,
-    on_mismatch: OnMismatch = "quarantine",
+    on_mismatch: _OnMismatch = "quarantine",
 ) -> Callable[[Callable[..., Any]], DurableFunction]: ...
 def durable_execution(
     func: Callable[..., Any] | None = None,
@@ -120,7 +120,7 @@ def durable_execution(
     retention_days: int = _TERMS.retention_days,
     max_operations: int = _TERMS.max_operations,
     max_bytes: int = _TERMS.max_bytes,
-    on_mismatch: OnMismatch = "quarantine",
+    on_mismatch: _OnMismatch = "quarantine",
 ) -> DurableFunction | Callable[[Callable[..., Any]], DurableFunction]:
     """Make `handler(event, context)` durable; `def` and `async def` both work.
 

@@ -97,8 +97,10 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     def create(self, now: int) -> tuple[Change, Started]:
         """The first change of a new execution."""
         header = self.header
-        if type(header.status) is not ExecutionStatus or type(header.state) is not State:
-            raise InvalidParameter("An execution begins with a status and a state that there are.")  # else its row could not be read
+        if type(header.status) is not ExecutionStatus or type(header.state) is not State or header.quarantine is not None:
+            raise InvalidParameter(
+                "An execution begins with a status and a state that there are, and not in quarantine."
+            )  # else its row could not be read
         at = max(now, header.started_at)
         deadline = at + header.terms.timeout_seconds * 1000
         detail: dict[str, Any] = {"ExecutionTimeout": header.terms.timeout_seconds}
