@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from holdfast.model.clock import Clock, VirtualClock
 from holdfast.service.describing import Pending
 from holdfast.service.opening import OpenEngine, OpenExecution
 from holdfast.service.settings import Settings
+
+_TURNS_OF_THE_LOOP = 20
+_REST_SECONDS = 0.001
 
 
 class Harness:
@@ -36,23 +40,35 @@ class Harness:
             return await (await engine.start(function, input)).result()
 
 
+async def turns() -> AsyncGenerator[None]:
+    """Let others act, again and again: the loop first, then also threads and processes, which a loop that never rests would hold up."""
+    for _ in range(_TURNS_OF_THE_LOOP):
+        yield
+        await asyncio.sleep(0)
+    never = asyncio.get_running_loop().create_future()
+    while True:
+        yield
+        await asyncio.wait([never], timeout=_REST_SECONDS)
+
+
 async def eventually(fact: Callable[[], Any], seconds: float = 20) -> Any:
     """Wait until something is true, and return it."""
-    async with asyncio.timeout(seconds):
-        while not (found := fact()):
-            await asyncio.sleep(0)
-        return found
+    async with asyncio.timeout(seconds), contextlib.aclosing(turns()) as each:
+        async for _ in each:
+            if found := fact():
+                return found
+    raise AssertionError("turns never end")
 
 
 async def pending(execution: OpenExecution, name: str | None = None, seconds: float = 20) -> Pending:
     """Wait until an execution is suspended on an operation, and return it."""
-    async with asyncio.timeout(seconds):
-        while True:
+    async with asyncio.timeout(seconds), contextlib.aclosing(turns()) as each:
+        async for _ in each:
             description = await execution.describe()
             for found in description.waits_for:
                 if description.state == "suspended" and name in (None, found.name):
                     return found
-            await asyncio.sleep(0)
+    raise AssertionError("turns never end")
 
 
 def types(history: Sequence[dict[str, Any]]) -> list[str]:
