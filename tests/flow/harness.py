@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from holdfast.service.describing import Pending
 from holdfast.service.opening import OpenEngine, OpenExecution
 from holdfast.service.settings import Settings
 
-_TURNS_OF_THE_LOOP = 20
 _REST_SECONDS = 0.001
 
 
@@ -40,35 +38,32 @@ class Harness:
             return await (await engine.start(function, input)).result()
 
 
-async def turns() -> AsyncGenerator[None]:
-    """Let others act, again and again: the loop first, then also threads and processes, which a loop that never rests would hold up."""
-    for _ in range(_TURNS_OF_THE_LOOP):
-        yield
-        await asyncio.sleep(0)
-    never = asyncio.get_running_loop().create_future()
-    while True:
-        yield
-        await asyncio.wait([never], timeout=_REST_SECONDS)
-
-
 async def eventually(fact: Callable[[], Any], seconds: float = 20) -> Any:
-    """Wait until something is true, and return it."""
-    async with asyncio.timeout(seconds), contextlib.aclosing(turns()) as each:
-        async for _ in each:
-            if found := fact():
-                return found
-    raise AssertionError("turns never end")
+    """Wait until something is true, and return it. The loop never rests, so a virtual clock does not skip what the test wants to see."""
+    async with asyncio.timeout(seconds):
+        while not (found := fact()):
+            await asyncio.sleep(0)
+        return found
+
+
+async def in_real_time(fact: Callable[[], Any], seconds: float = 20) -> Any:
+    """Wait for something that real time brings, or a thread: a loop that never rests would hold that thread up."""
+    never = asyncio.get_running_loop().create_future()
+    async with asyncio.timeout(seconds):
+        while not (found := fact()):
+            await asyncio.wait([never], timeout=_REST_SECONDS)
+        return found
 
 
 async def pending(execution: OpenExecution, name: str | None = None, seconds: float = 20) -> Pending:
     """Wait until an execution is suspended on an operation, and return it."""
-    async with asyncio.timeout(seconds), contextlib.aclosing(turns()) as each:
-        async for _ in each:
+    async with asyncio.timeout(seconds):
+        while True:
             description = await execution.describe()
             for found in description.waits_for:
                 if description.state == "suspended" and name in (None, found.name):
                     return found
-    raise AssertionError("turns never end")
+            await asyncio.sleep(0)
 
 
 def types(history: Sequence[dict[str, Any]]) -> list[str]:

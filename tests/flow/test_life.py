@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ from holdfast.service.opening import BlockingEngine, BlockingExecution, OpenEngi
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore
-from tests.flow.harness import Harness, eventually, pending, turns, types
+from tests.flow.harness import Harness, pending, types
 
 
 @durable_execution
@@ -162,10 +161,9 @@ async def test_a_version_nobody_hosts_is_shown_as_such(harness: Harness) -> None
 
 
 async def eventually_state(execution: Any, state: str) -> None:
-    async with asyncio.timeout(20), contextlib.aclosing(turns()) as each:
-        async for _ in each:
-            if (await execution.describe()).state == state:
-                return
+    async with asyncio.timeout(20):
+        while (await execution.describe()).state != state:
+            await asyncio.sleep(0)
 
 
 async def test_an_execution_goes_on_in_the_next_engine(harness: Harness) -> None:
@@ -325,7 +323,9 @@ async def test_an_idle_engine_asks_the_store_one_question_per_look(tmp_path: Any
         await pending(await engine.start("sleeper"))
         looks = 0
         asked.clear()
-        await eventually(lambda: looks >= 10)
+        async with asyncio.timeout(20):
+            while looks < 10:
+                await asyncio.sleep(0)
         said = list(asked)
     assert said.count("PRAGMA data_version") == 10
     assert len(said) <= 10 + 8, "once a second it also looks for dead runners and the next timer"

@@ -21,7 +21,7 @@ from holdfast.service.opening import OpenEngine, OpenExecution
 from holdfast.service.settings import Settings
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Filter
-from tests.flow.harness import eventually, pending, types
+from tests.flow.harness import pending, types
 from tests.postgres import database, empty_store, schema_of, without_database
 
 HOUR = 3_600_000
@@ -176,7 +176,9 @@ async def test_engines_whose_machines_disagree_about_the_time_leave_each_other_a
         execution = await early.start(held)
         await reached.wait()
         monkeypatch.setattr(PostgresStore, "dead", looking)
-        await eventually(lambda: len(looks) >= 20)
+        async with asyncio.timeout(20):
+            while len(looks) < 20:
+                await asyncio.sleep(0)
         go.set()
         assert await execution.result() == "done"
         assert _deaths(await execution.history()) == 0
