@@ -345,6 +345,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("holdfast.engine.loop").setLevel(logging.ERROR)  # a soak blocks its loop itself, and measures how long nothing ran
     if sys.argv[1:2] == ["beside"]:
         asyncio.run(beside(sys.argv[2]))
     else:

@@ -1,5 +1,6 @@
 """What every test may lean on. Fixtures of one folder live in that folder's conftest; this one stays small."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 ROOT = Path(__file__).resolve().parent.parent
 
+gc.disable()  # while ten thousand tests are loaded: none of them is garbage
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parts.add_options(parser)
@@ -23,6 +26,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     parts.choose(config)
     costs.watch(config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # the tests themselves stay, so that a collection in one of them need not look through all the others
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

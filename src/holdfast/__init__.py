@@ -71,9 +71,7 @@ _WHERE = {
     "worker": "holdfast.workers.authoring",
 }
 
-__all__ = [
-    *_WHERE,
-]
+__all__ = [*(name for name in _WHERE if name != "open")]  # `from holdfast import *` leaves the builtin `open` what it is
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ import time
 from typing import Any, NamedTuple
 
 from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.life import next_try
 from holdfast.model.operations import Failure
 from holdfast.store.seam import Filter
 from tests.crash import orders, trips
@@ -113,7 +114,7 @@ class Storm:
         """What is not over yet. A person looks after what was put aside: killed from outside in a bad moment, nothing is wrong with it."""
         rows = list(self.scene.client.list(Filter(statuses=(ExecutionStatus.RUNNING,), limit=100_000)))
         for header in rows:
-            if header.state is State.QUARANTINED:
+            if header.state is State.QUARANTINED or next_try(header) is not None:
                 self.scene.client.release(header.id)
                 self.released += 1
         return [f"{header.name} ({header.function}, {header.state})" for header in rows]

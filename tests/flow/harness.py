@@ -12,8 +12,11 @@ import holdfast
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import Clock, VirtualClock
 from holdfast.service.describing import Pending
-from holdfast.service.opening import OpenEngine, OpenExecution
+from holdfast.service.open_execution import OpenExecution
+from holdfast.service.opening import OpenEngine
 from holdfast.service.settings import Settings
+
+_REST_SECONDS = 0.001
 
 
 class Harness:
@@ -37,10 +40,19 @@ class Harness:
 
 
 async def eventually(fact: Callable[[], Any], seconds: float = 20) -> Any:
-    """Wait until something is true, and return it."""
+    """Wait until something is true, and return it. The loop never rests, so a virtual clock does not skip what the test wants to see."""
     async with asyncio.timeout(seconds):
         while not (found := fact()):
             await asyncio.sleep(0)
+        return found
+
+
+async def in_real_time(fact: Callable[[], Any], seconds: float = 20) -> Any:
+    """Wait for something that real time brings, or a thread: a loop that never rests would hold that thread up."""
+    never = asyncio.get_running_loop().create_future()
+    async with asyncio.timeout(seconds):
+        while not (found := fact()):
+            await asyncio.wait([never], timeout=_REST_SECONDS)
         return found
 
 

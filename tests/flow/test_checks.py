@@ -120,7 +120,7 @@ async def test_a_mistake_is_told_with_what_was_given_what_is_wanted_and_a_stable
 
     with pytest.raises(ExecutionFailed) as caught:
         await harness.run(handler)
-    assert str(caught.value) == "step: name is 5 (int); it must be a str."
+    assert str(caught.value).startswith(f"step: name is 5 (int); it must be a str. (at {__file__}:")
     assert caught.value.error_type == "aws_durable_execution_sdk_python.exceptions.ValidationError"
     assert ValidationError.code == "validation_error"
 

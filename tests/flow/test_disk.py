@@ -16,7 +16,7 @@ from holdfast.engine import health, tending
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, StoreBroken
 from holdfast.store.sqlite.store import SqliteStore
-from tests.flow.harness import Harness, eventually, pending, types
+from tests.flow.harness import Harness, eventually, in_real_time, pending, types
 
 ONCE = StepConfig(step_semantics=StepSemantics.AT_MOST_ONCE_PER_RETRY)
 WRITES = ("commit", "_write", "_transaction")
@@ -113,7 +113,7 @@ async def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
     disk.ails(*WRITES)
     async with harness.engine(functions(disk)[colour]) as engine:
         execution = await engine.start("fills")
-        await eventually(lambda: disk.refused > 5)
+        await in_real_time(lambda: disk.refused > 5)
         assert ran == ["first", "filling"]
         with pytest.raises(DiskFull) as refused:
             await engine.start("fills", name="another")
@@ -122,10 +122,10 @@ async def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
         assert await asyncio.wait_for(execution.result(), 20) == ["first", "filling", "third"]
         history = await execution.history()
         assert [header.name for header in await engine.list()] == [execution.name], "a start that was refused has left nothing"
-        await eventually(lambda: len(told(caplog)) == 2)
+        await in_real_time(lambda: len(told(caplog)) == 2)
     assert ran == ["first", "filling", "third"]
     assert "Error" not in str([event for event in history if event["EventType"] == "InvocationCompleted"])
-    assert told(caplog) == ["pauses until its disk works again", "goes on"]
+    assert told(caplog) == ["pauses until its store works again", "goes on"]
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])
@@ -144,7 +144,7 @@ async def test_an_engine_closes_although_its_disk_is_full_and_the_next_one_goes_
     async with harness.engine(function) as engine:
         execution = await engine.start("plain")
         waiting = asyncio.create_task(execution.result())
-        await eventually(lambda: disk.refused > 5)
+        await in_real_time(lambda: disk.refused > 5)
     with pytest.raises(EngineClosed):
         await asyncio.wait_for(waiting, 20)
     disk.trouble = None
@@ -199,15 +199,15 @@ async def test_a_read_that_fails_counts_against_nobody_and_is_told_once(
     harness.park = 0
     async with harness.engine(awaiting if colour == "async" else blocking) as engine:
         execution = await engine.start("waits", {"n": 1})
-        await eventually(lambda: disk.refused > 12)  # more often than an invocation may fail
+        await in_real_time(lambda: disk.refused > 12)  # more often than an invocation may fail
         disk.trouble = None
         assert await asyncio.wait_for(execution.result(), 20) == "second"
         history = await execution.history()
-        await eventually(lambda: len(told(caplog)) == 2)
+        await in_real_time(lambda: len(told(caplog)) == 2)
     assert ran == ["first", "second"]
     assert "Error" not in str([event for event in history if event["EventType"] == "InvocationCompleted"])
     assert types(history)[-1] == "ExecutionSucceeded"
-    assert told(caplog) == ["pauses until its disk works again", "goes on"]
+    assert told(caplog) == ["pauses until its store works again", "goes on"]
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])
@@ -231,7 +231,7 @@ async def test_an_invoke_whose_target_cannot_be_looked_up_has_not_failed(harness
     disk.trouble = DiskFailed()
     async with harness.engine(awaiting if colour == "async" else blocking, clock=clock) as engine:
         execution = await engine.start("calls")
-        await eventually(lambda: disk.refused > 12)
+        await in_real_time(lambda: disk.refused > 12)
         async with harness.engine(called, clock=clock):
             disk.trouble = None
             assert await asyncio.wait_for(execution.result(), 20) == "answer"
@@ -252,7 +252,7 @@ async def test_an_execution_that_cannot_be_read_is_put_aside_instead_of_failed(h
         execution = await engine.start(waits)
         await eventually(lambda: ran)
         disk.trouble = StoreBroken("the page is damaged")
-        await eventually(lambda: disk.refused > 8)
+        await in_real_time(lambda: disk.refused > 8)
         disk.trouble = None
         async with asyncio.timeout(20):
             while (await execution.describe()).state != "quarantined":

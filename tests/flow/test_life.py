@@ -22,7 +22,8 @@ from holdfast.model.errors import (
     InvalidParameter,
 )
 from holdfast.model.execution import ExecutionStatus
-from holdfast.service.opening import BlockingEngine, BlockingExecution, OpenEngine, OpenExecution
+from holdfast.service.open_execution import OpenExecution
+from holdfast.service.opening import BlockingEngine, BlockingExecution, OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore
@@ -52,7 +53,7 @@ async def test_the_same_name_with_the_same_input_is_the_same_execution(harness: 
 async def test_the_same_name_with_another_input_is_a_conflict(harness: Harness) -> None:
     async with harness.engine(echo) as engine:
         first = await engine.start("echo", 1, name="order-42")
-        with pytest.raises(ExecutionAlreadyStarted, match=first.arn.replace("$", r"\$")):
+        with pytest.raises(ExecutionAlreadyStarted, match=first.arn.replace("$", r"\$") + ". The input differs"):
             await engine.start("echo", 2, name="order-42")
 
 
@@ -262,7 +263,7 @@ def test_a_plain_function_is_refused_at_open() -> None:
     def plain(event: Any, context: Any) -> None: ...
 
     with pytest.raises(InvalidParameter, match="@durable_execution"):
-        holdfast.open(":memory:", functions=[plain])  # type: ignore[list-item]
+        _ = holdfast.open(":memory:", functions=[plain])  # type: ignore[list-item]
 
 
 def test_the_same_verbs_work_without_asyncio() -> None:

@@ -10,7 +10,8 @@ import pytest
 from holdfast import StatusSignal
 from holdfast.contract.codes import Status
 from holdfast.model.errors import ExecutionFailed
-from holdfast.service.opening import OpenEngine, OpenExecution
+from holdfast.service.open_execution import OpenExecution
+from holdfast.service.opening import OpenEngine
 from holdfast.store.opening import open_store
 from holdfast.store.postgres import migrating as postgres
 from holdfast.store.sqlite import migrating as sqlite

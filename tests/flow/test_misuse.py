@@ -10,7 +10,7 @@ import pytest
 from holdfast import AsyncDurableContext, DurableContext, Duration, StepContext, durable_execution
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import VirtualClock
-from holdfast.model.errors import ExecutionFailed
+from holdfast.model.errors import ExecutionFailed, ExecutionQuarantined
 from tests.flow.harness import Harness, pending
 
 
@@ -38,14 +38,14 @@ async def test_code_that_no_longer_matches_its_history_says_what_changed_and_whe
         execution = await engine.start("changing")
         await pending(execution)
     async with harness.engine(made("refund")) as engine:
-        with pytest.raises(ExecutionFailed) as caught:
+        with pytest.raises(ExecutionQuarantined) as caught:
             await (await engine.get(execution.arn)).result()
     message = str(caught.value)
     assert "Recorded here: Step 'charge'" in message
     assert "The code asks for: Step 'refund'" in message
     assert "test_misuse.py:" in message
     assert "new version" in message
-    assert caught.value.error_type == "aws_durable_execution_sdk_python.exceptions.NonDeterministicExecutionError"
+    assert caught.value.reason == "replay_mismatch"
 
 
 async def test_a_swallowed_suspension_is_found_out_and_explained(tmp_path: Any) -> None:

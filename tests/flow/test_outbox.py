@@ -503,9 +503,9 @@ async def test_the_cursor_is_moved_now_and_then_and_not_for_each_signal(place: P
 @pytest.mark.parametrize("name", ["", "two words", "x" * 65, "a/b", 7])
 def test_a_name_that_cannot_be_kept_is_refused(place: Place, name: Any) -> None:
     with pytest.raises(InvalidParameter, match="Subscriber name"):
-        holdfast.open(place.store, functions=[echo], subscribers={name: print})
+        _ = holdfast.open(place.store, functions=[echo], subscribers={name: print})
 
 
 def test_what_cannot_be_called_is_refused(place: Place) -> None:
     with pytest.raises(InvalidParameter, match=r"'billing'.*cannot be called"):
-        holdfast.open(place.store, functions=[echo], subscribers={"billing": "on_status"})  # type: ignore[dict-item]
+        _ = holdfast.open(place.store, functions=[echo], subscribers={"billing": "on_status"})  # type: ignore[dict-item]

@@ -95,7 +95,7 @@ async def test_nothing_that_a_plugin_does_changes_the_execution(case: Case, mann
 async def test_changed_code_is_found_out_where_it_would_be_without_plugins(harness: Harness, plugins: Any) -> None:
     runs: list[str] = []
 
-    @durable_execution(plugins=plugins)
+    @durable_execution(plugins=plugins, on_mismatch="fail")
     def handler(event: Any, context: DurableContext) -> str:
         runs.append("a run")
         try:

@@ -17,7 +17,8 @@ from holdfast.model.clock import Clock, SystemClock, VirtualClock
 from holdfast.model.errors import DiskFailed
 from holdfast.model.signals import StatusSignal
 from holdfast.service.client import Client
-from holdfast.service.opening import OpenEngine, OpenExecution
+from holdfast.service.open_execution import OpenExecution
+from holdfast.service.opening import OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Filter

@@ -421,3 +421,27 @@ def test_plugins_are_told_of_the_invocation(colour: str, service: Service) -> No
         ("start", "request-3", True, []),
         ("end", "PENDING"),
     ]
+
+
+def patching(colour: str) -> DurableFunction:
+    if colour == "def":
+
+        @durable_execution(boto3_client=lambda_client())
+        def handler(event: Any, context: Any) -> Any:
+            return [context.patched("louder"), context.step(lambda _: "done", name="work", config=ONCE)]
+
+        return handler
+
+    @durable_execution(boto3_client=lambda_client())
+    async def coroutine(event: Any, context: Any) -> Any:
+        return [context.patched("louder"), await context.step(lambda _: "done", name="work", config=ONCE)]
+
+    return coroutine
+
+
+@both(patching)
+def test_a_marker_is_a_step_of_its_own_sub_type_that_succeeds_at_once_and_comes_first(function: DurableFunction, service: Service) -> None:
+    assert json.loads(function(event(), None)["Result"]) == [True, "done"]
+    first, *others = [(update["Type"], update["SubType"], update["Action"], update["Name"]) for update in service.updates]
+    assert first == ("STEP", "Patch", "SUCCEED", "louder")
+    assert [other[3] for other in others] == ["work", "work"]

@@ -6,8 +6,11 @@ import asyncio
 import contextlib
 import json
 import threading
+import zipfile
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +25,7 @@ from holdfast.service.catalogue.records import Config, Entry
 from holdfast.service.lambda_api.invoking import Invoke
 from holdfast.service.serving import Serving, open_serving
 from holdfast.service.settings import Settings
-from holdfast.service.targets.descriptions import Described, FolderCode, TextCode
+from holdfast.service.targets.descriptions import Described, FolderCode, TextCode, ZipCode
 from holdfast.store.seam import Filter
 from tests.flow.harness import eventually
 
@@ -245,3 +248,57 @@ async def test_what_a_store_keeps_beside_its_file_is_nobodys_code(tmp_path: Path
         assert [path.name for path in kept.iterdir()] == ["app.py"]
         await service.deploy(described("x = 2"))
         assert await asyncio.to_thread(service.code_of, FolderCode(tmp_path)) == code
+
+
+@pytest.mark.parametrize("functions", [1, 12])
+async def test_a_folder_that_functions_share_is_read_as_often_as_that_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, functions: int
+) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "app.py").write_text("def handler(event, context): return event")
+    (folder / "large.bin").write_bytes(b"x" * 100)
+    opened: Counter[str] = Counter()
+    own = Path.open
+
+    def counted(path: Path, *how: Any, **more: Any) -> Any:
+        opened["source" if path.parent == folder else "kept"] += path.name == "large.bin"
+        return own(path, *how, **more)
+
+    monkeypatch.setattr(Path, "open", counted)
+    wanted = [msgspec.structs.replace(described(""), name=f"f{number}", code=FolderCode(folder)) for number in range(functions)]
+    for start, reads in enumerate([{"source": 2, "kept": 1}, {"source": 1, "kept": 1}]):
+        async with served(tmp_path) as service:
+            for one in wanted:
+                await service.deploy(one, service.first_look)
+            assert opened == reads, f"start {start + 1}: hashed once, copied once, and the copy hashed once"
+        opened.clear()
+
+
+async def test_a_zip_file_that_functions_share_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "code.zip"
+    with zipfile.ZipFile(file, "w") as packed:
+        packed.writestr("app.py", "def handler(event, context): return event")
+    reads: list[Path] = []
+    own = Path.read_bytes
+
+    def counted(path: Path) -> bytes:
+        reads.append(path)
+        return own(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    async with served(tmp_path) as service:
+        for name in ("a", "b", "c"):
+            await service.deploy(msgspec.structs.replace(described(""), name=name, code=ZipCode(file)), service.first_look)
+    assert reads.count(file) == 1
+
+
+async def test_a_later_deployment_reads_a_folder_as_it_is_then(tmp_path: Path) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    wanted = msgspec.structs.replace(described("", durable=False), code=FolderCode(folder))
+    async with served(tmp_path) as service:
+        for number in (1, 2):
+            (folder / "app.py").write_text(f"def handler(event, context): return {number}")
+            await service.deploy(wanted)
+            assert (await service.api.invoke(Invoke(function="f"))).payload == b"%d" % number

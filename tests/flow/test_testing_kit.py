@@ -12,6 +12,7 @@ from holdfast.durable.config import MapConfig, NestingType, StepConfig, StepSema
 from holdfast.durable.retries import RetryStrategyConfig, create_retry_strategy
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Failure, Status
+from holdfast.service.settings import Settings
 from holdfast.testing import CrashDiffers, Runner, crash_everywhere
 from holdfast.testing.results import Missing
 from holdfast.testing.runner import NotYet
@@ -307,3 +308,24 @@ def test_retries_branches_conditions_and_at_most_once_steps_survive_every_point(
         return [a, b, c]
 
     assert crash_everywhere(busy if colour == "async" else blocking_busy) > 10
+
+
+@pytest.mark.parametrize("settings", [None, Settings(threads=2)], ids=["its own settings", "given settings"])
+@pytest.mark.parametrize("given, calls", [({}, 3), ({"replay": True}, 3), ({"replay": False}, 1)], ids=["default", "replay", "no replay"])
+def test_every_wake_is_a_replay_unless_a_test_says_otherwise(settings: Settings | None, given: dict[str, Any], calls: int) -> None:
+    called: list[int] = []
+
+    @durable_execution
+    async def naps(event: Any, context: AsyncDurableContext) -> str:
+        called.append(1)
+        await context.wait(Duration.from_days(1))
+        await context.wait(Duration.from_days(1))
+        return str(context.uuid())
+
+    ids = set()
+    for _ in range(2):
+        called.clear()
+        with Runner(naps, settings=settings, **given) as runner:
+            ids.add(runner.run().result)  # two days take no time, with given settings too
+        assert len(called) == calls
+    assert len(ids) == 1

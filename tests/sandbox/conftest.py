@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests import costs
 from tests.parts import one_of_each
 from tests.sandbox import settings
 
@@ -30,6 +31,7 @@ class Scene:
             [sys.executable, "-m", "tests.sandbox.scene", setting],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "HOLDFAST_SECRET": "the-runners-own"},
         )  # fmt: skip
+        self._used = 0.0
         self.user = self.hear()["ready"]
 
     @property
@@ -61,6 +63,9 @@ class Scene:
         assert line, f"the runner died: {self._process.wait()}"
         heard: dict[str, Any] = json.loads(line)
         assert "error" not in heard, heard["error"]
+        if (used := heard.pop("used", None)) is not None:
+            costs.spent_elsewhere(used - self._used)
+            self._used = used
         return heard
 
     def die(self) -> None:
@@ -73,6 +78,7 @@ class Scene:
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(20)
+        costs.spent_elsewhere(-self._used)  # from now on the system counts it
         self._process.stdout.close()
 
 

@@ -39,6 +39,8 @@ DAMAGE = {
         " VALUES (998, 'o', 'STEP', 'STARTED', 0, 0, 0, 0, 1, 1)"
     ),
     "names_shared": "DROP INDEX executions_by_name; UPDATE executions SET name = 'same', function = 'f' WHERE key IN (6, 7)",
+    "superseded_without_failure": "UPDATE executions SET superseded_by = 'other' WHERE key = 8",
+    "quarantine_unknown": "UPDATE executions SET quarantine = 'boredom' WHERE key = 8",
     "ids_shared": "DROP INDEX executions_by_id; UPDATE executions SET id = 'same' WHERE key IN (6, 7)",
     "states_contradict": "UPDATE executions SET ended_at = NULL WHERE key = 2",
     "timers_forgotten": "UPDATE executions SET due_at = NULL WHERE key = 6",
@@ -98,6 +100,7 @@ def test_every_question_is_known_to_find_something() -> None:
 def test_damage_in_a_schema_is_found_by_name() -> None:
     where = old_postgres()
     assert kept(where).check(quick=False) == ((4, 4), True, [])
+    migrated(where)
     with database() as rows:
         rows.execute(f"SET search_path = {schema_of(where)}".encode())
         for statement in (DAMAGE | ONLY_POSTGRES).values():

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 
@@ -18,6 +19,8 @@ import holdfast
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import HoldfastError, StoreBroken, StoreInUse, StoreNotMigrated, StoreUnsuitable
 from holdfast.model.execution import Terms
+from holdfast.model.outside import Stop
+from holdfast.model.verbs import Started
 from holdfast.service.settings import Settings
 from holdfast.store import migrating
 from holdfast.store.migrating import Lineage, Numbers, Standing, Step
@@ -28,7 +31,7 @@ from holdfast.store.seam import Filter, Hosted
 from holdfast.store.sqlite import migrating as sqlite
 from holdfast.store.sqlite.sharing import Presence
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.stores.writes import LEASE, T0, closed, forgotten, story, suspended, wait
+from holdfast.testing.stores.writes import LEASE, T0, answers, closed, forgotten, id_at, started, story, suspended, wait, wanted, written
 from tests.postgres import database, new_schema, schema_of
 from tests.store.children import child, heard, told
 from tests.store.flight import CREDENTIALS
@@ -339,7 +342,7 @@ def test_a_half_for_after_the_deployment_waits_until_runners_from_before_are_gon
         half = step(newest + 1, "ALTER TABLE signals ADD COLUMN extra TEXT;\n")
         with a_later_release(postgres.LINEAGE, half, step(newest + 1, "DROP TABLE expired;\n", after=True)):
             migrated(where)
-            assert postgres_numbers(where) == (newest + 1, postgres.LINEAGE.oldest + 1)
+            assert postgres_numbers(where) == (newest + 1, newest)
             closed(before, "goes on")
             with pytest.raises(StoreInUse, match=f"code older than schema version {newest + 1} works on it: before"):
                 apply_after(where)
@@ -350,6 +353,22 @@ def test_a_half_for_after_the_deployment_waits_until_runners_from_before_are_gon
         with pytest.raises(StoreUnsuitable, match="was migrated meanwhile"):
             late.join("late", LEASE)
         assert isinstance(refusal(where), StoreUnsuitable)
+
+
+def test_a_name_is_started_again_only_when_no_code_from_before_can_find_two_executions_of_it() -> None:
+    where = old_postgres()
+    migrated(where)
+    with contextlib.closing(PostgresStore(where, "mine")) as store:
+        old = written(store, Stop(started(store, "a").id))
+        asked = msgspec.structs.replace(wanted("a", id=id_at(T0 + 1000)), again=True)
+        (refused,) = answers(store, asked)
+        assert isinstance(refused, StoreNotMigrated)
+        assert "holdfast db migrate --after" in str(refused)
+        assert answers(store, wanted("a")) == [Started(old, False)]
+        apply_after(where)
+        (answer,) = answers(store, asked)
+        assert isinstance(answer, Started)
+        assert answer.created
 
 
 def test_a_step_that_fails_leaves_the_old_schema() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -10,7 +12,9 @@ import pytest
 
 from holdfast.model.errors import NotPrivate, StoreBroken, StoreUnsuitable
 from holdfast.store.migrating import number
-from holdfast.store.opening import open_store
+from holdfast.store.opening import open_keeping, open_store
+
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -55,6 +59,79 @@ def test_a_link_in_the_place_of_a_file_beside_the_store_is_refused_and_not_follo
     with pytest.raises(NotPrivate, match="is a symbolic link"):
         open_store(str(file), "reader")
     assert precious.read_text() == "precious"
+
+
+def forged(file: Path, folder: Path) -> bytes:
+    """A write-ahead log that SQLite takes for the newest part of a store: whose seal is known to whoever wrote the log."""
+    folder.mkdir()
+    copy = folder / "copy.db"
+    shutil.copy(file, copy)
+    with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("UPDATE meta SET value = zeroblob(32) WHERE key = 'seal'")
+        return Path(f"{copy}-wal").read_bytes()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to another user")
+def test_a_log_of_another_user_beside_the_store_is_never_read_as_part_of_it(tmp_path: Path) -> None:
+    """In a folder such as /tmp every user may make a file that is not there. SQLite, run by root, took it over and kept its pages."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    file = folder / "holdfast.db"
+    open_store(str(file), "maker").close()
+    before, log = file.read_bytes(), Path(f"{file}-wal")
+    log.write_bytes(forged(file, tmp_path / "forge"))
+    os.chown(log, NOBODY, NOBODY)
+    with pytest.raises(NotPrivate, match=r"holdfast\.db-wal was made by the user nobody.* Remove it"):
+        open_store(str(file), "reader")
+    assert file.read_bytes() == before
+    assert log.stat().st_uid == NOBODY, "and left as it is"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to another user")
+def test_a_log_of_another_user_beside_a_copy_is_not_restored(file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    keeping = open_keeping(str(file), "keeper")
+    keeping.backup(copy, replace=False)
+    log = Path(f"{copy}-wal")
+    log.write_bytes(forged(copy, tmp_path / "forge"))
+    os.chown(log, NOBODY, NOBODY)
+    before = file.read_bytes()
+    with pytest.raises(NotPrivate, match=r"copy\.db-wal was made by the user nobody"):
+        keeping.restore(copy)
+    assert file.read_bytes() == before
+
+
+def test_a_file_with_a_second_name_beside_the_store_is_refused(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"")
+    os.link(other, f"{file}-journal")
+    with pytest.raises(NotPrivate, match="has a second name"):
+        open_store(str(file), "reader")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder to another user")
+@pytest.mark.parametrize("mode", [0o755, 0o1777])
+def test_a_store_in_a_folder_of_another_user_is_refused(tmp_path: Path, mode: int) -> None:
+    """Who owns a folder may replace what is in it, also where it is sticky."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    os.chown(folder, NOBODY, NOBODY)
+    folder.chmod(mode)
+    with pytest.raises(NotPrivate, match="belongs to the user nobody, who may replace files in it"):
+        open_store(str(folder / "holdfast.db"), "maker")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_copy_is_not_made_where_others_may_replace_files(file: Path, tmp_path: Path) -> None:
+    """SQLite writes it by its name: who put a link in its place would have read all of the store."""
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(NotPrivate, match="chmod o-w"):
+        open_keeping(str(file), "keeper").backup(folder / "copy.db", replace=False)
+    assert list(folder.iterdir()) == []
 
 
 def test_numbers_are_numbers() -> None:

@@ -43,6 +43,7 @@ BY_ID = "SCAN executions USING INDEX executions_by_id"
 BY_FUNCTION = "SEARCH executions USING INDEX executions_by_function (function=?)"
 BY_STATUS = "SEARCH executions USING INDEX executions_by_status (status=?)"
 BY_NAME = "SEARCH executions USING INDEX executions_by_name (name=?)"
+FORMERLY = BY_NAME.replace("executions_by_name", "executions_superseded")
 BY_PARENT = "SEARCH executions USING INDEX executions_by_parent (parent=?)"
 
 
@@ -105,8 +106,10 @@ def test_a_list_is_read_in_order_from_an_index_and_its_next_page_from_where_the_
 
 @pytest.mark.parametrize("more", [{}, {"statuses": (X.RUNNING,)}, {"beyond": id_at(T0)}])
 def test_a_name_is_found_by_an_index_and_the_few_that_have_it_are_sorted(store: SqliteStore, more: dict[str, object]) -> None:
-    assert plan(store, msgspec.structs.replace(Filter(name="n"), **more)) == [BY_NAME, "USE TEMP B-TREE FOR ORDER BY"]
-    assert plan(store, msgspec.structs.replace(Filter(name="n", function="f"), **more)) == [BY_NAME.replace("=?", "=? AND function=?")]
+    found = plan(store, msgspec.structs.replace(Filter(name="n"), **more))
+    assert [line for line in found if "executions" in line] == [BY_NAME, FORMERLY]
+    found = plan(store, msgspec.structs.replace(Filter(name="n", function="f"), **more))
+    assert [line for line in found if "executions" in line] == [BY_NAME.replace("=?", "=? AND function=?"), FORMERLY]
 
 
 def test_a_bare_name_is_looked_up_without_reading_all_executions(store: SqliteStore, path: Path) -> None:

@@ -82,6 +82,23 @@ async def test_every_way_to_be_refused_at_the_gate_is_noted(store: Store) -> Non
     assert not [secret for secret in (viewer.secret, key.secret, tenant.secret, callback, "hf_guess") if secret in everything]
 
 
+async def test_a_secret_that_was_sent_in_the_place_of_an_id_is_not_in_the_log(store: Store) -> None:
+    """Who mixes up the two halves of a key, or signs with a token, is refused, and learns it; the log is read by others."""
+    viewer, key = token(store, "viewer"), access_key(store, "operator", tenant="acme")
+    app = gate(store)
+    wrong = [viewer.secret, key.secret, "a" * 40]
+    async with client(app) as asking:
+        for secret in wrong:
+            scope = f"Credential={secret}/20261116/eu-north-1/lambda/aws4_request, SignedHeaders=host, Signature=00"
+            await asking.post(INVOKE, headers={"Authorization": f"AWS4-HMAC-SHA256 {scope}", "X-Amz-Date": "20261116T000000Z"})
+            await asking.post(f"{INVOKE}?X-Amz-Credential={quote(secret, safe='')}%2F20261116&X-Amz-Signature=00")
+        await asking.get(f"/v1/runs/{viewer.secret}")
+    await app.close()
+    everything = "".join(str(note) for note in notes(store))
+    assert {note.what for note in notes(store)} == {"Invoke", "GetRun"}
+    assert not [secret for secret in wrong if secret in everything]
+
+
 @pytest.mark.parametrize("status, noted", [(200, 0), (400, 0), (401, 1), (403, 1), (429, 1), (500, 0)])
 async def test_what_the_app_itself_refuses_is_noted_as_it_answers(store: Store, status: int, noted: int) -> None:
     """A rate, a full house, a decision on one's own request."""

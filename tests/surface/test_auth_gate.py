@@ -80,7 +80,9 @@ def test_loopback_has_many_names(store: Store, host: str) -> None:
 @pytest.mark.parametrize(
     "method, path",
     [("POST", CREATE), ("PUT", "/2015-03-31/functions/f/code"), ("PUT", "/2015-03-31/functions/f/configuration"),
-     ("DELETE", "/2015-03-31/functions/f"), ("PUT", "/lambda-endpoint")],
+     ("DELETE", "/2015-03-31/functions/f"), ("PUT", "/lambda-endpoint"), ("POST", "/2015-03-31/functions/f/versions"),
+     ("POST", "/2015-03-31/functions/f/aliases"), ("PUT", "/2015-03-31/functions/f/aliases/live"),
+     ("DELETE", "/2015-03-31/functions/f/aliases/live")],
 )  # fmt: skip
 async def test_deploying_needs_credentials_or_to_be_allowed(store: Store, method: str, path: str) -> None:
     async with client(gate(store)) as asking:

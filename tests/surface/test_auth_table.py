@@ -54,7 +54,7 @@ def test_what_each_role_may_do() -> None:
         ("GET", "/2025-12-01/durable-executions/arn:aws:x/durable-execution/a/b/history", "GetDurableExecutionHistory", Needs.VIEW),
         ("GET", "/2025-12-01/durable-executions/arn:aws:x/durable-execution/a/b", "GetDurableExecution", Needs.VIEW),
         ("GET", "/2025-12-01/durable-executions", "ListDurableExecutions", Needs.VIEW),
-        ("PUT", "/2015-03-31/functions/f/aliases/live", "UpdateAlias", Needs.ADMINISTER),
+        ("PUT", "/2015-03-31/functions/f/aliases/live", "UpdateAlias", Needs.DEPLOY),
         ("GET", EVENTS, "StreamEvents", Needs.VIEW),
         ("POST", EVENTS, "Unknown", Needs.ADMINISTER),
         ("POST", "/2015-03-31/functions/f/code/invocations", "Unknown", Needs.ADMINISTER),

@@ -186,7 +186,7 @@ def _suspended(holdfast: Program, name: str) -> bool:
     return ended.returncode == 0 and json.loads(ended.stdout)["state"] == "suspended"
 
 
-def test_what_kills_its_runner_again_and_again_is_quarantined_until_a_person_releases_it(holdfast: Program) -> None:
+def test_what_kills_its_runner_again_and_again_is_put_aside_until_its_next_try_or_a_release(holdfast: Program) -> None:
     command = ("run", "functions.py:deadly", "--name", "a")
     for deaths in (1, 2, 3):
         with running(holdfast, *command) as process:
@@ -194,15 +194,20 @@ def test_what_kills_its_runner_again_and_again_is_quarantined_until_a_person_rel
             process.send_signal(signal.SIGKILL)
             process.wait(PATIENCE_SECONDS)
     (holdfast.folder / "go").touch()
-
-    refused = holdfast(*command)
-
-    assert refused.returncode == 3
-    assert "holdfast executions release deadly/a" in refused.stderr
+    with running(holdfast, *command) as process:
+        until(partial(_put_aside, holdfast))
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_SECONDS)
+    shown = holdfast("executions", "show", "a").stdout
+    assert "Its runner died 3 times in a row. It is tried again by itself at 20" in shown
+    assert "holdfast executions release deadly/a" in shown
     assert len(holdfast.log) == 3
-    assert "holdfast executions release deadly/a" in holdfast("executions", "show", "a").stdout
     assert holdfast("executions", "release", "a").returncode == 0
     assert json.loads(holdfast(*command).stdout) == "begun"
+
+
+def _put_aside(holdfast: Program) -> bool:
+    return json.loads(holdfast("executions", "show", "a", "--json").stdout)["next_try"] is not None
 
 
 def _begun(holdfast: Program, times: int) -> bool:

@@ -5,8 +5,11 @@ import shlex
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from holdfast.cli import show
+from holdfast.model.execution import ExecutionStatus, Quarantine, State, Terms, new_execution
 from tests.surface.cli_program import Program
 
 
@@ -149,3 +152,96 @@ def test_the_store_comes_from_the_option_else_the_environment_else_the_folder(ho
     del holdfast.environment["HOLDFAST_STORE"]
     holdfast("run", "functions.py:greet", "--detach")
     assert sorted(path.name for path in holdfast.folder.glob("*.db")) == ["env.db", "holdfast.db", "option.db"]
+
+
+PLAIN = """
+from datetime import date
+from decimal import Decimal
+
+from holdfast import durable_execution
+
+
+@durable_execution
+def shop(event, context):
+    context.step(lambda _: {"due": date(2026, 5, 1), "lines": [{"sku": "a", "price": Decimal("1.5")}], "pair": (1, None)}, name="price")
+    context.run_in_child_context(lambda child: {"a": {"b": 1}}, name="child")
+    return {"t": "m", "v": {"mine": 1}}
+"""
+
+
+def test_history_shows_values_as_their_author_knows_them(holdfast: Program) -> None:
+    (holdfast.folder / "plain.py").write_text(PLAIN)
+    assert holdfast("run", "plain.py:shop", "--name", "a").returncode == 0
+    table = holdfast("executions", "history", "a").stdout
+    assert '{"due": "2026-05-01", "lines": [{"sku": "a", "price": "1.5"}], "pair": [1, null]}' in table
+    assert '{"a": {"b": 1}}' in table
+    assert '{"t": "m", "v": {"mine": 1}}' in table  # a result is written as plain JSON, so this is the value itself
+    assert '"t":"m"' in holdfast("executions", "history", "a", "--json").stdout.replace("\\", "")  # as the history API of AWS shows it
+
+
+def test_callbacks_list_shows_what_waits_for_an_answer_with_age_and_end(holdfast: Program) -> None:
+    ended = holdfast("run", "functions.py:nap", "--detach", "--name", "none")
+    assert ended.returncode == 0
+    ended = holdfast("callbacks", "list")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "no callback waits for an answer\n")
+    begun(holdfast, "approve", "a")
+    begun(holdfast, "approve_async", "b")
+    first, second = lines(holdfast("callbacks", "list", "--json").stdout)
+    assert (first["name"], first["function"], first["execution"]) == ("approval", "approve", "a")
+    assert (second["function"], second["execution"], second["due_at"]) == ("approve_async", "b", None)
+    assert str(first["due_at"]) > str(first["started_at"])
+    head, *rows = holdfast("callbacks", "list", "--function", "approve").stdout.splitlines()
+    assert head.split() == ["NAME", "EXECUTION", "AGE", "EXPIRES", "CALLBACK", "ID"]
+    (row,) = rows
+    assert row.startswith("approval  approve/a  ")
+    assert " in 59 min " in row
+    assert row.endswith(str(first["callback_id"]))
+    assert holdfast("callbacks", "list", "--limit", "1").stdout.count("\n") == 2
+    assert holdfast("callbacks", "succeed", str(first["callback_id"])).returncode == 0
+    assert [x["execution"] for x in lines(holdfast("callbacks", "list", "--json").stdout)] == ["b"]
+
+
+BREAKS = """
+from holdfast import StepConfig, durable_execution
+from holdfast.durable.retries import RetryPresets
+
+
+def breaks(step):
+    raise LookupError("no such order")
+
+
+@durable_execution
+def shop(event, context):
+    context.step(breaks, name="look", config=StepConfig(retry_strategy=RetryPresets.none()))
+"""
+
+
+def test_people_read_the_names_of_our_own_classes_and_machines_the_names_of_aws(holdfast: Program) -> None:
+    (holdfast.folder / "breaks.py").write_text(BREAKS)
+    ended = holdfast("run", "breaks.py:shop", "--name", "a")
+    shown = [ended.stderr, holdfast("executions", "show", "a").stdout, holdfast("executions", "history", "a").stdout]
+    for page in shown:
+        assert "holdfast.durable.exceptions.StepError: " in page
+        assert "aws_durable_execution_sdk_python" not in page
+    assert "aws_durable_execution_sdk_python.exceptions.StepError" in holdfast("executions", "show", "a", "--json").stdout
+    assert "aws_durable_execution_sdk_python.exceptions.StepError" in holdfast("executions", "history", "a", "--json").stdout
+
+
+def test_a_list_says_why_an_execution_was_put_aside_and_that_a_name_was_started_again(capsys: pytest.CaptureFixture[str]) -> None:
+    header = new_execution("id", "sale-1", "sale", "$LATEST", payload="{}", now=0, terms=Terms())
+    over = {"status": ExecutionStatus.FAILED, "state": State.CLOSED, "superseded_by": "other", "ended_at": 0}
+    aside = {"state": State.QUARANTINED, "quarantine": Quarantine.REPLAY_MISMATCH}
+    found = [msgspec.structs.replace(header, **changed) for changed in (over, aside)]
+    show.executions_table([(x, None) for x in found], 0)
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert "closed, superseded" in first
+    assert "quarantined: replay_mismatch" in second
+    assert [show.execution_json(x)["quarantine"] for x in found] == [None, "replay_mismatch"]
+    assert [show.execution_json(x)["superseded_by"] for x in found] == ["other", None]
+
+
+def test_a_release_names_one_execution_or_a_function_and_not_both(holdfast: Program) -> None:
+    for words in ((), ("a", "--function", "greet")):
+        ended = holdfast("executions", "release", *words)
+        assert ended.returncode == 2
+        assert "Name one execution, or say --function NAME" in ended.stderr

@@ -168,6 +168,7 @@ def test_a_function_whose_values_cannot_be_stored_fails_in_one_line(holdfast: Pr
     (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error[")]
     assert line.startswith("error[execution_failed]: ")
     assert told in line
+    assert "aws_durable_execution_sdk_python" not in line
 
 
 def test_an_input_or_an_answer_that_is_too_large_is_refused_and_leaves_nothing(holdfast: Program) -> None:

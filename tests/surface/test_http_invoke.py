@@ -265,10 +265,11 @@ def test_any_json_is_kept_as_it_came(server: Served, text: str) -> None:
     assert server.find(arn)["InputPayload"] == text
 
 
-def test_no_payload_is_null(server: Served) -> None:
-    answer = invoke(server, "echo:$LATEST")
-    assert answer["Payload"] == b"null"
-    assert server.find(answer["DurableExecutionArn"])["InputPayload"] == "null"
+@pytest.mark.parametrize("kind", ["RequestResponse", "Event"])
+def test_no_payload_is_an_empty_object(server: Served, kind: str) -> None:
+    answer = invoke(server, "echo:$LATEST", InvocationType=kind)
+    assert answer["Payload"] == (b"{}" if kind == "RequestResponse" else b"")
+    assert server.find(answer["DurableExecutionArn"])["InputPayload"] == "{}"
 
 
 @pytest.mark.parametrize("kind, most", [("RequestResponse", 6 * 1024 * 1024), ("Event", 1024 * 1024)])

@@ -240,6 +240,13 @@ def test_no_tool_may_name_it_as_its_secret() -> None:
     assert [source.get(name) for name in ("HOLDFAST_KEYS_SECRET", "HOLDFAST_KEYS_SECRET_BEFORE", "SHOP_KEY")] == [None, None, "s"]
 
 
+@pytest.mark.parametrize("endless", ["/dev/zero", "large"])
+def test_a_key_file_without_an_end_is_refused_and_not_read(tmp_path: Path, endless: str) -> None:
+    (tmp_path / "large").write_text("x" * 100_000)
+    with pytest.raises(KeysSecretNeeded, match=r"has more than 65,536 bytes"):
+        KeysSecrets({"HOLDFAST_KEYS_FILE": str(tmp_path / endless)})()
+
+
 def test_a_secret_is_not_shown_by_what_holds_it() -> None:
     assert SECRET not in f"{KeysSecret(SECRET, 'HOLDFAST_KEYS_SECRET')!r} {vars(KeysSecrets({'HOLDFAST_KEYS_SECRET': SECRET}))!r}"
 

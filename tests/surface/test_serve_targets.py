@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.surface.serve_program import Programs, programs, until
@@ -66,6 +67,9 @@ def test_functions_of_a_python_file_run_in_the_server_itself(serve: Programs, ta
     ]
     assert server.invoke("greet_all:$LATEST", ["a", "b"])["Payload"] == ["hello a", "hello b"]
     assert not (serve.folder / "orders.db.functions").exists()
+    told = httpx.get(f"{server.url}/metrics")
+    assert told.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'holdfast_executions_closed_total{function="greet",status="SUCCEEDED"} 2.0' in told.text, "no worker is served here"
 
 
 def test_official_and_own_functions_invoke_each_other(serve: Programs, tmp_path: Path) -> None:

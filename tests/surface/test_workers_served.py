@@ -183,7 +183,10 @@ def test_a_tenant_does_not_use_up_the_rate_of_another(office: Office) -> None:
 
 def test_metrics_are_of_all_tenants_and_so_for_none(office: Office) -> None:
     assert office.acme.get("/metrics").status_code == 403
-    assert "success_count" in office.admin.get("/metrics").text
+    told = office.admin.get("/metrics").text
+    assert "success_count" in told
+    assert "holdfast_commit_writes_count" in told, "the metrics of functions are beside those of workers"
+    assert 'function="' not in told, "runs of workers are not counted as executions of functions too"
 
 
 # --- a server that dies, and one that leaves

@@ -1,5 +1,7 @@
 """Egress: which names and addresses a worker may reach."""
 
+import tomllib
+
 import pytest
 
 from holdfast.model.errors import InvalidParameter
@@ -98,3 +100,19 @@ def test_a_redirect_does_not_go_from_https_back_to_http() -> None:
     secure = PUBLIC.admit("https://shop.example/", None)
     with pytest.raises(ToolFailed, match="back to http"):
         PUBLIC.admit("http://shop.example/", None, secure)
+
+
+@pytest.mark.parametrize("host, addresses, entry", [
+    ("shop.internal", ["10.1.2.3"], '["shop.internal:8080"]'), ("127.0.0.1", ["127.0.0.1"], '["127.0.0.1:8080"]'),
+    ("::1", ["::1"], '["[::1]:8080"]'),
+    ("metadata.internal", ["169.254.169.254"], '["169.254.169.254:8080"]'),
+])  # fmt: skip
+def test_the_setting_that_is_named_opens_the_address_that_was_refused(host: str, addresses: list[str], entry: str) -> None:
+    assert all(PUBLIC.refusal(host, 8080, address) for address in addresses)
+    assert f"[fetch] allow_private = {entry}" in PUBLIC.remedy(host, 8080, addresses)
+    opened = Egress.of(tomllib.loads(f"entry = {entry}")["entry"])
+    assert [opened.refusal(host, 8080, address) for address in addresses] == [None] * len(addresses)
+
+
+def test_a_name_without_an_address_is_not_said_to_be_private() -> None:
+    assert PUBLIC.remedy("shop.example", 80, []) == ""

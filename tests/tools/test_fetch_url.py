@@ -122,6 +122,15 @@ async def test_without_the_operators_word_the_machine_itself_is_not_reached(web:
     fetch = FetchUrl(FetchSettings(ports=(80, 443, web.port)))
     error = await failure(fetch, {"url": f"{web.url}/a"})
     assert (error.code, "loopback" in error.message, web.asked) == ("egress_denied", True, [])
+    assert f'[fetch] allow_private = ["127.0.0.1:{web.port}"]' in error.message
+    await fetch.close()
+
+
+async def test_the_refusal_of_a_port_names_both_settings_that_open_it(web: Site) -> None:
+    fetch = FetchUrl(FetchSettings())
+    error = await failure(fetch, {"url": f"{web.url}/a"})
+    assert (error.code, "[fetch] ports" in error.message, web.asked) == ("egress_denied", True, [])
+    assert f'[fetch] allow_private = ["127.0.0.1:{web.port}"]' in error.message
     await fetch.close()
 
 

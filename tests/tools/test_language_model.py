@@ -173,7 +173,7 @@ def test_a_price_that_is_none_is_refused() -> None:
     (429, {"retry-after": "7"}, {}, "rate_limited", True), (429, {"retry-after-ms": "1500"}, {}, "rate_limited", True),
     (429, {}, {}, "rate_limited", True), (429, {}, {"code": "insufficient_quota"}, "tool_failed", True),
     (503, {"retry-after": "3"}, {}, "rate_limited", True),
-    (500, {}, {}, "tool_unavailable", False), (503, {}, {}, "tool_unavailable", True), (401, {}, {}, "access_denied", True),
+    (500, {}, {}, "tool_unavailable", True), (503, {}, {}, "tool_unavailable", True), (401, {}, {}, "access_denied", True),
     (403, {}, {}, "access_denied", True), (400, {}, {}, "tool_failed", True), (404, {}, {}, "tool_failed", True),
     (302, {"location": "http://127.0.0.1:1/"}, {}, "tool_failed", True),
 ])  # fmt: skip

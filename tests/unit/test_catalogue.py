@@ -29,6 +29,7 @@ from holdfast.model.errors import (
 )
 from holdfast.model.execution import Terms
 from holdfast.model.ids import id_at
+from holdfast.server.deploy_requests import Configured
 from holdfast.service.catalogue import keeping, packing
 from holdfast.service.catalogue.catalogue import Catalogue
 from holdfast.service.catalogue.keeping import Keeper, folder_of
@@ -427,6 +428,31 @@ def test_a_folder_that_is_not_only_code_is_refused(
         opened().keeper.add_folder(tmp_path / "absent")
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_folder_that_changes_while_it_is_copied_is_read_again_or_refused(
+    opened: Callable[[], Catalogue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    source = tmp_path / "code"
+    source.mkdir()
+    (source / "app.py").write_text("x = 0")
+    own, changes = packing.copy_folder, iter(range(1, times + 1))
+
+    def changing(folder: Path, *rest: Any) -> Any:
+        for number in changes:
+            (source / "app.py").write_text(f"x = {number}")
+            break
+        return own(folder, *rest)
+
+    monkeypatch.setattr(packing, "copy_folder", changing)
+    keeper = opened().keeper
+    if times == 3:
+        with pytest.raises(CodeInvalid, match="changes while it is read"):
+            keeper.add_folder(source)
+        assert not list((keeper.folder / "code").iterdir()), "nothing of it was kept"
+    else:
+        assert (keeper.code_folder(keeper.add_folder(source)) / "app.py").read_text() == "x = 1"
+
+
 # --- code that is run again
 
 TWO = packed(("app.py", b"x = 1"), ("deep/more.py", b"y = 2"))
@@ -479,3 +505,28 @@ def test_a_noted_hash_goes_with_its_code(opened: Callable[[], Catalogue], tmp_pa
     keeper.add_text("app.py", "x = 1")
     keeper.sweep(())
     assert list((tmp_path / "store.functions" / "code").iterdir()) == []
+
+
+def test_a_logging_config_changes_what_it_names_and_text_forgets_levels(opened: Callable[[], Catalogue]) -> None:
+    catalogue = opened()
+    config = Config(handler="a.b", runtime="python3")
+    catalogue.create("f", config, catalogue.keeper.add_text("a.py", ""))
+
+    def asked(**given: str) -> Any:
+        other = catalogue.needed("f").latest.config.other  # type: ignore[union-attr]
+        change = msgspec.convert({"LoggingConfig": given}, Configured).changed(other)
+        return about(catalogue.update_config("f", change))["LoggingConfig"]
+
+    assert about(catalogue.needed("f").latest)["LoggingConfig"] == {"LogFormat": "Text"}  # type: ignore[arg-type]
+    assert asked(LogFormat="JSON", LogGroup="g") == {
+        "LogFormat": "JSON", "ApplicationLogLevel": "INFO", "SystemLogLevel": "INFO", "LogGroup": "g",
+    }  # fmt: skip
+    assert asked(SystemLogLevel="WARN")["SystemLogLevel"] == "WARN"
+    assert asked(ApplicationLogLevel="FATAL") == {
+        "LogFormat": "JSON", "ApplicationLogLevel": "FATAL", "SystemLogLevel": "WARN", "LogGroup": "g",
+    }  # fmt: skip
+    with pytest.raises(InvalidParameter, match="LoggingConfig: its SystemLogLevel is 'ERROR'"):
+        asked(SystemLogLevel="ERROR")
+    assert asked(LogFormat="Text") == {"LogFormat": "Text", "LogGroup": "g"}
+    with pytest.raises(InvalidParameter, match="ApplicationLogLevel needs LogFormat JSON"):
+        asked(ApplicationLogLevel="INFO")

@@ -54,6 +54,9 @@ ENCODINGS: dict[str, Encoding] = {
     "base64 in lines of 76, offset 2": _wrapped(76, 2),
     "base64 in short lines": _wrapped(16, 0),
     "hexadecimal": lambda text: text.encode().hex(),
+    "hexadecimal with colons": lambda text: text.encode().hex(":"),
+    "bytes as Python shows them": lambda text: repr(text.encode())[2:-1],
+    "every byte escaped": lambda text: "".join(f"\\x{byte:02x}" for byte in text.encode()),
 }
 # A plus sign is a space in forms alone: under another layer nobody can tell, so it is not undone there.
 INNER = {name: encoding for name, encoding in ENCODINGS.items() if name != "percent, pluses"}

@@ -15,7 +15,7 @@ from holdfast.model.errors import (
     InvalidToken,
     LeaseLost,
 )
-from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus, State
+from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus, Quarantine, State, Terms
 from holdfast.model.history import Event, event_to_wire
 from holdfast.model.history import EventType as E
 from holdfast.model.ids import Position
@@ -98,11 +98,22 @@ def test_a_start_with_a_known_name_and_input_finds_the_execution() -> None:
     assert (change, answer.header, answer.created) == (None, execution.header, False)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("other", [{"input_hash": "other"}, {"version": "2"}])
-def test_a_start_with_a_known_name_and_another_input_or_version_is_a_conflict(other: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "other, differs",
+    [
+        ({"input_hash": "other"}, "The input differs from the one that it was started with. Use another name, or the same input."),
+        ({"version": "2"}, "The version differs: it was started with $LATEST, and this start asks for 2."),
+        (
+            {"input_hash": "other", "version": "2"},
+            "The input differs from the one that it was started with, and so does the version ($LATEST, not 2). "
+            "Use another name, or the same input.",
+        ),
+    ],
+)
+def test_a_start_with_a_known_name_and_another_input_or_version_is_a_conflict(other: dict[str, str], differs: str) -> None:
     message = unchanged(Lone.begun(), Start(header(**other), "{}"), at(1), ExecutionAlreadyStarted)
     arn = f"arn:aws:lambda:local:000000000000:function:order:$LATEST/durable-execution/order-1/{ID}"
-    assert message == f"Execution already started: {arn}"
+    assert message == f"Execution already started: {arn}. {differs}"
 
 
 def test_a_claim_is_a_new_invocation_under_a_new_epoch() -> None:
@@ -184,13 +195,77 @@ def test_a_suspects_old_token_is_dead() -> None:
     unchanged(execution, Checkpoint(old, (STEP,)), at(3), LeaseLost)
 
 
-def test_three_deaths_without_progress_quarantine() -> None:
-    execution = suspect()
+def put_aside(hours: int = 1) -> Lone:
+    execution = Lone.begun(ME, terms=Terms(hours * 3600))
+    execution.claim("b", at(1), dead=["me"])
+    execution.claim("c", at(2), dead=["b"])
     execution.claim("c", at(2), alone=True)
-    left = execution.claim("d", at(3), dead=["c"])
-    assert (left.state, left.runner, left.invocation, left.deaths) == (State.QUARANTINED, None, None, 3)
-    assert left.status is ExecutionStatus.RUNNING
-    unchanged(execution, Claim(ID, Claimant("e", "e-1"), frozenset({"c"})), at(4), LeaseLost)
+    execution.claim("d", at(3), dead=["c"])
+    return execution
+
+
+def test_after_three_deaths_without_progress_an_execution_is_put_aside_for_a_minute() -> None:
+    execution = put_aside()
+    left = execution.header
+    assert (left.state, left.runner, left.invocation, left.deaths) == (State.READY, None, None, 3)
+    assert (left.ready_at, left.due_at, life.next_try(left)) == (at(63), at(63), at(63))
+    for alone in (False, True):
+        unchanged(execution, Claim(ID, Claimant("e", "e-1"), frozenset({"c"}), alone), at(62.9), LeaseLost)
+    unchanged(execution, Claim(ID, Claimant("e", "e-1")), at(63), LeaseLost)
+    assert execution.claim("e", at(63), alone=True).state is State.RUNNING
+
+
+def test_its_timers_do_not_lose_the_time_of_its_next_try() -> None:
+    execution = live(WAIT)
+    for runner, dead in (("b", "me"), ("c", "b")):
+        execution.claim(runner, at(2), dead=[dead])
+    execution.claim("c", at(2), alone=True)
+    execution.claim("d", at(3), dead=["c"])
+    assert execution.header.due_at == at(11)
+    execution.do(Fire(ID), at(11))
+    assert execution.header.due_at == at(63)
+    execution.do(Fire(ID), at(63))
+    assert (execution.header.due_at, execution.header.state) == (execution.header.deadline, State.READY)
+
+
+def test_it_is_tried_after_a_minute_ten_minutes_and_an_hour_and_then_quarantined() -> None:
+    execution = put_aside(hours=48)
+    tries, now = [], at(3)
+    for runner in ("e", "f", "g"):
+        tries.append((execution.header.ready_at - now) // 1000)
+        execution.claim(runner, execution.header.ready_at, alone=True)
+        now = execution.header.invoked_at or 0
+        execution.claim("z", now, dead=[runner])
+    assert tries == [60, 600, 3600]
+    left = execution.header
+    assert (left.state, left.status, left.deaths) == (State.QUARANTINED, ExecutionStatus.RUNNING, 6)
+    assert life.reason_of(left) is left.quarantine is Quarantine.RUNNER_DIED
+    unchanged(execution, Claim(ID, Claimant("h", "h-1"), frozenset({"g"}), True), now + HOUR, LeaseLost)
+
+
+def test_progress_in_a_further_try_forgives_everything() -> None:
+    execution = put_aside()
+    execution.claim("e", at(63), alone=True)
+    execution.checkpoint(STEP, now=at(64))
+    assert (execution.header.deaths, life.next_try(execution.header)) == (0, None)
+
+
+def test_a_person_need_not_wait_for_the_next_try() -> None:
+    execution = put_aside()
+    execution.do(Release(ID), at(5))
+    assert execution.claim("e", at(5)).state is State.RUNNING
+
+
+def test_one_that_waits_for_its_next_try_still_times_out() -> None:
+    execution = put_aside()
+    execution.do(Fire(ID), T0 + HOUR)
+    assert execution.header.status is ExecutionStatus.TIMED_OUT
+
+
+def test_a_quarantine_that_older_code_wrote_has_the_reason_its_deaths_tell() -> None:
+    old = msgspec.structs.replace(live().header, state=State.QUARANTINED)
+    assert life.reason_of(old) is Quarantine.PAYLOAD_UNREADABLE
+    assert life.reason_of(msgspec.structs.replace(old, deaths=3)) is Quarantine.RUNNER_DIED
 
 
 def test_progress_forgives_deaths() -> None:
@@ -216,11 +291,19 @@ def test_an_empty_checkpoint_is_no_progress() -> None:
 
 
 def quarantined() -> Lone:
-    execution = suspect()
-    execution.claim("c", at(2), alone=True)
-    execution.claim("d", at(3), dead=["c"])
-    assert execution.header.state is State.QUARANTINED
+    """One whose code does not match its history."""
+    execution = live()
+    settle(execution, Outcome(OutcomeStatus.MISMATCHED, None, OOPS), at(3))
+    assert (execution.header.state, execution.header.quarantine) == (State.QUARANTINED, Quarantine.REPLAY_MISMATCH)
     return execution
+
+
+def test_a_mismatch_quarantines_and_the_end_of_the_invocation_tells_it() -> None:
+    execution = quarantined()
+    left = execution.header
+    assert (left.status, left.runner, left.invocation, left.due_at) == (ExecutionStatus.RUNNING, None, None, left.deadline)
+    assert execution.story == [E.EXECUTION_STARTED, E.INVOCATION_COMPLETED]
+    assert left.quarantine_event == 2
 
 
 def test_a_person_can_release_a_quarantined_execution() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.hosts.runtime.description import Runtime
 from holdfast.hosts.runtime.output import MAX_LINE, TAIL, Line, Output
+from holdfast.hosts.runtime.platform import Event
 
 RUNTIME = Runtime(function="f", folder=".", handler="a.b")
 
@@ -73,5 +74,5 @@ def test_a_log_that_fails_does_not_stop_the_function() -> None:
     taken = Output(RUNTIME, "stream", lambda: 17, fails)
     taken.begin("r", None)
     taken.take(b"a\n")
-    taken.say("b")
+    taken.say(Event("b", "start", {}))
     assert taken.tail() == b"a\nb\n"

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.checking import Checker, checker_of
+from holdfast.contract.checking import Checker, Size, checker_of
 from holdfast.contract.costs import IN_PLACE, MAX_BYTES, MAX_CHAIN, MAX_DEPTH, MAX_EVALUATIONS, MAX_PATTERNS, SchemaInvalid, cost_of
 from holdfast.contract.patterns import MAX_CHARACTERS, matcher
 from holdfast.contract.reading import read
 from holdfast.contract.redacting import MAX_STEPS, REDACTED, redacted
+from holdfast.hosts.evaluator.checking import _in_place, problems_now
 from tests.workers.pages import page
 
 Schema = dict[str, Any]
@@ -214,3 +215,17 @@ def test_dividing_numbers_of_many_digits_is_not_done_where_others_wait() -> None
     assert cost_of({"$ref": "#/$defs/d", "$defs": {"d": {"allOf": [{"multipleOf": 0.01}] * 2}}}).numbers == 2 * cost.numbers
     cents = {f"price_{number}": {"type": "number", "multipleOf": 0.01} for number in range(100)}
     assert cost_of({"type": "object", "properties": cents}).evaluations < 1_000, "many prices are no reason to refuse a schema"
+
+
+def test_a_number_beyond_64_bits_does_not_hide_how_large_a_value_is() -> None:
+    """The quick writer knows no such number, so another one writes the value: what that wrote is counted."""
+    checker = Checker({"items": {"allOf": [{"minimum": least} for least in range(45)]}})
+    for large in (2**70, 2**60):
+        value = [large, *[100] * 20_000]
+        found = _in_place(checker, value)
+        assert isinstance(found, Size), "evaluated where everybody waits"
+        assert found.places == 20_002
+
+
+def test_a_text_that_is_no_unicode_is_a_mismatch_and_no_error() -> None:
+    assert [problem.path for problem in problems_now({"type": "object"}, {"a": "\ud800"}, "caller")] == [""]

@@ -199,6 +199,16 @@ def test_a_header_that_was_signed_must_come() -> None:
     assert refusal(with_header(request, "x-amz-tenant-id", None), body)[1] == "The header 'x-amz-tenant-id' was signed but did not come."
 
 
+@pytest.mark.usefixtures("at")
+def test_an_idempotency_key_that_was_not_signed_is_refused() -> None:
+    """Else whoever sees a signed request on its way sends it again under another key, and the worker runs twice."""
+    path = "/v1/workers/refund/invoke"
+    verify(*signed(path=path, headers={"Idempotency-Key": "order-1"}))
+    request, body = signed(path=path)
+    added = sigv4.Request(method="POST", path=path, query="", headers={**request.headers, "idempotency-key": ["order-2"]}, private=True)
+    assert refusal(added, body) == (Refusal.SIGNATURE, "These headers must be signed: idempotency-key.")
+
+
 def test_an_unsigned_body_is_taken_only_where_nobody_can_change_it() -> None:
     request, body = signed(scheme="https", context={"payload_signing_enabled": False})
     assert request.values("x-amz-content-sha256") == ["UNSIGNED-PAYLOAD"]

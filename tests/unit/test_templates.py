@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from holdfast.model.errors import DuplicateFunction, TemplateInvalid
 from holdfast.model.execution import Terms
+from holdfast.service.catalogue.records import Code, Version, runtime_of
 from holdfast.service.targets import yaml_text
 from holdfast.service.targets.descriptions import Described, FolderCode, Found, TextCode, ZipCode
 from holdfast.service.targets.finding import find_all
@@ -90,6 +91,41 @@ Resources:
     assert (config.handler, config.runtime, config.timeout, config.memory) == ("app.handler", "python3.13", 20, 256)
     assert config.environment == {"A": "common", "B": "own", "C": "3", "D": "true", "E": "1.5"}
     assert (config.terms, config.log_format, config.description) == (Terms(3600, 7), "JSON", "An order")
+
+
+def test_levels_of_a_log_are_taken_from_globals_and_the_function(read: Read) -> None:
+    one = only(
+        read(
+            """
+Globals: {Function: {LoggingConfig: {LogFormat: JSON, SystemLogLevel: WARN}}}
+Resources:
+  F:
+    Type: AWS::Serverless::Function
+    Properties: {Handler: app.handler, Runtime: python3, LoggingConfig: {ApplicationLogLevel: DEBUG}}
+"""
+        )
+    )
+    assert one.config.logging == {"LogFormat": "JSON", "ApplicationLogLevel": "DEBUG", "SystemLogLevel": "WARN"}
+    described = runtime_of("F", Version(version="1", config=one.config, code=Code("a", "b", 1), modified_at=1, revision="r"), "folder")
+    assert (described.log_format, described.application_log_level, described.system_log_level) == ("JSON", "DEBUG", "WARN")
+
+
+@pytest.mark.parametrize(
+    "given, why",
+    [
+        ("{LogFormat: Yaml}", "LoggingConfig.LogFormat.*: 'Yaml' is neither Text nor JSON"),
+        ("{LogFormat: JSON, ApplicationLogLevel: LOUD}", "LoggingConfig .*: its ApplicationLogLevel is 'LOUD'; it must be one of TRACE"),
+        ("{SystemLogLevel: INFO}", "LoggingConfig .*: SystemLogLevel needs LogFormat JSON"),
+    ],
+)
+def test_a_logging_config_that_aws_refuses_is_refused_with_its_line(read: Read, given: str, why: str) -> None:
+    with pytest.raises(TemplateInvalid, match=why):
+        read(f"{FUNCTION.rstrip()}\n      LoggingConfig: {given}\n")
+
+
+def test_a_log_group_of_a_template_is_said_to_have_no_effect(read: Read) -> None:
+    (warning,) = read(f"{FUNCTION.rstrip()}\n      LoggingConfig: {{LogGroup: mine}}\n").warnings
+    assert "LogGroup has no effect" in warning
 
 
 def test_a_function_is_named_by_its_logical_id_unless_it_has_a_name(read: Read) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.cli.terminal import print_document, print_line, warn_of_root
@@ -40,6 +41,19 @@ def test_what_a_body_says_cannot_steer_the_terminal_from_a_summary() -> None:
     for told in (summary(failed), summary(response("approval_required", approvals=(asked,))), summary(response("x", approvals=(called,)))):
         assert not set(told) & set("\x1b\x7f\x9b\u202e\u2028\ud800")
     assert summary(response("x", approvals=(called,))).splitlines()[0].endswith("xxx...)")
+
+
+@pytest.mark.parametrize(
+    "message, told",
+    [
+        ("The server did not answer in time.", "retryable_error: busy: The server did not answer in time, try again in 7 s, attempt 1"),
+        ("It waits...", "retryable_error: busy: It waits..., try again in 7 s, attempt 1"),
+    ],
+)
+def test_a_sentence_in_a_summary_goes_on_without_its_full_stop(message: str, told: str) -> None:
+    error = ResponseError(error_code="busy", message=message, retryable=True, retry_after_seconds=7)
+    answered = msgspec.structs.replace(response("busy", Status.RETRYABLE_ERROR), error=error)
+    assert summary(answered).startswith(told)
 
 
 @pytest.mark.parametrize("code", ["unknown_outcome", "approval_required"])

@@ -17,8 +17,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from holdfast.model.errors import ExtraMissing, InvalidParameter
 from holdfast.service.operator import read_operator
 from holdfast.signals.observing import EndSeen, RunSeen
+from holdfast.signals.spans import wanted
 from holdfast.signals.traceparent import below, header_of, parent_of, span_hex, trace_hex
-from holdfast.signals.tracing import Tracing, wanted
+from holdfast.signals.tracing import Tracing
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

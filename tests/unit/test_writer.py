@@ -14,9 +14,11 @@ from holdfast.engine.writer import Writer
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import CodecFailed, DiskFull, StoreBroken, WriteFailed
 from holdfast.model.execution import Execution
+from holdfast.model.ids import Position
+from holdfast.model.operations import Action, Type, Update
 from holdfast.model.outside import Fire
 from holdfast.model.payloads import PayloadCodec, encoded
-from holdfast.model.verbs import Answer, Write
+from holdfast.model.verbs import Answer, Checkpoint, Write
 from holdfast.store.seam import Committed, Store
 
 
@@ -98,6 +100,12 @@ async def test_an_error_that_a_store_did_not_expect_is_the_answer_of_the_entry_t
     one, bad, two, three = await answered(Failing(trouble), "one", "bad", "two", "three")
     assert (one, two, three) == ("one", "two", "three")
     assert isinstance(bad, WriteFailed)
+
+
+@pytest.mark.parametrize("updates", [5, (5,), (Update(id="s", type=Type.STEP, action=Action.SUCCEED, payload=cast("str", 5)),)])
+async def test_an_entry_that_cannot_be_measured_keeps_no_answer_from_its_neighbours(updates: Any) -> None:
+    bad = Checkpoint(Position("execution", 1, 1, 1), updates)
+    assert await answered(Counting(), "one", bad, "two") == ["one", bad, "two"]
 
 
 async def test_an_error_of_the_store_itself_is_shared_answer_and_is_not_tried_again() -> None:

@@ -82,7 +82,7 @@ async def test_a_tenants_day_is_bounded_over_all_its_runs_and_nobody_elses(tmp_p
         other = await force.invoke(request(times=1), BOB)
         clock.move_to(clock.now() + 86_400_000)
         tomorrow = await force.invoke(request(times=1), ANN)
-    assert [response.status for response in responses] == [Status.OK, Status.OK, Status.PERMANENT_ERROR]
+    assert [response.status for response in responses] == [Status.OK, Status.OK, Status.RETRYABLE_ERROR]
     assert (other.status, tomorrow.status) == (Status.OK, Status.OK)
 
 

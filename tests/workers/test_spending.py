@@ -69,7 +69,7 @@ async def test_what_is_spent_is_never_shown_as_less_than_nothing_left(tmp_path: 
         (tokens,) = spent_today(force._engine.store, policy, ["default"], force._engine.clock.now())
     assert (tokens.spent, tokens.left) == (Decimal(95), Decimal(0))
     assert refused.error is not None
-    assert refused.error.error_code == "budget_exceeded"
+    assert (refused.error.error_code, refused.observability.attempt) == ("rate_limited", 1)
     assert len(model.calls) == 1
 
 

@@ -18,9 +18,11 @@ from holdfast.model.errors import InvalidParameter, PayloadNotJson
 from holdfast.model.payloads import PayloadCodec
 from holdfast.service.client import Client
 from holdfast.service.settings import default_codec, default_store
+from holdfast.store.opening import placed
 
 StoreOption = Annotated[
-    str | None, typer.Option("--store", metavar="PATH", help="The store's file. Without it: $HOLDFAST_STORE, else ./holdfast.db.")
+    str | None,
+    typer.Option("--store", metavar="PATH", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
 ]
 CodecOption = Annotated[
     str | None,
@@ -62,7 +64,7 @@ class Place(msgspec.Struct, frozen=True):
         """The store of a command line."""
         said = (("--store", store) if store else ()) + (("--codec", codec) if codec else ())
         found = not store and not os.environ.get("HOLDFAST_STORE")
-        return cls(store or default_store(), said, codec or default_codec(), found)
+        return cls(placed(store or default_store()), said, codec or default_codec(), found)
 
     def codec(self) -> PayloadCodec | None:
         """What encodes its payloads. Its module may print as it likes: stdout is the command's alone."""

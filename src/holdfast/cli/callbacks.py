@@ -4,15 +4,53 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 import typer
 
-from holdfast.cli.arguments import CodecOption, ErrorMessageOption, ErrorTypeOption, Place, StoreOption, read_text
-from holdfast.cli.terminal import say
+from holdfast.cli.arguments import CodecOption, ErrorMessageOption, ErrorTypeOption, LinesOption, Place, StoreOption, read_text
+from holdfast.cli.terminal import distance, moment, print_line, print_table, say, span_of
+from holdfast.model.clock import SystemClock
 from holdfast.model.operations import Failure
 
-app = typer.Typer(help="Answer callbacks that executions wait for.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="List and answer callbacks that executions wait for.", no_args_is_help=True, rich_markup_mode=None)
 
-IdArgument = Annotated[str, typer.Argument(metavar="CALLBACK_ID", help="The callback's id, as `holdfast executions show` prints it.")]
+IdArgument = Annotated[str, typer.Argument(metavar="CALLBACK_ID", help="The callback's id, as `holdfast callbacks list` prints it.")]
+
+
+@app.command("list")
+def list_(
+    function: Annotated[
+        str | None, typer.Option("--function", metavar="NAME", help="Only callbacks of this function's executions.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = 50,
+    json_lines: LinesOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """List callbacks that wait for an answer, those of the oldest execution first."""
+    with Place.of(store, codec).client() as client:
+        found = list(client.callbacks(function, limit))
+    now = SystemClock().now()
+    if json_lines:
+        for one in found:
+            print_line({**msgspec.to_builtins(one), "started_at": moment(one.started_at), "due_at": moment(one.due_at)})
+    elif not found:
+        say("no callback waits for an answer")
+    else:
+        print_table(
+            ("NAME", "EXECUTION", "AGE", "EXPIRES", "CALLBACK ID"),
+            [
+                (
+                    one.name or "",
+                    f"{one.function}/{one.execution}",
+                    span_of(max(0, now - one.started_at)),
+                    "never" if one.due_at is None else distance(one.due_at, now),
+                    one.callback_id,
+                )
+                for one in found
+            ],
+            folds="CALLBACK ID",
+        )
 
 
 @app.command("succeed")

@@ -71,9 +71,9 @@ def list_(
         found = client.list(wanted if parent is None else msgspec.structs.replace(wanted, parent=client.find(parent).id))
         if json_lines:
             for header in found:
-                print_line(shown.execution_json(header))
+                print_line(shown.execution_json(header, client.trouble(header)))
         else:
-            shown.executions_table(list(found), SystemClock().now())
+            shown.executions_table([(header, client.trouble(header)) for header in found], SystemClock().now())
 
 
 def _statuses(given: list[str]) -> tuple[ExecutionStatus, ...]:
@@ -117,12 +117,13 @@ def history(
 ) -> None:
     """Show every event of an execution, in order."""
     with Place.of(store, codec).client() as client:
-        events = client.history(execution, include_data=not no_data)
+        found = client.find(execution)
+        events, trouble = client.history(found.id, include_data=not no_data), client.trouble(found)
     if json_lines:
         for event in events:
             print_line(event)
     else:
-        shown.history_table(events)
+        shown.history_table(events, trouble)
 
 
 @app.command("export")
@@ -192,9 +193,26 @@ def stop(
 
 
 @app.command("release")
-def release(execution: ExecutionArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Let a quarantined execution run again; its runner died too often, so mend the cause first."""
+def release(
+    execution: Annotated[
+        str | None, typer.Argument(metavar="[NAME|ARN]", help="The execution: its name, function/name, id or ARN.")
+    ] = None,
+    function: Annotated[
+        str | None,
+        typer.Option("--function", metavar="NAME", help="Instead of one: all quarantined executions of this function."),
+    ] = None,
+    json_output: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Let a quarantined execution run again, or all of a function. Mend the cause first: `executions show` says what it is."""
+    if (execution is None) is (function is None):
+        raise InvalidParameter("Name one execution, or say --function NAME for all quarantined executions of a function.")
     with Place.of(store, codec).client() as client:
+        if execution is None:
+            count = client.release_all(function or "")
+            print_document({"function": function, "released": count}) if json_output else say(f"released: {count} of {function}")
+            return
         header = client.release(execution)
     if json_output:
         print_document(shown.execution_json(header))

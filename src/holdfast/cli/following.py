@@ -21,7 +21,8 @@ from holdfast.model.execution import State
 from holdfast.model.ids import checked_name, id_at
 from holdfast.service.describing import Description
 from holdfast.service.loading import Loaded
-from holdfast.service.opening import OpenEngine, OpenExecution
+from holdfast.service.open_execution import OpenExecution
+from holdfast.service.opening import OpenEngine
 from holdfast.service.opening import open as open_engine
 from holdfast.store.opening import shown
 from holdfast.store.seam import Filter
@@ -40,6 +41,13 @@ class Order(msgspec.Struct, frozen=True):
     """The text of the input; None when none was given."""
     name: str | None
     place: Place
+    again: bool = False
+    """Start the name again if its execution failed."""
+
+    @property
+    def on_failed(self) -> str:
+        """The same as a start has it."""
+        return "restart" if self.again else "find"
 
 
 def follow(order: Order, loaded: Loaded) -> Description:
@@ -76,7 +84,7 @@ class _Following:
                 finally:
                     watching.cancel()
                     ending.cancel()
-            return await self._last(engine, execution)
+            return self._not_aside(await self._last(engine, execution))
 
     async def _last(self, engine: OpenEngine, execution: OpenExecution) -> Description:
         """How it ended; one that continued as others ended where the last of them did."""
@@ -88,14 +96,21 @@ class _Following:
     async def _begun(self, engine: OpenEngine, name: str) -> OpenExecution:
         """The execution that has the name, if no input asks for a particular one; else a start, which finds or makes it."""
         order, function = self._order, self._loaded.function
-        if order.payload is None and order.name is not None:
+        if order.payload is None and order.name is not None and not order.again:
             for found in await engine.list(Filter(function=function.name, name=order.name, limit=1)):
                 if all((f.name, f.version) != (found.function, found.version) for f in self._loaded.beside):
                     raise FunctionNotFound(
                         f"{found.function}/{found.name} was started with version {found.version}, which {order.target} does not have."
                     )
                 return await engine.get(found.id)
-        return await engine.start(function, codec.loads(order.payload or "{}"), name=name)
+        payload = order.payload or (await self._input_before(engine, name) if order.again else None) or "{}"
+        return await engine.start(function, codec.loads(payload), name=name, on_failed=order.on_failed)
+
+    async def _input_before(self, engine: OpenEngine, name: str) -> str | None:
+        """What the execution that has the name was started with: a name is started again with that, unless another input is given."""
+        for found in await engine.list(Filter(function=self._loaded.function.name, name=name, limit=1)):
+            return codec.dumps((await (await engine.get(found.id)).describe()).input)
+        return None
 
     async def _watch(self, execution: OpenExecution, show: Callable[[str], None]) -> None:
         """Tell people where it stands. Ends only for what nobody here can bring to an end."""
@@ -103,11 +118,15 @@ class _Following:
             began = monotonic()
             told = await execution.describe()
             show(told.why)
-            if told.state == State.QUARANTINED:
-                again = self._order.place.command("executions", "release", f"{told.function}/{told.name}")
-                raise ExecutionQuarantined(f"{told.function}/{told.name}: {told.why} Then: {again}")
-            self._tell_callbacks(told)
+            self._tell_callbacks(self._not_aside(told))
             await asyncio.sleep(max(_LOOK_SECONDS, _LOOK_SHARE * (monotonic() - began)))
+
+    def _not_aside(self, told: Description) -> Description:
+        """Refuse what nobody here can bring to an end, with the command that releases it."""
+        if told.state == State.QUARANTINED:
+            again = self._order.place.command("executions", "release", f"{told.function}/{told.name}")
+            raise ExecutionQuarantined(f"{told.function}/{told.name}: {told.why} Then: {again}", told.quarantine)
+        return told
 
     def _tell_callbacks(self, told: Description) -> None:
         if told.state != State.SUSPENDED:
@@ -127,7 +146,7 @@ class _Following:
 
 
 async def _end(execution: OpenExecution) -> None:
-    with contextlib.suppress(Unsuccessful):
+    with contextlib.suppress(Unsuccessful, ExecutionQuarantined):  # a quarantine is told with the command for this store
         await execution.result()
 
 

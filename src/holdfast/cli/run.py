@@ -15,6 +15,7 @@ import typer
 
 from holdfast.cli.arguments import CodecOption, ConfigOption, Place, StoreOption, TrustOption, read_json
 from holdfast.cli.following import Order, follow
+from holdfast.cli.hearing import hear_functions
 from holdfast.cli.show import error_line
 from holdfast.cli.terminal import moment, print_document, say
 from holdfast.cli.workers import WorkerOrder, declares_workers, run_worker
@@ -33,6 +34,12 @@ IsolationOption = Annotated[
     typer.Option(
         "--isolation", metavar="LEVEL", help="How a worker is locked in: all (the default), process, or inline, which is not at all."
     ),
+]
+
+
+AgainOption = Annotated[
+    bool,
+    typer.Option("--again", help="Start --name again if its execution failed, timed out or was stopped. The old execution stays."),
 ]
 
 
@@ -65,6 +72,7 @@ def run(
     ] = None,
     isolation: IsolationOption = None,
     user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="For whom a worker runs.")] = None,
+    again: AgainOption = False,
     detach: Annotated[bool, typer.Option("--detach", help="Write the execution, print its ARN, and leave it for a later runner.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document about the execution, however it ended.")] = False,
     trust: TrustOption = False,
@@ -76,22 +84,32 @@ def run(
 
     Killed or interrupted, the execution stays in the store: the same command with the same --name goes on where it was.
     The program hosts every durable function of the file meanwhile. What they print goes to stderr: stdout is the result's alone.
+    What they log through context.logger goes there too, unless the file sets up logging.
     """
     place = Place.of(store, codec_address)
-    if declares_workers(target):
+    is_worker = declares_workers(target)
+    _check_again(again, name, is_worker=is_worker)
+    if is_worker:
         named = name if key is None else key  # an empty one is refused: somebody meant to give a key
         more = {"isolation": isolation, "user": user, "place": place, "config": config, "trust": trust}
         order = WorkerOrder.of(target, input_, named, constraints, **more)
         raise typer.Exit(run_worker(order, json_output=json_output, detach=detach))
-    payload = None if input_ is None else codec.dumps(read_json("--input", input_))
-    asked = Order(target, payload, name, place)
+    asked = Order(target, None if input_ is None else codec.dumps(read_json("--input", input_)), name, place, again)
     with contextlib.redirect_stdout(sys.stderr):
         loaded = load(target)
+        hear_functions()
         told = None if detach else follow(asked, loaded)
     if told is None:
         _print_left(*_left(asked, loaded), json_output=json_output)
     else:
         _print_ending(told, json_output=json_output)
+
+
+def _check_again(again: bool, name: str | None, *, is_worker: bool) -> None:
+    if again and is_worker:
+        raise InvalidParameter("--again is for durable functions. Ask for a worker's run again with another --key.")
+    if again and name is None:
+        raise InvalidParameter("--again needs --name: without a name every run is a new execution.")
 
 
 def _left(order: Order, loaded: Loaded) -> tuple[Execution, bool]:
@@ -100,10 +118,14 @@ def _left(order: Order, loaded: Loaded) -> tuple[Execution, bool]:
         raise InvalidParameter("A store in memory ends with this program: there is nothing to leave an execution in.")
     function = loaded.function
     with order.place.client(create=True) as client:
-        if order.payload is None and order.name is not None:
+        payload = order.payload
+        if payload is None and order.name is not None:
             with contextlib.suppress(ExecutionNotFound):
-                return client.find(f"{function.name}/{order.name}"), False
-        started = client.start(function, order.payload or "{}", name=order.name)
+                found = client.find(f"{function.name}/{order.name}")
+                if not order.again:
+                    return found, False
+                payload = codec.dumps(client.describe(found.id).input)
+        started = client.start(function, payload or "{}", name=order.name, on_failed=order.on_failed)
         return started.header, started.created
 
 
@@ -133,5 +155,5 @@ def _print_ending(told: Description, *, json_output: bool) -> None:
     elif succeeded:
         print_document(told.result)
     if not succeeded:
-        say(f"error[{_CODES[told.status]}]: {error_line(told.error)}")
+        say(f"error[{_CODES[told.status]}]: {error_line(told.error, told.failed_in)}")
         raise typer.Exit(_UNSUCCESSFUL)

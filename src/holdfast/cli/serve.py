@@ -39,6 +39,8 @@ _DRAIN_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 2
 _REGION: Final = "us-east-1"
 """Any does; this one is known to every tool."""
+_HARD_SPACE: Final = "\u00a0"
+"""What Lambda indents tracebacks with."""
 _KEPT_VERSIONS: Final = 20
 """Versions that changes under --reload leave behind, besides those that something needs."""
 _EXTRA: Final = "`holdfast serve` needs packages that are installed on request: pip install 'holdfast[server]'."
@@ -166,14 +168,17 @@ async def _serve(order: _Order, found: Found, workers: Workers | None) -> None:
     from holdfast.server.app import make_app
     from holdfast.server.deploying import Deploying
     from holdfast.server.logs import LogReading
+    from holdfast.server.measuring import Measuring
     from holdfast.server.serving import serving
     from holdfast.server.signalling import Signalling
+    from holdfast.service.function_signals import FunctionSignals
     from holdfast.service.logs.segments import Retention
     from holdfast.service.serving import open_serving
 
     leaving = _told_to_leave()
     warn_of_root()
-    settings = Settings(store=order.place.where, codec=order.place.codec())
+    measured = FunctionSignals(os.environ)
+    settings = Settings(store=order.place.where, codec=order.place.codec(), observers=measured.observers)
     signalling = Signalling.read(order.signals, os.environ, settings.clock)
     _hear_functions()
     opening = open_serving(
@@ -186,12 +191,13 @@ async def _serve(order: _Order, found: Found, workers: Workers | None) -> None:
         staff=None if workers is None else workers.staff,
     )
     with contextlib.closing(_listener(order)) as listener:
-        async with signalling, opening as service:
-            app = make_app(service.api, more=[*Deploying(service).routes(), *LogReading(service.logs).routes()])
+        async with signalling, measured, opening as service:
+            more = [*Deploying(service).routes(), *LogReading(service.logs).routes(), *Measuring(measured.text).routes()]
+            app = make_app(service.api, more=more)
             streams = signalling.around(app, service.engine.store)
-            gate = _gate(order, service, streams if workers is None else workers.around(streams, service, app))
+            gate = _gate(order, service, streams if workers is None else workers.around(streams, service, app, measured.text))
             for described in found.deployed:
-                await service.deploy(described)
+                await service.deploy(described, service.first_look)
             async with serving(app, listener, around=gate, drain_seconds=_ANSWER_SECONDS):
                 url = _url(order.host, listener.getsockname()[1])
                 _print_served(order, service, url, gate, workers)
@@ -270,6 +276,7 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
     if not order.reload:
         await leaving.wait()
         return
+    from holdfast.service.catalogue.keeping import Looked
     from holdfast.service.targets.watching import changes
 
     async def reload() -> None:
@@ -278,9 +285,10 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
             try:
                 current = await in_thread(Purpose.HOUSE, _find, order, warned)
                 watched[:], warned = current.watched, current.warnings
+                looked = Looked()
                 for described in current.deployed:
                     before = service.catalogue.entry(described.name)
-                    after = await service.deploy(described)
+                    after = await service.deploy(described, looked)
                     if before is None or before.last != after.last:
                         say(f"{described.name} is version {after.last} now")
                         await service.forget_old(described.name, _KEPT_VERSIONS)
@@ -333,6 +341,8 @@ def _print_functions(service: Serving) -> None:
         told = [f"{found.version} ({aliases[found.version]})" if found.version in aliases else found.version for found in versions]
         newest = versions[-1]
         how = f"{newest.about['Runtime']} {newest.about['Handler']}" if newest.about else "in this process"
+        if newest.about and (other := service.runs_on(newest.about["Runtime"])):
+            how += f" (on {other})"
         rows.append((name, ", ".join(told[:1] + told[1:][-3:]), "durable" if newest.terms is not None else "plain", how))
     print_table(["FUNCTION", "VERSIONS", "KIND", "RUNS"], rows, folds="RUNS")
 
@@ -349,4 +359,5 @@ def _exported(url: str, *, needs_credentials: bool) -> str:
 def _print_lines(lines: list[Line]) -> None:
     """What functions print is not asked for, so it goes to stderr."""
     for line in lines:
-        say(f"{line.function}: {printable(line.text.expandtabs(4).rstrip())}")
+        for part in line.text.splitlines() or [""]:  # a record may have several lines
+            say(f"{line.function}: {printable(part.replace(_HARD_SPACE, ' ').expandtabs(4).rstrip())}")

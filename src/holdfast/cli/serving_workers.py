@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,13 +82,17 @@ class Workers:
             say("warning: isolation is inline: workers run in this very process, see what it sees, and cannot be killed")
         return cls(staff, settings, allowing)
 
-    def around(self, app: ASGIApp, service: Serving, main: App) -> ASGIApp:
-        """The app with the worker protocol beside it."""
+    def around(self, app: ASGIApp, service: Serving, main: App, functions: Callable[[], str]) -> ASGIApp:
+        """The app with the worker protocol beside it; `functions` are the metrics of those, which /metrics shows after those of workers."""
         from holdfast.server.protocol.app import with_workers
         from holdfast.server.protocol.desk import Desk
 
         engine = service.engine
-        desk = Desk(self.staff.workforce, engine.store, engine.clock, limits=main.limits, metrics=self.staff.signals.metrics_text)
+
+        def metrics() -> str:
+            return self.staff.signals.metrics_text() + functions()
+
+        desk = Desk(self.staff.workforce, engine.store, engine.clock, limits=main.limits, metrics=metrics)
         self._protocol = with_workers(app, desk, main.request_id)
         self._warming = asyncio.create_task(self._warm())
         return self._protocol

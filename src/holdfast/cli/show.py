@@ -10,12 +10,19 @@ import msgspec
 
 from holdfast.cli.arguments import Place
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
+from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
+from holdfast.model.life import RUNNER_DIED, reason_of
 from holdfast.model.operations import Failure, Operation, Status, Type
-from holdfast.service.describing import Description, Pending, arn_of
+from holdfast.model.saying import class_of, ordinal
+from holdfast.model.typed import as_json
+from holdfast.service.describing import Description, Pending, Trouble, arn_of
+from holdfast.service.placing import described, failed_branches
+
+_SHOWN_BRANCHES = 10
 
 
-def execution_json(header: Execution) -> dict[str, Any]:
+def execution_json(header: Execution, trouble: Trouble | None = None) -> dict[str, Any]:
     """An execution in a list, for machines."""
     return {
         "id": header.id,
@@ -27,32 +34,67 @@ def execution_json(header: Execution) -> dict[str, Any]:
         "state": header.state.value,
         "started_at": moment(header.started_at),
         "ended_at": moment(header.ended_at),
+        "trouble": _trouble_json(trouble),
+        "superseded_by": header.superseded_by,
+        "quarantine": reason_of(header),
     }
 
 
-def executions_table(found: Sequence[Execution], now: int) -> None:
-    """A list for people."""
+def _trouble_json(trouble: Trouble | None) -> dict[str, Any] | None:
+    return None if trouble is None else {**msgspec.to_builtins(trouble), "next_try_at": moment(trouble.next_try_at)}
+
+
+def executions_table(found: Sequence[tuple[Execution, Trouble | None]], now: int) -> None:
+    """A list for people; what troubles executions is a column where there is trouble."""
     if not found:
         say("no executions")
         return
+    troubled = any(trouble is not None for _, trouble in found)
     rows = [
         (
             x.name,
             x.function if x.version == "$LATEST" else f"{x.function}:{x.version}",
             x.status.value,
-            x.state.value,
+            _state(x),
             seconds(x.started_at),
             span_of((x.ended_at or now) - x.started_at),
+            *([_trouble(trouble, now)] if troubled else ()),
         )
-        for x in found
+        for x, trouble in found
     ]
-    print_table(("NAME", "FUNCTION", "STATUS", "STATE", "STARTED", "TOOK"), rows, folds="NAME")
+    columns = ("NAME", "FUNCTION", "STATUS", "STATE", "STARTED", "TOOK", *(["TROUBLE"] if troubled else ()))
+    print_table(columns, rows, folds="TROUBLE" if troubled else "NAME")
+
+
+def _trouble(trouble: Trouble | None, now: int) -> str:
+    if trouble is None:
+        return ""
+    times = "1 invocation failed" if trouble.failures == 1 else f"{trouble.failures} invocations failed in a row"
+    return f"{times}: {shortened(trouble.error)}; {_next_try(trouble, now)}"
+
+
+def _next_try(trouble: Trouble, now: int) -> str:
+    if trouble.next_try_at is None:
+        return "the next try is under way"
+    if trouble.next_try_at <= now:
+        return "the next try comes with the next free runner"
+    return f"next try {distance(trouble.next_try_at, now)} ({moment(trouble.next_try_at)})"
+
+
+def _state(header: Execution) -> str:
+    """The state, and what it alone does not tell."""
+    reason = reason_of(header)
+    if reason is not None:
+        return f"{header.state.value}: {reason}"
+    return f"{header.state.value}, superseded" if header.superseded_by is not None else header.state.value
 
 
 def description_json(told: Description, operations: Sequence[Operation]) -> dict[str, Any]:
     """Everything about one execution, for machines."""
     document: dict[str, Any] = msgspec.to_builtins(told)
     document["started_at"], document["ended_at"] = moment(told.started_at), moment(told.ended_at)
+    document["trouble"] = _trouble_json(told.trouble)
+    document["next_try"] = moment(told.next_try)
     document["waits_for"] = [{**msgspec.to_builtins(p), "due_at": moment(p.due_at)} for p in told.waits_for]
     document["under_way"] = [
         {"operation": op.id, "name": op.name, "kind": _kind(op), "attempt": op.attempt + 1, "started_at": moment(op.started_at)}
@@ -68,24 +110,44 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
     facts = [
         ("status", told.status + state),
         ("why", told.why),
+        *_trouble_facts(told.trouble, now),
+        ("superseded by", told.superseded_by or ""),
         ("version", told.version),
         ("started", f"{moment(told.started_at)} ({distance(told.started_at, now)})"),
         ("ended", "" if told.ended_at is None else f"{moment(told.ended_at)} ({distance(told.ended_at, now)})"),
         ("input", _json(told.input)),
         ("result", _json(told.result) if told.status == "SUCCEEDED" else ""),
         ("error", _error(told.error) if told.error is not None else ""),
+        ("failed in", told.failed_in or ""),
         ("invoked by", told.parent or ""),
         ("arn", told.arn),
     ]
     _print_facts(facts, "  ")
-    if told.state == State.QUARANTINED:
+    if told.state == State.QUARANTINED or told.next_try is not None:
         print(f"\nLet it run again with\n  {place.command('executions', 'release', f'{told.function}/{told.name}')}")
     for op in _running(told, operations):
         print(f"\nUnder way: {_titled(_kind(op), op.name)}")
         _print_facts([("attempt", str(op.attempt + 1)), ("began", f"{moment(op.started_at)} ({distance(op.started_at, now)})")], "  ")
+    _print_failed_branches(operations)
     errors = {op.id: op.error for op in operations if op.error is not None}
     for pending in told.waits_for:
         _print_pending(pending, errors.get(pending.operation), place, now)
+
+
+def _print_failed_branches(operations: Sequence[Operation]) -> None:
+    """Which items of a map failed, and with what."""
+    for batch, failed in failed_branches(operations):
+        print(f"\nFailed in {printable(described(batch))}")
+        _print_facts([(op.name or _kind(op), _error(msgspec.to_builtins(op.error or Failure()))) for op in failed[:_SHOWN_BRANCHES]], "  ")
+        if len(failed) > _SHOWN_BRANCHES:
+            print(f"  and {len(failed) - _SHOWN_BRANCHES} more")
+
+
+def _trouble_facts(trouble: Trouble | None, now: int) -> list[tuple[str, str]]:
+    if trouble is None:
+        return []
+    facts = [("failures", str(trouble.failures)), ("last error", trouble.error), ("raised at", trouble.place or "")]
+    return [*facts, ("next try", _next_try(trouble, now).removeprefix("next try "))]
 
 
 def _print_pending(pending: Pending, error: Failure | None, place: Place, now: int) -> None:
@@ -114,19 +176,44 @@ def _due(pending: Pending, now: int) -> str:
     return f"{distance(pending.due_at, now)} ({moment(pending.due_at)}){late}"
 
 
-def history_table(events: Sequence[dict[str, Any]]) -> None:
+def history_table(events: Sequence[dict[str, Any]], trouble: Trouble | None = None) -> None:
     """A history for people; long data is cut, `--json` has it whole."""
+    failures = _failures_in_a_row(events)
     rows = [
         (
             str(event["EventId"]),
             moment(round(event["EventTimestamp"] * 1000)) or "",
             event["EventType"],
             event.get("Name") or "",
-            shortened(_details(event)),
+            "; ".join(part for part in (shortened(_details(event)), _attempts(event, failures, trouble)) if part),
         )
         for event in events
     ]
     print_table(("EVENT", "TIME", "TYPE", "NAME", "DETAILS"), rows, folds="DETAILS")
+
+
+def _failures_in_a_row(events: Sequence[dict[str, Any]]) -> dict[int, int]:
+    """The events that tell of a failed invocation, and the how-manieth in a row each was: an operation that moves begins a new row."""
+    found: dict[int, int] = {}
+    row = 0
+    for event in events:
+        details = event.get("InvocationCompletedDetails")
+        if details is None:
+            row = 0
+        elif "Error" in details and details["Error"].get("Payload", {}).get("ErrorMessage") != RUNNER_DIED.message:
+            row += 1
+            found[event["EventId"]] = row
+    return found
+
+
+def _attempts(event: dict[str, Any], failures: dict[int, int], trouble: Trouble | None) -> str:
+    number = failures.get(event["EventId"])
+    if number is None:
+        return ""
+    told = f"{ordinal(number)} failure in a row"
+    if trouble is not None and trouble.next_try_at is not None and event["EventId"] == max(failures):
+        return f"{ordinal(trouble.failures)} failure in a row, next try at {moment(trouble.next_try_at)}"
+    return told
 
 
 def _details(event: dict[str, Any]) -> str:
@@ -135,7 +222,7 @@ def _details(event: dict[str, Any]) -> str:
     for member in ("Input", "Result", "Error"):
         payload = details.pop(member, {}).get("Payload")
         if payload is not None:
-            parts.append(_error(payload) if isinstance(payload, dict) else payload)
+            parts.append(_error(payload) if isinstance(payload, dict) else _plain(payload, event["EventType"]))
     retry = details.pop("RetryDetails", {})
     if "NextAttemptDelaySeconds" in retry:
         parts.append(f"attempt {retry['CurrentAttempt']}, next in {retry['NextAttemptDelaySeconds']} s")
@@ -143,6 +230,18 @@ def _details(event: dict[str, Any]) -> str:
         parts.append(span_of(round((details["EndTimestamp"] - details["StartTimestamp"]) * 1000)))
     parts += [f"{key}={details[key]}" for key in ("Duration", "Timeout", "HeartbeatTimeout", "CallbackId") if key in details]
     return "; ".join(parts)
+
+
+def _plain(payload: str, event: str) -> str:
+    """A payload as its author knows the value; steps and contexts write theirs with marks of type around every value."""
+    if not event.startswith(("Step", "Context")) or not payload.startswith('{"t":'):
+        return payload
+    from holdfast.durable.serdes import ExtendedTypeSerDes  # it loads the SDK, which most looks at a store do not need
+
+    try:
+        return json.dumps(as_json(ExtendedTypeSerDes[Any]().deserialize(payload)), ensure_ascii=False)
+    except (HoldfastError, ValueError, TypeError, ArithmeticError, RecursionError):  # another serdes wrote it
+        return payload
 
 
 def _running(told: Description, operations: Sequence[Operation]) -> list[Operation]:
@@ -161,13 +260,13 @@ def _titled(kind: str, name: str | None) -> str:
 
 
 def _error(error: dict[str, Any]) -> str:
-    parts = [error.get("ErrorType"), error.get("ErrorMessage")]
+    parts = [class_of(error.get("ErrorType") or ""), error.get("ErrorMessage")]
     return ": ".join(part for part in parts if part) or "(no message)"
 
 
-def error_line(error: dict[str, Any] | None) -> str:
-    """An execution's error on one line: its type and its message."""
-    return printable(_error(error or {}))
+def error_line(error: dict[str, Any] | None, failed_in: str | None = None) -> str:
+    """An execution's error on one line: its type, its message, and the operation it arose in."""
+    return printable(_error(error or {}) + ("" if failed_in is None else f" (in {failed_in})"))
 
 
 def _json(value: object) -> str:
@@ -176,6 +275,6 @@ def _json(value: object) -> str:
 
 def _print_facts(facts: Iterable[tuple[str, str]], indent: str) -> None:
     known = [(label, value) for label, value in facts if value]
-    width = max(len(label) for label, _ in known)
+    width = max(len(printable(label)) for label, _ in known)
     for label, value in known:
-        print(f"{indent}{label.ljust(width)}  {printable(value)}")
+        print(f"{indent}{printable(label).ljust(width)}  {printable(value)}")

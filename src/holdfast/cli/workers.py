@@ -129,6 +129,11 @@ def _only(workers: list[str], file: Path) -> str:
 _DECIDE = {"approve": "approve {}", "question": "answer {} JSON", "unknown_outcome": "settle {} happened|not_happened|stop"}
 
 
+def _phrase(message: str) -> str:
+    """A sentence without its full stop, because the line goes on."""
+    return message if message.endswith("..") else message.removesuffix(".")
+
+
 def summary(response: Response, limits: Limits | None = None) -> str:
     """What it came to, in a line."""
     seen, error = response.observability, response.error
@@ -139,7 +144,9 @@ def summary(response: Response, limits: Limits | None = None) -> str:
         )
         first = response.approvals[0]
         return f"{told}\nrun {response.run_id}; decide with: holdfast approvals {_DECIDE[first['kind']].format(first['approval_id'])}"
-    parts = [response.status.value if error is None else printable(f"{response.status.value}: {error.error_code}: {error.message}")]
+    parts = [
+        response.status.value if error is None else printable(f"{response.status.value}: {error.error_code}: {_phrase(error.message)}")
+    ]
     if error is not None and error.retry_after_seconds is not None:
         parts.append(f"try again in {error.retry_after_seconds:.0f} s")
     if seen.attempt:

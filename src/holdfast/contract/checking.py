@@ -107,6 +107,11 @@ def size_of(value: Any) -> Size:
         text = codec.compact(value)
     except (TypeError, ValueError, RecursionError):
         return Size(LISTED_IN_PLACE + 1, b"")
+    return sized(text)
+
+
+def sized(text: bytes) -> Size:
+    """The size of the value of a JSON text."""
     return Size(1 + text.count(b",") + text.count(b":") + text.count(b"[") + text.count(b"{"), text)
 
 

@@ -85,7 +85,7 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
         (
             ("timeout", 504, "the attempt ran longer than `timeout_seconds`"),
             ("idle_timeout", 504, "the body gave no sign of life for `idle_timeout_seconds`"),
-            ("rate_limited", 429, "over the rate of the contract or of somebody outside; `retry_after_seconds` says when"),
+            ("rate_limited", 429, "over a rate of the contract or of somebody outside, or a cap of the day: `retry_after_seconds`"),
             ("overloaded", None, "too much waits here already"),
             ("worker_crashed", 502, "the body's process died, raised what it did not catch, or spoke out of turn"),
             ("tool_timeout", 504, "a tool did not answer in time"),
@@ -97,7 +97,7 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
         Status.PERMANENT_ERROR,
         (
             ("schema_too_costly", None, "a schema is above a limit, or checking a value against it took too long; the message says which"),
-            ("budget_exceeded", None, "tokens, cost or calls are spent"),
+            ("budget_exceeded", None, "the run's tokens, cost or calls are spent"),
             ("price_unknown", None, "a cost cap holds, and the model has no known price"),
             ("tool_not_allowed", 403, "the contract does not allow this tool, or nobody provides it"),
             ("tool_not_trusted", 403, "the tool runs outside the sandbox, and the operator trusts neither its folder nor its name"),

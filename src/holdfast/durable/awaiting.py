@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from holdfast.durable.calling import Threads, ran, ran_in_time
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
@@ -260,6 +260,20 @@ class AsyncState(ExecutionState):
         self._go_on()
 
 
+class _Exit(NamedTuple):
+    """A branch asked the process to end."""
+
+    error: BaseException
+
+
+async def _held(plan: Plan[T], state: AsyncState) -> T | _Exit:
+    """A branch. What a task lets out of these two ends the loop, and with it every other execution; its own handler shall have it."""
+    try:
+        return await drive(plan, state)
+    except (SystemExit, KeyboardInterrupt) as error:
+        return _Exit(error)
+
+
 class _Strands:
     """The branches of one plan."""
 
@@ -273,7 +287,7 @@ class _Strands:
     def spawn(self, spawn: Spawn) -> None:
         self._state.began()
         context = None if self._state.hooks is None else contextvars.copy_context()
-        task = asyncio.get_running_loop().create_task(drive(spawn.plan, self._state), context=context)
+        task = asyncio.get_running_loop().create_task(_held(spawn.plan, self._state), context=context)
         if self._state.hooks is not None and context is not None:
             self._state.hooks.spawned(task, context)
         self._tasks[task] = None
@@ -285,7 +299,11 @@ class _Strands:
             if task not in _orphans:
                 self._fatal = asyncio.CancelledError()
         elif (error := task.exception()) is None:
-            self._done.append(Done(key, task.result()))
+            ended = task.result()
+            if isinstance(ended, _Exit):
+                self._fatal = ended.error
+            else:
+                self._done.append(Done(key, ended))
         elif isinstance(error, Exception):
             self._done.append(Done(key, None, error))
         elif not isinstance(error, SuspendExecution):  # evicted: the parent is told the same
@@ -316,6 +334,8 @@ async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at
     answer: Any = None
     raised: Exception | None = None
     strands: _Strands | None = None
+    if scope is not None:
+        scope.awaited(plan)
     resumed = scope is not None and at is not None and scope.began(at)
     try:
         while True:
@@ -352,6 +372,7 @@ async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at
                     strands.spawn(effect)
     except BaseException as error:
         plan.close()  # what it leaves in the middle is told of now, not when the garbage is collected
+        state.raised(error)
         cancelled = isinstance(error, asyncio.CancelledError)
         if cancelled and not state.cancelled and not state.suspended and asyncio.current_task() not in _orphans:
             state.misuse = _CUT_SHORT

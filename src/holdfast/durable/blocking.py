@@ -299,8 +299,9 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
                     answer = strands.next_done()
                 else:
                     strands.spawn(effect)
-    except BaseException:
+    except BaseException as error:
         plan.close()  # what it leaves in the middle is told of now, not when the garbage is collected
+        state.raised(error)
         raise
 
 

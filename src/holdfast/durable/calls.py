@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from holdfast.durable import checking
+from holdfast.durable import checking, hints
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import (
     CallbackConfig,
@@ -45,10 +45,19 @@ from holdfast.durable.types import LambdaContext, StepContext, WaitForCallbackCo
 from holdfast.durable.waits import WaitForConditionConfig
 from holdfast.model import codec
 from holdfast.model.operations import SubType, Type
+from holdfast.model.typed import without_models
 
 T = TypeVar("T")
 
 _PLAIN_STEP = StepConfig()
+
+
+class Invocable(Protocol):
+    """A durable or plain function of this program, as `context.invoke` takes it instead of a name."""
+
+    name: str
+    version: str
+    handler: Callable[..., Any]
 
 
 class Awaited(Protocol):
@@ -106,6 +115,18 @@ class Calls:
         """How long until the execution times out."""
         return self._scope.remaining()
 
+    def patched(self, name: str) -> bool:
+        """Whether to run the changed code, for a change that executions under way must survive; not awaited in either colour.
+
+        True in an execution that gets here for the first time, and from then on at every replay of it: a marker of this name is
+        recorded. False in an execution whose history goes on without the marker: it has been here with the code from before. All calls
+        of one name in one context have one answer.
+        """
+        if not checking.text(name, "patched", "name"):
+            raise ValidationError("patched: the name of the change is empty.")
+        checked = checking.name(name, "patched")
+        return self._scope.patched(checked or name)
+
     def continue_as_new(self, input: Any = None) -> NoReturn:
         """End this execution here and go on as a new one with this input and an empty history: for loops that never end.
 
@@ -113,13 +134,14 @@ class Calls:
         """
         if self._scope.prefix is not None:
             raise ValidationError("continue_as_new: only the handler itself can continue as new, not a branch or a child context")
-        continuation = ContinueAsNew(codec.dumps(input))
+        continuation = ContinueAsNew(codec.dumps(without_models(input)))
         self._scope.continuing = True
         raise continuation
 
     # --- the plans: an identity is taken at the call
 
     def _step(self, func: Callable[[StepContext], T], name: str | None, config: StepConfig | None) -> tuple[Identity, Plan[T]]:
+        checking.function(func, "step")
         config, name = config or _PLAIN_STEP, checking.name(name, "step")
         at = self._scope.next_identity(Type.STEP, config.sub_type or SubType.STEP.value, named(name, func))
         return at, step(at, self._scope, func, config)
@@ -141,6 +163,7 @@ class Calls:
     def _wait_for_callback(
         self, submitter: Callable[[str, WaitForCallbackContext], Any], name: str | None, config: WaitForCallbackConfig | None
     ) -> tuple[Identity, Plan[Any]]:
+        checking.function(submitter, "wait_for_callback", "its submitter")
         config, name = config or WaitForCallbackConfig(), checking.name(name, "wait_for_callback")
         _check_times(config, "wait_for_callback")
         at = self._scope.next_identity(Type.CONTEXT, SubType.WAIT_FOR_CALLBACK.value, named(name, submitter))
@@ -150,26 +173,32 @@ class Calls:
         for given, what in ((check, "check"), (config, "config")):
             if given is None:
                 raise ValidationError(f"`{what}` is required for wait_for_condition")
+        checking.function(check, "wait_for_condition", "its check")
         name = checking.name(name, "wait_for_condition")
         at = self._scope.next_identity(Type.STEP, SubType.WAIT_FOR_CONDITION.value, name)
         return at, wait_for_condition(at, self._scope, check, config)
 
     def _child(self, func: Callable[[Any], T], name: str | None, config: ChildConfig[T] | None) -> tuple[Identity, Plan[T]]:
+        checking.function(func, "run_in_child_context")
         config, name = config or ChildConfig(), checking.name(name, "run_in_child_context")
         at = self._scope.next_identity(Type.CONTEXT, config.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, named(name, func))
         return at, child(at, self._scope, func, config)
 
     def _retried(self, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
+        checking.function(func, "with_retry")
         child, name = config.child_context_config or ChildConfig(), checking.name(name, "with_retry")
         at = self._scope.next_identity(Type.CONTEXT, child.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, name or None)
         return at, retried_inside(at, self._scope, func, config, child)
 
-    def _invoke(self, function_name: str, payload: Any, name: str | None, config: InvokeConfig[Any, T] | None) -> tuple[Identity, Plan[T]]:
+    def _invoke(
+        self, function_name: str | Invocable, payload: Any, name: str | None, config: InvokeConfig[Any, T] | None
+    ) -> tuple[Identity, Plan[T]]:
         config, name = config or InvokeConfig(), checking.name(name, "invoke")
-        function_name = checking.text(function_name, "invoke", "function_name")
+        typing = hints.typing_of(getattr(function_name, "handler", None))  # of a function object
+        function_name = checking.text(_address(function_name), "invoke", "function_name")
         checking.optional_text(config.tenant_id, "invoke", "tenant_id")
         at = self._scope.next_identity(Type.CHAINED_INVOKE, SubType.CHAINED_INVOKE.value, name)
-        return at, invoke(at, self._scope, function_name, payload, config)
+        return at, invoke(at, self._scope, function_name, payload, config, typing)
 
     def _timer(self, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
         seconds, name = _at_least_a_second(duration, "create_timer"), checking.name(name, "create_timer")
@@ -191,6 +220,8 @@ class Calls:
     ) -> tuple[Identity, Plan[BatchResult[Any]]]:
         if config is not None:
             config.completion_config.validate_for_total(len(functions))
+        for number, function in enumerate(functions):
+            checking.function(function, "parallel", f"branch {number}")
         branch_names(functions)
         at = self._scope.next_identity(Type.CONTEXT, SubType.PARALLEL.value, checking.name(name, "parallel"))
         return at, parallel(at, self._scope, functions, config or ParallelConfig())
@@ -200,8 +231,16 @@ class Calls:
     ) -> tuple[Identity, Plan[BatchResult[Any]]]:
         if config is not None:
             config.completion_config.validate_for_total(len(inputs))
+        checking.function(func, "map")
         at = self._scope.next_identity(Type.CONTEXT, SubType.MAP.value, named(checking.name(name, "map"), func))
         return at, map_items(at, self._scope, inputs, func, config or MapConfig())
+
+
+def _address(function: object) -> object:
+    """A function of this program by its name and version; anything else as it was given."""
+    if isinstance(function, str) or not callable(getattr(function, "handler", None)):
+        return function
+    return f"{getattr(function, 'name', '')}:{getattr(function, 'version', '')}"
 
 
 def _check_times(config: CallbackConfig, call: str) -> None:

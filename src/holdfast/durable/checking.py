@@ -5,10 +5,13 @@ A text of a class of its own (an enum's member, say) is taken as the text it is,
 
 from __future__ import annotations
 
+import inspect
 import math
+from datetime import timedelta
 from typing import Final
 
 from holdfast.durable.exceptions import ValidationError
+from holdfast.durable.lines import author_line
 
 MAX_NAME: Final = 256
 """What the service takes for the name of an operation."""
@@ -40,8 +43,42 @@ def seconds(duration: object, call: str, what: str = "duration") -> int:
     """The whole seconds of a duration: ours, or anything else that can say them."""
     say = getattr(duration, "to_seconds", None)
     if not callable(say):
-        raise ValidationError(f"{call}: {what} is {shown(duration)}; it must be a Duration, for example Duration.from_seconds(5).")
+        raise _refused(f"{call}: {what} is {shown(duration)}, at {author_line()}. {_as_duration(duration, call, what)}")
     return whole(say(), call, what)
+
+
+def _as_duration(given: object, call: str, what: str) -> str:
+    """What to write instead."""
+    if isinstance(given, timedelta):
+        cure = "Duration.from_seconds(the_timedelta.total_seconds())"
+    else:
+        number = given if isinstance(given, int | float) and not isinstance(given, bool) else 5
+        cure = f"Duration.from_seconds({number})"
+    there = f"context.{call}({cure})" if what == "duration" else f"{what}={cure}"
+    return f"It must be a Duration: write `{there}`, with `from holdfast import Duration`."
+
+
+def function(given: object, call: str, what: str = "its function") -> None:
+    """Refuse what cannot be called, and a decorated function whose arguments were not bound by a call."""
+    decorator = getattr(given, "_binds_arguments", None)
+    if decorator is not None:
+        called = getattr(given, "__name__", "f")
+        raise _refused(
+            f"{call}: {called} is a @{decorator} that was not called, at {author_line()}. Write `{called}(...)`, with its arguments and "
+            f"without its context: `context.{call}({'[' if call == 'parallel' else ''}{called}(...){']' if call == 'parallel' else ''})`."
+        )
+    if not callable(given):
+        hint = "Pass the function itself, without calling it." if inspect.iscoroutine(given) else "It must be a function."
+        if inspect.iscoroutine(given):
+            given.close()  # it will not be awaited, and Python should not say so on top
+        raise _refused(f"{call}: {what} is {shown(given)}, at {author_line()}. {hint}")
+
+
+def _refused(message: str) -> ValidationError:
+    """The error of a call whose message has the author's line already."""
+    error = ValidationError(message)
+    error.tells_line = True
+    return error
 
 
 def whole(given: object, call: str, what: str) -> int:

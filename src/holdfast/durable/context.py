@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 from holdfast.durable import awaiting, blocking
 from holdfast.durable.calls import Calls
 from holdfast.durable.calls import ExecutionContext as ExecutionContext
+from holdfast.durable.calls import Invocable as Invocable
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import (
     CallbackConfig,
@@ -150,8 +151,8 @@ class DurableContext(Calls):
         """Run `func` with a context of its own; its result stands for all that happened in it."""
         return self._drive(self._child(func, name, config))
 
-    def invoke(self, function_name: str, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None) -> R:
-        """Run another function as an execution of its own, and wait for its result."""
+    def invoke(self, function_name: str | Invocable, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None) -> R:
+        """Run another function as an execution of its own, and wait for its result: by its name or ARN, or the function itself."""
         return self._drive(self._invoke(function_name, payload, name, config))
 
     def create_timer(self, duration: Duration, name: str | None = None) -> Timer:
@@ -187,22 +188,19 @@ class DurableContext(Calls):
 class AsyncDurableContext(Calls):
     """The context of an `async def` handler: every call is awaited, and has its result on disk then."""
 
-    def _drive(self, call: tuple[Identity, Plan[T]]) -> Awaitable[T]:
-        return self._driven(*call)
-
-    def _driven(self, at: Identity, plan: Plan[T]) -> Coroutine[Any, Any, T]:
-        state = self._scope.state
+    def _drive(self, call: tuple[Identity | None, Plan[T]]) -> Awaitable[T]:
+        (at, plan), state = call, self._scope.state
         assert isinstance(state, awaiting.AsyncState)
-        return awaiting.drive(plan, state, self._scope, at)
+        driven = awaiting.drive(plan, state, self._scope, at)
+        self._scope.asked(plan, driven, at)
+        return driven
 
     def _with_retry(
         self, func: Callable[[AsyncDurableContext, int], Awaitable[T]], config: WithRetryConfig[T], name: str | None
     ) -> Awaitable[T]:
         if config.wrap_with_run_in_child_context:
             return self._drive(self._retried(func, config, name))
-        state = self._scope.state
-        assert isinstance(state, awaiting.AsyncState)
-        return awaiting.drive(retried(self, func, config, name), state)
+        return self._drive((None, retried(self, func, config, name)))
 
     @overload
     def step(
@@ -221,10 +219,11 @@ class AsyncDurableContext(Calls):
     def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Awaitable[AsyncCallback[Any]]:
         """A callback: hand out its id, then await its `result()`."""
         config = config or CallbackConfig()
-        return self._created(*self._callback(name, config), config)
+        at, plan = self._callback(name, config)
+        return self._drive((at, self._created(at, plan, config)))
 
-    async def _created(self, at: Identity, plan: Plan[str], config: CallbackConfig) -> AsyncCallback[Any]:
-        callback_id = await self._driven(at, plan)
+    def _created(self, at: Identity, plan: Plan[str], config: CallbackConfig) -> Plan[AsyncCallback[Any]]:
+        callback_id = yield from plan
         return AsyncCallback(callback_id, lambda: self._drive((at, self._result(at, config.serdes))), at)
 
     def wait_for_callback(
@@ -259,16 +258,19 @@ class AsyncDurableContext(Calls):
         """Run `func` with a context of its own; its result stands for all that happened in it."""
         return self._drive(self._child(cast("Callable[[Any], T]", func), name, config))
 
-    def invoke(self, function_name: str, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None) -> Awaitable[R]:
-        """Run another function as an execution of its own, and wait for its result."""
+    def invoke(
+        self, function_name: str | Invocable, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None
+    ) -> Awaitable[R]:
+        """Run another function as an execution of its own, and wait for its result: by its name or ARN, or the function itself."""
         return self._drive(self._invoke(function_name, payload, name, config))
 
     def create_timer(self, duration: Duration, name: str | None = None) -> Awaitable[AsyncTimer]:
         """Begin a wait without waiting; await its `result()` later, or give it to `first_of`."""
-        return self._timed(*self._timer(duration, name))
+        at, plan = self._timer(duration, name)
+        return self._drive((at, self._timed(at, plan)))
 
-    async def _timed(self, at: Identity, plan: Plan[None]) -> AsyncTimer:
-        await self._driven(at, plan)
+    def _timed(self, at: Identity, plan: Plan[None]) -> Plan[AsyncTimer]:
+        yield from plan
         return AsyncTimer(at, self._drive)
 
     def first_of(self, awaited: Sequence[AsyncCallback[Any] | AsyncTimer], name: str | None = None) -> Awaitable[int]:

@@ -25,6 +25,11 @@ def _bound(func: Callable[..., Any], call: Callable[..., T]) -> Callable[..., T]
     return call
 
 
+def _binding(bind: Any, decorator: str) -> None:
+    """Remember that this function must be called before a durable call can run it, so that its author can be told."""
+    bind._binds_arguments = decorator
+
+
 def durable_step(func: Callable[Concatenate[StepContext, Params], T]) -> Callable[Params, Callable[[StepContext], T]]:
     """Make `f(step_context, *args)` into `f(*args)`, which `context.step` runs under the name of `f`."""
 
@@ -32,6 +37,7 @@ def durable_step(func: Callable[Concatenate[StepContext, Params], T]) -> Callabl
     def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[StepContext], T]:
         return _bound(func, lambda context: func(context, *args, **kwargs))
 
+    _binding(bind, "durable_step")
     return bind
 
 
@@ -42,6 +48,7 @@ def durable_with_child_context(func: Callable[Concatenate[Any, Params], T]) -> C
     def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[Any], T]:
         return _bound(func, lambda context: func(context, *args, **kwargs))
 
+    _binding(bind, "durable_with_child_context")
     return bind
 
 
@@ -53,8 +60,9 @@ def durable_parallel_branch(
     def decorate(func: Callable[Concatenate[Any, Params], T]) -> Callable[Params, ParallelBranch[T]]:
         @functools.wraps(func)
         def bind(*args: Params.args, **kwargs: Params.kwargs) -> ParallelBranch[T]:
-            return ParallelBranch(lambda context: func(context, *args, **kwargs), name)
+            return ParallelBranch(_bound(func, lambda context: func(context, *args, **kwargs)), name)
 
+        _binding(bind, "durable_parallel_branch")
         return bind
 
     return decorate
@@ -69,4 +77,5 @@ def durable_wait_for_callback(
     def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[str, WaitForCallbackContext], T]:
         return _bound(func, lambda callback_id, context: func(callback_id, context, *args, **kwargs))
 
+    _binding(bind, "durable_wait_for_callback")
     return bind

@@ -107,6 +107,8 @@ class ValidationError(DurableExecutionsError):
     """An operation was given arguments it cannot accept."""
 
     code = "validation_error"
+    tells_line = False
+    """Its message has the author's line already."""
 
 
 class InvalidStateError(DurableExecutionsError):
@@ -139,6 +141,8 @@ class ExecutionError(UnrecoverableError):
     """The execution fails now and is not retried."""
 
     code = "execution_error"
+    tells_line = False
+    """Its message has the author's line already."""
 
     def __init__(self, message: str, termination_reason: TerminationReason = TerminationReason.EXECUTION_ERROR) -> None:
         super().__init__(message, termination_reason)
@@ -148,6 +152,7 @@ class NonDeterministicExecutionError(ExecutionError):
     """The code took another path than the one recorded."""
 
     code = "non_deterministic_execution_error"
+    tells_line = True
 
     def __init__(self, message: str, step_id: str | None = None) -> None:
         super().__init__(message, TerminationReason.NON_DETERMINISTIC_EXECUTION)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, Literal, get_args, overload
 
+from holdfast.durable import hints
 from holdfast.durable.calling import is_async
 from holdfast.durable.outcomes import event_of, text_of
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
 from holdfast.durable.plugin_discovery import load_configured_plugins
+from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST, checked_function, checked_version
 from holdfast.model.operations import Kind
+from holdfast.model.typed import Unfitting, models_in, typed
 
 _TERMS = Terms()
+_OnMismatch = Literal["quarantine", "fail"]
+"""What happens to an execution whose history the code does not match: it is put aside for mended code, or it fails, as on AWS."""
 
 
 class DurableFunction:
@@ -35,6 +41,7 @@ class DurableFunction:
         read: Callable[[str | None], Any] = event_of,
         write: Callable[[Any], str] = text_of,
         kind: Kind = Kind.FUNCTION,
+        on_mismatch: _OnMismatch = "quarantine",
     ) -> None:
         functools.update_wrapper(self, handler)
         self.handler = handler
@@ -43,10 +50,41 @@ class DurableFunction:
         self.terms = terms
         self.boto3_client = boto3_client
         self.plugins = plugins
-        self.read = read
-        self.write = write
+        self.read = read if read is not event_of else self._event
+        self.write = write if write is not text_of else self._text
         self.kind = kind
+        if on_mismatch not in get_args(_OnMismatch):
+            raise InvalidParameter(f"on_mismatch is {on_mismatch!r}; use 'quarantine' or 'fail'.")
+        self.on_mismatch = on_mismatch
         self.is_async = is_async(handler)
+
+    def _event(self, payload: str | None) -> Any:
+        """The input, in the class that the handler's annotation names."""
+        event, hint = event_of(payload), hints.taken(self.handler)
+        if hint is None:
+            return event
+        typing = functools.partial(typed, hint=hint)
+        return hints.given_back(event, typing, f"The input of function {self.name!r}")
+
+    def _text(self, result: Any) -> str:
+        """What the handler returned, as it is stored."""
+        text = text_of(result)
+        if models_in(result):
+            what, typing = f"What function {self.name!r} returned", hints.typing_of(self.handler)
+            back = json.loads(text)
+            hints.tell_of_lost_types(result, back if typing is None else hints.given_back(back, typing, what), self.handler, what)
+        return text
+
+    def typed(self, result: Any) -> Any:
+        """A result that was read, in the class that the handler's return annotation names; as it is, with a warning, if it does not fit."""
+        typing = hints.typing_of(self.handler)
+        if typing is None:
+            return result
+        try:
+            return typing(result)
+        except Unfitting as error:
+            hints.log.warning("A result of function %r does not fit its annotation, so it is given as its JSON: %s.", self.name, error)
+            return result
 
     def __call__(self, event: Any, context: Any) -> Any:
         """What a Lambda runtime calls: one invocation, from its event to its output."""
@@ -69,6 +107,7 @@ def durable_execution(
     retention_days: int = _TERMS.retention_days,
     max_operations: int = _TERMS.max_operations,
     max_bytes: int = _TERMS.max_bytes,
+    on_mismatch: _OnMismatch = "quarantine",
 ) -> Callable[[Callable[..., Any]], DurableFunction]: ...
 def durable_execution(
     func: Callable[..., Any] | None = None,
@@ -81,19 +120,22 @@ def durable_execution(
     retention_days: int = _TERMS.retention_days,
     max_operations: int = _TERMS.max_operations,
     max_bytes: int = _TERMS.max_bytes,
+    on_mismatch: _OnMismatch = "quarantine",
 ) -> DurableFunction | Callable[[Callable[..., Any]], DurableFunction]:
     """Make `handler(event, context)` durable; `def` and `async def` both work.
 
     `name` is the handler's own unless given; `version` pins executions that are under way to this code; `execution_timeout` is in
     seconds, and the whole execution's; a closed execution is kept for `retention_days`. An execution with more than `max_operations`, or
     `max_bytes` of payloads, fails: a guard against endless loops, to be raised at will. `plugins` are factories of plugins, which
-    are told what the function does (plugin.py); those that the environment names come after them. `boto3_client` is the official SDK's: it
-    has a meaning on AWS only.
+    are told what the function does (plugin.py); those that the environment names come after them. `on_mismatch` says what happens to an
+    execution whose history the code does not match: "quarantine" puts it aside until mended code is there and a person releases it,
+    "fail" fails it, as AWS does. `boto3_client` is the official SDK's: it has a meaning on AWS only.
     """
     terms = Terms(execution_timeout, retention_days, max_operations, max_bytes).checked()
 
     def decorate(handler: Callable[..., Any]) -> DurableFunction:
         factories = load_configured_plugins(plugins)
-        return DurableFunction(handler, name=name, version=version, terms=terms, boto3_client=boto3_client, plugins=factories)
+        more: dict[str, Any] = {"boto3_client": boto3_client, "plugins": factories, "on_mismatch": on_mismatch}
+        return DurableFunction(handler, name=name, version=version, terms=terms, **more)
 
     return decorate if func is None else decorate(func)

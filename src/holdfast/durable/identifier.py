@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import sys
 from hashlib import blake2b
-from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from holdfast.durable.exceptions import NonDeterministicExecutionError
+from holdfast.durable.lines import author_line
 from holdfast.model.operations import Action, Operation, Type, Update
-
-_HERE = str(Path(__file__).resolve().parent)
 
 
 def operation_id(prefix: str | None, number: int) -> str:
     """The id of the `number`-th call in a context; names never influence it."""
     text = f"{prefix}-{number}" if prefix else str(number)
     return blake2b(text.encode()).hexdigest()[:64]
+
+
+PATCH: Final = "Patch"
+"""The sub-type of the marker that `context.patched` leaves: a step that has succeeded, and that no other call can be."""
+
+
+def patch_id(prefix: str | None, name: str) -> str:
+    """The id of a marker, from its name: it takes no number, so it moves no other operation."""
+    return blake2b(f"{prefix or ''}/patch/{name}".encode()).hexdigest()[:64]
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
@@ -50,27 +57,18 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
             and recorded.parent_id == self.parent_id
         ):
             return
-        recorded_as = _described(recorded.type, recorded.sub_type, recorded.name, recorded.parent_id)
-        asked_for = _described(self.type, self.sub_type, self.name, self.parent_id)
+        recorded_as = described(recorded.type, recorded.sub_type, recorded.name, recorded.parent_id)
+        asked_for = described(self.type, self.sub_type, self.name, self.parent_id)
         message = (
             f"The code no longer matches this execution's history. Recorded here: {recorded_as}. The code asks for: {asked_for}, "
-            f"at {_user_line()}. Operations must come in the same order every time: keep this order for executions that are under way "
-            f"and give the changed function a new version, or stop this execution and start it anew. (operation {self.operation_id})"
+            f"at {author_line()}. Operations must come in the same order every time: keep this order for executions that are under way "
+            f"and give the changed function a new version, or put the change behind context.patched(), or stop this execution and start it "
+            f"anew. (operation {self.operation_id})"
         )
         raise NonDeterministicExecutionError(message, step_id=self.operation_id)
 
 
-def _described(kind: Type, sub_type: str | None, name: str | None, parent_id: str | None) -> str:
+def described(kind: Type, sub_type: str | None, name: str | None, parent_id: str | None = None) -> str:
+    """An operation as people are told of it."""
     where = f" inside context {parent_id[:8]}" if parent_id else ""
     return f"{sub_type or kind.value} {name!r}{where}" if name else f"unnamed {sub_type or kind.value}{where}"
-
-
-def _user_line() -> str:
-    """The line of user code that made the call: the innermost frame that is not ours."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_HERE):
-            return f"{name}:{frame.f_lineno}"
-        frame = frame.f_back
-    return "an unknown line"

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from holdfast.durable.exceptions import DurableOperationError, SerDesError, wire_name
+from holdfast.durable.lines import refused_at
 from holdfast.model.operations import Action as OperationAction
 from holdfast.model.operations import Failure
 from holdfast.model.operations import Status as OperationStatus
@@ -67,13 +68,16 @@ class ErrorObject:
 
     @classmethod
     def from_exception(cls, exception: BaseException) -> ErrorObject:
-        """Describe an exception. Only errors of ours carry data and a stack trace on; a user's traceback stays in the logs."""
+        """Describe an exception. Only errors of ours carry data and a stack trace on; a user's traceback stays in the logs.
+
+        What our own code refused tells the author's line.
+        """
         if isinstance(exception, SerDesError):
             # A user's subclass is recorded as the base: the replay knows no other, and must raise the same.
             return cls(exception.message, _SERDES_ERROR, exception.data, exception.stack_trace)
         if isinstance(exception, DurableOperationError):
             return cls(exception.message, wire_name(exception), exception.data, exception.stack_trace)
-        return cls(_text(exception), wire_name(exception), None, None)
+        return cls(f"{_text(exception)}{refused_at(exception, exception)}", wire_name(exception), None, None)
 
     @classmethod
     def from_message(cls, message: str) -> ErrorObject:

@@ -6,15 +6,30 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.durable.exceptions import BackgroundThreadError, ExecutionError, InvocationError, SuspendExecution
+import msgspec
+
+from holdfast.durable.exceptions import (
+    BackgroundThreadError,
+    ExecutionError,
+    InvocationError,
+    NonDeterministicExecutionError,
+    SerDesError,
+    SuspendExecution,
+)
 from holdfast.durable.interrupts import ContinueAsNew
 from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.lines import raised_at, refused_at
+from holdfast.durable.plain_json import json_text
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.model.execution import Outcome, OutcomeStatus
 from holdfast.model.ports import Invocation, Port
 
 PENDING = Outcome(OutcomeStatus.PENDING)
+_CURE = (
+    "A handler returns JSON, a dataclass or a pydantic model, because its result has no `serdes=`. Keep a value of another type in a step "
+    "with `StepConfig(serdes=...)`, and return what names it."
+)
 
 
 def given(invocation: Invocation, port: Port) -> str | None:
@@ -29,22 +44,31 @@ def event_of(payload: str | None) -> Any:
 
 def text_of(result: Any) -> str:
     """What a handler returned, as it is stored."""
-    return json.dumps(result, allow_nan=False)
+    return json_text(result, _CURE, what="The handler's result", allow_nan=False)
 
 
 def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str] = text_of) -> Outcome:
     """A handler returned."""
+    if state.quarantines and state.mismatch is not None:
+        return mismatched(state.mismatch)
     if state.misuse is not None:
         return failed(state, ExecutionError(state.misuse))
     try:
         scope.check_not_swallowed()
-        return Outcome(OutcomeStatus.SUCCEEDED, write(result))
-    except (TypeError, ValueError, RecursionError, ExecutionError) as error:
+        written = write(result)
+        scope.tell_unread()
+        return Outcome(OutcomeStatus.SUCCEEDED, written)
+    except (TypeError, ValueError, RecursionError, ExecutionError, SerDesError) as error:
         return failed(state, error)
 
 
 def failed(state: ExecutionState, error: BaseException) -> Outcome:
-    """A handler raised: a suspension waits, an error of the invocation is tried again, everything else is the execution's failure."""
+    """A handler raised: a suspension waits, an error of the invocation is tried again, everything else is the execution's failure.
+
+    A mismatch is one too, unless the host keeps the execution for mended code.
+    """
+    if state.quarantines and state.mismatch is not None:
+        return mismatched(state.mismatch)
     if isinstance(error, BaseExceptionGroup):
         leaving, _ = error.split((SuspendExecution, ContinueAsNew))
         error = _innermost(leaving) if leaving is not None else error
@@ -52,22 +76,35 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
         return PENDING
     if isinstance(error, ContinueAsNew) and state.misuse is None:
         return Outcome(OutcomeStatus.CONTINUED, error.input)
+    through = error
     if isinstance(error, BackgroundThreadError):
         error = error.source_exception
         if not isinstance(error, InvocationError):
-            return crashed(error)
+            return crashed(error, through)
     if state.misuse is not None and not isinstance(error, ExecutionError):
         error = ExecutionError(state.misuse)
-    described = ErrorObject.from_exception(error).to_failure()
     retried = isinstance(error, InvocationError) and error.is_retryable()
     if retried or not isinstance(error, Exception):
-        return Outcome(OutcomeStatus.CRASHED, error=described)
+        return crashed(error, through)
+    described = ErrorObject.from_exception(error).to_failure()
+    if through is not error:  # it was not raised here itself, so only its bringer knows the line
+        described = msgspec.structs.replace(described, message=f"{described.message}{refused_at(error, through)}")
     return Outcome(OutcomeStatus.FAILED, error=described)
 
 
-def crashed(error: BaseException) -> Outcome:
-    """Our own code failed around a handler: the invocation is tried again."""
-    return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure())
+def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
+    """The invocation failed, by an error that is not the execution's own: it is tried again. The outcome tells the author's line.
+
+    `through` is what was raised through the author's code where that is another exception.
+    """
+    line = raised_at(through or error)
+    place = None if line is None else str(line)
+    return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=place)
+
+
+def mismatched(error: NonDeterministicExecutionError) -> Outcome:
+    """The code does not match the history: the execution waits for code that does."""
+    return Outcome(OutcomeStatus.MISMATCHED, error=ErrorObject.from_exception(error).to_failure())
 
 
 def outcome_of(ended: Callable[[], Outcome]) -> Outcome:

@@ -50,6 +50,7 @@ _TOLD_AS = {
     OutcomeStatus.CONTINUED: InvocationStatus.SUCCEEDED,
     OutcomeStatus.FAILED: InvocationStatus.FAILED,
     OutcomeStatus.PENDING: InvocationStatus.PENDING,
+    OutcomeStatus.MISMATCHED: InvocationStatus.RETRY,
     OutcomeStatus.CRASHED: InvocationStatus.RETRY,
     OutcomeStatus.INTERRUPTED: InvocationStatus.RETRY,
 }

@@ -8,17 +8,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
+from holdfast.durable.concurrency.looking import is_unread
 from holdfast.durable.exceptions import ExecutionError, NonDeterministicExecutionError, SuspendExecution
-from holdfast.durable.identifier import Identity, operation_id
+from holdfast.durable.forgotten import Unstarteds, let_go, not_awaited, remembered
+from holdfast.durable.identifier import PATCH, Identity, described, operation_id, patch_id
 from holdfast.durable.logger import Logger, LogInfo
+from holdfast.durable.plan import Plan
 from holdfast.durable.protocols import LoggerInterface
 from holdfast.durable.state import ExecutionState
-from holdfast.model.operations import OPEN, Operation, SubType, Type
+from holdfast.model.operations import OPEN, Action, Operation, SubType, Type
+
+log = logging.getLogger("holdfast.durable")
 
 _BUSY = (
     "This context is already busy with a durable call. A context makes one call at a time, so that its calls have the same order on "
@@ -37,6 +42,25 @@ _NOT_CONTINUED = (
 )
 
 
+_NOT_LOOKED_AT = (
+    "%s/%s: in %s %d of %d branches failed, and the code never looked at that. Call throw_if_error() on the result to fail with the first "
+    "error, or failed() to see which; a CompletionConfig that tolerates failures says that they are expected"
+)
+
+
+class Unread(NamedTuple):
+    """The result of a map or parallel in which branches failed."""
+
+    at: Identity
+    result: object
+    failed: int
+    total: int
+
+    def described(self) -> str:
+        """The call, as its author named it."""
+        return described(self.at.type, self.at.sub_type, self.at.name)
+
+
 class Scope:
     """Where the calls of one context are counted."""
 
@@ -46,6 +70,7 @@ class Scope:
         "_count",
         "_log_to",
         "_logger",
+        "_patches",
         "_seen_at",
         "_upcoming",
         "_uuids",
@@ -56,6 +81,8 @@ class Scope:
         "replaying",
         "state",
         "suspended",
+        "unread",
+        "unstarted",
     )
 
     def __init__(
@@ -78,6 +105,10 @@ class Scope:
         """A suspension went through this context; whoever calls it again must have swallowed it."""
         self.continuing = False
         """The handler asked to go on as a new execution; whoever goes on here must have swallowed that."""
+        self.unstarted: Unstarteds | None = None
+        """Calls that were made and have not begun; None without any, because ten thousand contexts may wait in memory."""
+        self.unread: tuple[Unread, ...] = ()
+        """Results of map and parallel in which branches failed."""
         self._count = 0
         self._upcoming: str | None = None
         """The id of the next call, if it is known already: a replay has to look ahead."""
@@ -85,6 +116,7 @@ class Scope:
         self._seen_at = state.header.started_at
         self._uuids = 0
         self._chances = 0
+        self._patches: dict[str, bool] | None = None
         self._log_to = log_to
         self._logger: Logger | None = None
 
@@ -138,12 +170,15 @@ class Scope:
 
     def began(self, identity: Identity) -> bool:
         """A call begins; says whether it is the one that an earlier invocation waited in."""
+        self._check_free()
+        self._busy = True
+        return self._begin_call(identity) if self.replaying else False
+
+    def _check_free(self) -> None:
         if self.suspended:
             raise SuspendExecution("This execution is suspended: durable calls are refused. Do not make them in a `finally`.")
         if self._busy:
             raise ExecutionError(_BUSY)
-        self._busy = True
-        return self._begin_call(identity) if self.replaying else False
 
     def ended(self, identity: Identity, *, resumed: bool) -> None:
         """A call is over, well or not."""
@@ -162,6 +197,36 @@ class Scope:
             raise ExecutionError(_SWALLOWED)
         if self.continuing:
             raise ExecutionError(_NOT_CONTINUED)
+        if self.unstarted and (forgotten := let_go(self.unstarted)):
+            raise not_awaited(forgotten)
+
+    def asked(self, plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], identity: Identity | None) -> None:
+        """A call of an `async def` handler was made; it begins when it is awaited."""
+        plan, call = remembered(plan, coroutine, identity)
+        if self.unstarted is None:
+            self.unstarted = {plan: call}
+        else:
+            self.unstarted[plan] = call
+
+    def awaited(self, plan: Plan[Any]) -> None:
+        """A call is awaited, or run by a task."""
+        if self.unstarted is not None:
+            self.unstarted.pop(plan, None)
+            if not self.unstarted:
+                self.unstarted = None
+
+    def tell_unread(self) -> None:
+        """The context's code came to its end: warn of failed branches that it never looked at."""
+        header = self.state.header
+        for batch in self.unread:
+            if is_unread(batch.result):
+                log.warning(_NOT_LOOKED_AT, header.function, header.name, batch.described(), batch.failed, batch.total)
+        self.unread = ()
+
+    def leave(self) -> None:
+        """The context's code is over, well or not: what was never awaited is closed without a word."""
+        if self.unstarted:
+            let_go(self.unstarted)
 
     def _begin_call(self, identity: Identity) -> bool:
         """Leave the replay before work that is new; says whether to leave it after the call instead."""
@@ -174,6 +239,35 @@ class Scope:
             self.replaying = False
             return False
         return found.status in OPEN
+
+    # --- changed code
+
+    def patched(self, name: str) -> bool:
+        """Whether the code behind a marker is to run. The first call in this context decides, so that a loop gets one answer."""
+        self._check_free()
+        known = self._patches = self._patches if self._patches is not None else {}
+        if name not in known:
+            at = Identity(patch_id(self.prefix, name), Type.STEP, PATCH, self.parent_id, name)
+            try:
+                known[name] = self.state.look(at) is not None or (not self._goes_on() and self._mark(at))
+            except NonDeterministicExecutionError as error:
+                self.state.raised(error)
+                raise
+        return known[name]
+
+    def _goes_on(self) -> bool:
+        """Whether the history has more of this context than it has come back from: the next call, or its end."""
+        operations = self.state.operations
+        around = [operations[id] for id in {self.prefix, self.parent_id} if id is not None and id in operations]
+        return operation_id(self.prefix, self._count + 1) in operations or any(op.status not in OPEN for op in around)
+
+    def _mark(self, at: Identity) -> bool:
+        """Leave the marker. It rides with the next write, and nothing that this context does later is written before it."""
+        update = at.update(Action.SUCCEED)
+        if self.state.hooks is not None:
+            self.state.hooks.recording(update)
+        self.state.record_later(update)
+        return True
 
     # --- the same on every replay, without a checkpoint
 

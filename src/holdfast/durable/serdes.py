@@ -22,8 +22,10 @@ from uuid import UUID
 
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.exceptions import RetryableSerDesError, SerDesError
+from holdfast.durable.plain_json import json_text, refusal
 from holdfast.durable.protocols import SerDes as SerDes
 from holdfast.durable.protocols import SerDesContext as SerDesContext
+from holdfast.model.typed import Unfitting, Unwritable, as_json, is_model, typed
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,8 @@ class TypeTag(StrEnum):
     DICT = "m"
     BATCH_RESULT = "br"
 
+
+_JSON_CURE = "Use JSON, dataclasses or pydantic models, or give your own `serdes=`, for example `InvokeConfig(serdes_payload=...)`."
 
 # ---- writing ---------------------------------------------------------------------------------------------------------------
 
@@ -123,6 +127,11 @@ def _write_batch_result(value: BatchResult[Any]) -> str:
     return '{"t":"br","v":' + _members(value.to_dict()) + "}"
 
 
+def _write_model(value: Any) -> str:
+    plain = as_json(value)
+    return _WRITERS[type(plain)](plain)
+
+
 def _members(value: dict[Any, Any]) -> str:
     pairs = [
         (_quote(key) if type(key) is str else _key(key))
@@ -140,6 +149,10 @@ def _key(key: object) -> str:
     return _plain_json({key: None}).removeprefix("{").removesuffix(":null}")
 
 
+class _Unsupported(Exception):
+    """There is no writer for a type; `_written` says which and where."""
+
+
 class _Writers(dict[type, Callable[[Any], str]]):
     """Exact types are looked up; a subclass is written as the first type it derives from."""
 
@@ -147,7 +160,9 @@ class _Writers(dict[type, Callable[[Any], str]]):
         for base, write in self.items():
             if issubclass(kind, base):
                 return write
-        raise SerDesError(f"Unsupported type: {kind}")
+        if is_model(kind):
+            return _write_model
+        raise _Unsupported
 
 
 _WRITERS = _Writers(
@@ -182,6 +197,13 @@ _PLAIN: dict[type, Callable[[Any], str]] = {
 
 
 def _write(value: Any) -> str:
+    try:
+        return _written(value)
+    except (_Unsupported, Unwritable):
+        raise refusal(value, tuple(_WRITERS)) from None
+
+
+def _written(value: Any) -> str:
     kind = type(value)
     if kind is dict:
         return _write_dict(value)
@@ -295,15 +317,27 @@ class PassThroughSerDes(SerDes[T]):
 
 
 class JsonSerDes(SerDes[T]):
-    """Plain JSON: what other languages read; a tuple comes back as a list."""
+    """Plain JSON: what other languages read; a tuple comes back as a list.
+
+    `JsonSerDes(Order)` gives back an `Order`, which is a dataclass or a pydantic model, or anything with one in it: `list[Order]`.
+    """
+
+    def __init__(self, type: Any = None) -> None:
+        self.named = type
 
     def serialize(self, value: T, _: SerDesContext) -> str:
-        """The value as JSON."""
-        return json.dumps(value)
+        """The value as JSON; dataclasses and pydantic models are written as theirs."""
+        return json_text(value, _JSON_CURE)
 
     def deserialize(self, data: str, _: SerDesContext) -> T:
         """The value of the JSON."""
-        return cast(T, json.loads(data))
+        value = json.loads(data)
+        if self.named is None:
+            return cast(T, value)
+        try:
+            return cast(T, typed(value, self.named))
+        except Unfitting as error:
+            raise SerDesError(f"The JSON does not fit {self.named}: {error}.") from None
 
 
 class ExtendedTypeSerDes(SerDes[T]):

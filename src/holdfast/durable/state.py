@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.durable.exceptions import BackgroundThreadError, CheckpointError, DurableApiErrorCategory, SuspendExecution
+from holdfast.durable.exceptions import (
+    BackgroundThreadError,
+    CheckpointError,
+    DurableApiErrorCategory,
+    NonDeterministicExecutionError,
+    SuspendExecution,
+)
 from holdfast.durable.hooks.moments import Hooks
 from holdfast.durable.identifier import Identity
 from holdfast.durable.stragglers import Stragglers
@@ -31,9 +37,11 @@ class ExecutionState:
         "durable_execution_arn",
         "header",
         "hooks",
+        "mismatch",
         "misuse",
         "operations",
         "port",
+        "quarantines",
         "revision",
         "stragglers",
         "suspended",
@@ -57,6 +65,10 @@ class ExecutionState:
         """A suspension was raised; nothing may be recorded any more."""
         self.misuse: str | None = None
         """A durable call was cut short by user code, which a replay could not repeat."""
+        self.mismatch: NonDeterministicExecutionError | None = None
+        """The code was found not to match the history."""
+        self.quarantines = False
+        """A mismatch is for mended code to go on from: the handler makes no more durable calls, whether it caught the error or not."""
         self.unwritten_since = 0.0
         self.stragglers = stragglers
         self.hooks: Hooks | None = None
@@ -81,11 +93,18 @@ class ExecutionState:
         return found
 
     def check_usable(self) -> None:
-        """Refuse durable calls after a suspension, and after a write that failed."""
+        """Refuse durable calls after a suspension, after a write that failed, and after a mismatch that quarantines."""
         if self.broken is not None:
             raise self.broken
+        if self.mismatch is not None and self.quarantines:
+            raise self.mismatch
         if self.suspended:
             raise SuspendExecution(_SUSPENDED)
+
+    def raised(self, error: BaseException) -> None:
+        """A durable call ended with an error: remember the first that says that the code does not match."""
+        if self.mismatch is None and isinstance(error, NonDeterministicExecutionError):
+            self.mismatch = error
 
     def learn(self, operations: Iterable[Operation]) -> None:
         """Learn of operations as they are now."""

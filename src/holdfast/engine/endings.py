@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from holdfast.engine.quarantines import quarantined
 from holdfast.model.errors import EngineClosed, ExecutionNotFound, HoldfastError
-from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
@@ -68,13 +69,14 @@ class Endings:
                     del self._waiters[waited]
 
     def tell(self, header: Execution, payload: str | None = None, *, ours: bool = False) -> None:
-        """Tell those who wait for a result, if this is the end; a payload that is not at hand is read."""
+        """Tell those who wait for a result, if this is the end, or if a person must act first; a payload that is not at hand is read."""
         if ours and self.heard is not None and header.status is not ExecutionStatus.RUNNING:
             try:
                 self.heard(header, payload)
             except Exception:  # whoever only listens must not keep anybody from an answer
                 log.exception("could not tell of the end of %s", header.name)
-        waiters = None if header.status is ExecutionStatus.RUNNING else self._waiters.pop(header.id, None)
+        aside = header.state is State.QUARANTINED
+        waiters = None if header.status is ExecutionStatus.RUNNING and not aside else self._waiters.pop(header.id, None)
         while waiters and header.continued_as is not None:  # they wait for the last one of the chain
             waiters += self._waiters.pop(header.continued_as, [])
             try:
@@ -83,11 +85,14 @@ class Endings:
                 _answer(waiters, trouble)
                 return
             self._waiters[header.continued_as] = waiters
-            if heir is None or heir.status is ExecutionStatus.RUNNING:
+            if heir is None or (heir.status is ExecutionStatus.RUNNING and heir.state is not State.QUARANTINED):
                 return
             header, payload = heir, None
             waiters = self._waiters.pop(header.id)
         if not waiters:
+            return
+        if header.state is State.QUARANTINED:
+            _answer(waiters, quarantined(self._store, header))
             return
         try:
             ending: Ending | HoldfastError = Ending(header, payload or self._store.result(header))

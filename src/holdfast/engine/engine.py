@@ -18,30 +18,34 @@ from typing import Final, cast
 from holdfast.engine.endings import Ending, Endings
 from holdfast.engine.health import Health
 from holdfast.engine.invoking import Invoking
+from holdfast.engine.observing import EngineSight, Observing
 from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.port import EnginePort
+from holdfast.engine.quarantines import quarantined
 from holdfast.engine.registry import Function, Registry
-from holdfast.engine.sparing import readable, spared, unwritable
+from holdfast.engine.settling import Settling
+from holdfast.engine.sparing import blameless, readable, spared, unwritable
+from holdfast.engine.starting import failed_as, is_restart
+from holdfast.engine.telling import tell_failure
 from holdfast.engine.tending import Tender
 from holdfast.engine.watching import ThreadWatch, Watching
 from holdfast.engine.writer import Writer
 from holdfast.model.auditing import Notes
 from holdfast.model.charging import Charge
 from holdfast.model.clock import Clock
-from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, LeaseLost, Rejected, RowDamaged, WriteFailed
+from holdfast.model.errors import EngineClosed, HoldfastError, LeaseLost, Rejected, RowDamaged, WriteFailed
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, Terms, goes_on_as, new_execution
 from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Failure, Kind, Order
 from holdfast.model.outside import Answering, Fire, Heartbeat, Release, Stop
-from holdfast.model.ports import Host, Invocation
+from holdfast.model.ports import Host, Invocation, Observer
 from holdfast.model.signals import Subscriber
-from holdfast.model.verbs import Answer, Claim, Settle, Start, Started, Write
+from holdfast.model.verbs import Answer, Claim, Start, Started, Write
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
 _SETTLE_AGAIN_SECONDS: Final = 1.0
-_DISK: Final = (DiskFailed.__name__, DiskFull.__name__)
 
 
 class Engine:
@@ -59,16 +63,14 @@ class Engine:
         runner: str,
         subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
         watching: Watching = ThreadWatch,
+        observers: Sequence[Observer] = (),
     ) -> None:
-        self.store = store
-        self.watching = watching
-        self.clock = clock
+        self.store, self.clock, self.runner = store, clock, runner
+        self.watching, self._observers = watching, observers
         self.registry = Registry(functions)
-        self.runner = runner
         self.outbox = Outbox(store, subscribers, clock=clock, chance=chance, runner=runner)
         self.health = Health(runner, lambda: self._loop.call_soon_threadsafe(self.look))
-        self._host = host
-        self._ids, self._chance = ids, chance
+        self._host, self._ids, self._settling = host, ids, Settling(clock, ids, chance)
         self._live: dict[str, tuple[Execution, Function]] = {}
         self.endings = self._endings = Endings(store)
         self._open = self.backlog = False
@@ -76,9 +78,10 @@ class Engine:
 
     async def open(self) -> None:
         """Join the store as a runner and begin to tend it."""
-        loop = asyncio.get_running_loop()
-        self._loop = loop
-        self._writer = Writer(self.store, self.clock, loop, lambda: len(self._live), self._followed, self.outbox.wake, self.health)
+        loop = self._loop = asyncio.get_running_loop()
+        sight = EngineSight(self.store, self.registry, self.clock, lambda: len(self._live))
+        saw = Observing(self._observers, sight, self.registry, self.runner).saw if self._observers else None
+        self._writer = Writer(self.store, self.clock, loop, sight.live, self._followed, self.outbox.wake, self.health, saw)
         self.port = EnginePort(self.store, self._writer, Invoking(self.store, self.registry, self.clock, self._ids), self.health)
         self._tender = Tender(self)
         self._open = True
@@ -93,7 +96,7 @@ class Engine:
             for header, _ in list(self._live.values()):
                 with spared(header.id):
                     self._host.cancel(header.id)
-                self._interrupt(header)
+                self._writer.submit(self._settling.interrupt(header), lambda _: None)
             await self._writer.drain()
             self._writer.close()
             self.store.leave(self.runner)
@@ -101,9 +104,6 @@ class Engine:
             log.warning("%s could not leave in good order; others will take over: %s", self.runner, trouble)
         finally:
             self._endings.close()
-
-    def _interrupt(self, header: Execution) -> None:
-        self._writer.submit(self._settle(header, Outcome(OutcomeStatus.INTERRUPTED), header.revision, None), lambda _: None)
 
     # --- the verbs
 
@@ -120,12 +120,16 @@ class Engine:
         charges: tuple[Charge, ...] = (),
         same: str | None = None,
         order: Order | None = None,
+        on_failed: str = "find",
     ) -> Execution:
-        """Start an execution, or find the one of this name and input (`same`). Only a new one makes `charges`. A worker's needs `order`."""
+        """Start an execution, or find the one of this name and input (`same`); `on_failed` as in starting.py. Only a new one makes
+        `charges`. A worker's needs `order`."""
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": same}
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
+        again = is_restart(on_failed, name)
+        before = failed_as(self.store, target.name, name) if again else None
         claimant = self._claimant(now) if self._reserve(target) else None
 
         def landed(answer: Answer | HoldfastError) -> None:
@@ -137,7 +141,7 @@ class Engine:
             self._doubt(answer)
             self.backlog |= created
 
-        started = await self._write(Start(header, payload, claimant, charges, same, target.kind), landed)
+        started = await self._write(Start(header, payload, claimant, charges, same, target.kind, again, before), landed)
         return cast("Started", started).header
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
@@ -175,13 +179,18 @@ class Engine:
         if header.state is State.RUNNING and header.runner == self.runner:
             self._begin(header, function)
         else:
+            self._tell_aside(header)
             self.tell_if_over(header)
+
+    def _tell_aside(self, header: Execution) -> None:
+        if header.state is State.QUARANTINED:
+            log.error("%s", quarantined(self.store, header))
 
     def _begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
         execution = header.id
         if not self._open or self.registry.get(header.function, header.version) is None:
             function.slots.free += 1  # claimed by a write that was under way when we closed, or when the function left
-            self._interrupt(header)
+            self._writer.submit(self._settling.interrupt(header), lambda _: None)
             return
         self._live[execution] = (header, function)
         token = Position(execution, header.epoch, header.sequence, header.revision)
@@ -194,31 +203,18 @@ class Engine:
         try:
             self._host.invoke(invocation, self.port, done)
         except Exception as error:  # a host that cannot begin is a failed invocation, not a failed engine
-            if not isinstance(error, DiskFailed):
+            if not isinstance(error, HoldfastError):
                 log.exception("could not invoke %s", header.name)
             done(Outcome(OutcomeStatus.CRASHED, error=Failure(message=str(error), type=type(error).__name__)), header.revision)
 
     def _ended(self, header: Execution, function: Function, outcome: Outcome, seen: int) -> None:
         if not self._open:
             return
-        if outcome.error is not None and outcome.status is OutcomeStatus.CRASHED and (outcome.error.type or "").endswith(_DISK):
-            outcome = Outcome(OutcomeStatus.INTERRUPTED)  # which counts nowhere
+        outcome = blameless(outcome)
         # Only what waits can be ready again at once; making an id for the others would be in vain.
         by = self._claimant(self.clock.now()) if outcome.status is OutcomeStatus.PENDING else None
-        settle = self._settle(header, outcome, seen, by)
+        settle = self._settling.settle(header, outcome, seen, by)
         self._writer.submit(settle, lambda answer: self._settled(header, function, outcome, seen, answer))
-
-    def _settle(self, header: Execution, outcome: Outcome, seen: int, by: Claimant | None) -> Settle:
-        return Settle(
-            execution=header.id,
-            epoch=header.epoch,
-            invocation=header.invocation or "",
-            seen=seen,
-            outcome=outcome,
-            jitter=self._chance.random() if outcome.status is OutcomeStatus.CRASHED else 1.0,
-            by=by,
-            successor=self._ids(self.clock.now()) if outcome.status is OutcomeStatus.CONTINUED else None,
-        )
 
     def _settled(self, header: Execution, function: Function, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
         if isinstance(answer, WriteFailed | RowDamaged):
@@ -239,10 +235,12 @@ class Engine:
                 if current.runner == self.runner and isinstance(answer, LeaseLost | Rejected):
                     self._let_go()  # an earlier try was written after all, with the claim in it
         elif isinstance(answer, Execution):
+            tell_failure(outcome, answer, self.clock.now())
             if answer.state is State.RUNNING and answer.runner == self.runner:
                 function.slots.free -= 1  # what this invocation just gave back, also where there is no room for others
                 self._begin(answer, function)
             else:
+                self._tell_aside(answer)
                 succeeded = outcome.status is OutcomeStatus.SUCCEEDED and answer.status is ExecutionStatus.SUCCEEDED
                 self.tell_if_over(answer, outcome.result if succeeded else None)
                 if answer.state is not State.CLOSED:
@@ -293,7 +291,7 @@ class Engine:
         for header in held:
             if header.state is State.RUNNING and header.runner == self.runner:
                 log.warning("%s was claimed by a write that failed; it begins again", header.name)
-                self._writer.submit(self._settle(header, Outcome(OutcomeStatus.INTERRUPTED), header.revision, None), self._doubt)
+                self._writer.submit(self._settling.interrupt(header), self._doubt)
                 self.backlog = True
                 self.look()
 
@@ -340,10 +338,11 @@ class Engine:
         await self.wake(lambda by: Fire(execution, by), execution)
 
     def tell_if_over(self, header: Execution, payload: str | None = None, *, ours: bool = True) -> None:
-        """Tell those who wait for a result, if this is the end; a payload that is not at hand is read."""
-        if header.status is ExecutionStatus.RUNNING:
+        """Tell those who wait for a result, if this is the end or a quarantine; a payload that is not at hand is read."""
+        aside = header.state is State.QUARANTINED
+        if header.status is ExecutionStatus.RUNNING and not aside:
             return
-        if header.state is State.CLOSED:
+        if header.state is State.CLOSED or aside:
             self._drop(header.id)
         self._endings.tell(header, payload, ours=ours)
 

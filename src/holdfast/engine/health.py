@@ -40,7 +40,7 @@ class Health:
             self.trouble = trouble
             if not self._told:
                 self._told, self._fell_at = True, monotonic()
-                log.error("%s pauses until its disk works again: %s", self._runner, trouble)
+                log.error("%s pauses until its store works again: %s", self._runner, trouble)
 
     def rose(self) -> None:
         """The disk took something."""
@@ -54,4 +54,4 @@ class Health:
         with self._changing:
             if self._told and self.trouble is None and monotonic() - self._rose_at >= _SURE_SECONDS:
                 self._told = False
-                log.warning("%s goes on: its disk works again after %.0f s", self._runner, self._rose_at - self._fell_at)
+                log.warning("%s goes on: its store works again after %.0f s", self._runner, self._rose_at - self._fell_at)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from holdfast.model.errors import DiskFailed, HoldfastError
+from holdfast.model.errors import DiskFailed, DiskFull, HoldfastError
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.operations import Failure
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
+_DISK: Final = (DiskFailed.__name__, DiskFull.__name__)
 
 
 @contextmanager
@@ -33,6 +35,12 @@ def readable(store: Store, executions: Iterable[str]) -> Iterator[Execution]:
             header = store.find(execution)
         if header is not None:
             yield header
+
+
+def blameless(outcome: Outcome) -> Outcome:
+    """The outcome as it counts: an invocation that only a failing disk ended was interrupted, which counts nowhere."""
+    by_disk = outcome.status is OutcomeStatus.CRASHED and outcome.error is not None and (outcome.error.type or "").endswith(_DISK)
+    return Outcome(OutcomeStatus.INTERRUPTED) if by_disk else outcome
 
 
 def unwritable(trouble: HoldfastError, outcome: Outcome) -> Outcome | None:

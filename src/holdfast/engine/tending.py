@@ -2,7 +2,7 @@
 
 One task looks around when something may have become ready, when the next timer is due, and once a second for dead runners. A thread
 asks twenty times a second whether another process wrote (one PRAGMA, cheaper than a turn of the loop) and renews the lease, so that a
-busy loop does not look like a dead runner.
+busy loop does not look like a dead runner; it also notices a loop that stands still (stalling.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from holdfast.engine.health import Health
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.sparing import readable
+from holdfast.engine.stalling import LoopWatch
 from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.watching import Watch, Watching
 from holdfast.model.clock import Clock, monotonic
@@ -86,6 +87,7 @@ class Tender:
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._watch: Watch | None = None
+        self._loop_watch = None if engine.clock.virtual else LoopWatch(self._loop)
         self._lease_ms = _VIRTUAL_LEASE_MS if engine.clock.virtual else _LEASE_MS
 
     async def begin(self) -> None:
@@ -235,7 +237,7 @@ class Tender:
         """What too many runners died under runs alone here, so that nobody else is blamed for the next death."""
         engine = self._engine
         for slots, targets in engine.registry.claimable().items():
-            found = self._store.suspect(targets)
+            found = self._store.suspect(targets, engine.clock.now())
             function = engine.registry.get(targets[0].function, targets[0].version)
             if found is None or function is None or found in self._troubled:
                 continue
@@ -302,6 +304,8 @@ class Tender:
         while True:
             yield
             try:
+                if self._loop_watch is not None:
+                    self._loop_watch.look()
                 if self._store.changed():
                     self._loop.call_soon_threadsafe(self._hear)
                 well = self._engine.health.trouble is None

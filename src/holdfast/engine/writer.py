@@ -35,6 +35,8 @@ log = logging.getLogger("holdfast.engine")
 Deliver = Callable[[Answer | HoldfastError], None]
 Moved = Callable[[Sequence[Execution]], None]
 """Hears, on the engine's loop, of executions that a write changed beside its own."""
+Saw = Callable[[Sequence[Write], Committed, int], None]
+"""Hears, on the engine's loop, of everything that was written, and when."""
 
 _MAX_ENTRIES: Final = 512
 _MAX_BYTES: Final = 8 * 1024 * 1024
@@ -90,7 +92,9 @@ class Writer:
         moved: Moved,
         signalled: Callable[[], None],
         health: Health,
+        saw: Saw | None = None,
     ) -> None:
+        self._saw = saw
         self._store = store
         self._clock = clock
         self._loop = loop
@@ -170,7 +174,7 @@ class Writer:
             if self._health.trouble is None:
                 self._flush()
             elif batch := self._take():
-                self._answer(batch, [EngineClosed("The engine was closed while its disk failed.")] * len(batch), on_loop=True)
+                self._answer(batch, [EngineClosed("The engine was closed while its store failed.")] * len(batch), on_loop=True)
             await asyncio.sleep(0)
         await asyncio.sleep(0)  # answers from another thread are on their way
 
@@ -233,9 +237,7 @@ class Writer:
             entry = queue.popleft()
             batch.append(entry)
             if isinstance(entry.write, Checkpoint):
-                for update in entry.write.updates:
-                    if update.payload is not None:
-                        size += len(update.payload)
+                size += _payload_bytes(entry.write)
         return batch
 
     def _commit(self, batch: list[_Entry]) -> Sequence[Answer | HoldfastError]:
@@ -246,6 +248,8 @@ class Writer:
             if len(answers) != len(batch):
                 raise StoreBroken(f"The store answered {len(answers)} of {len(batch)} writes.")
             self._tell(done)
+            if self._saw is not None:
+                self._loop.call_soon_threadsafe(self._saw, [entry.write for entry in batch], done, now)
         except HoldfastError as error:
             answers = [error] * len(batch)
         except Exception as error:  # a store that answers in a shape of its own must not leave a caller waiting for ever
@@ -315,6 +319,14 @@ class Writer:
 def _deliver_all(answers: list[tuple[Deliver, Answer | HoldfastError]]) -> None:
     for deliver, answer in answers:
         _deliver(deliver, answer)
+
+
+def _payload_bytes(checkpoint: Checkpoint) -> int:
+    """About how large it is; nothing for one that cannot be looked at, which the store refuses."""
+    try:
+        return sum([len(update.payload) for update in checkpoint.updates if update.payload is not None])
+    except Exception:
+        return 0
 
 
 def _shared(error: Exception) -> HoldfastError | None:

@@ -136,11 +136,47 @@ def reserve(path: Where) -> None:
         return
 
 
-def refuse_links(paths: Iterable[Where]) -> None:
-    """Before SQLite opens files by their names: refuse links in their places. Some releases of SQLite would write where a link leads."""
+def reserve_beside(paths: Iterable[Where]) -> list[Where]:
+    """Before SQLite opens a store: what SQLite would read beside it is ours, and made first if it is not there. Answers what was made.
+
+    In a folder such as /tmp every user may make a file that is not there yet. A log of another user would be read as the newest part of
+    the store. Run by root, SQLite makes such a file root's own, so that nothing shows it afterwards. Where a link leads, SQLite may write.
+    """
+    made: list[Where] = []
     for path in paths:
-        if os.path.islink(path):
-            raise _link(path)
+        try:
+            _make_unopened(path)
+            made.append(path)
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError):  # a process that closed the store took it away meanwhile
+                refuse_foreign(path)
+        except OSError:
+            break  # nothing can be made here; SQLite tells why
+    return made
+
+
+def remove_empty(paths: Iterable[Where]) -> None:
+    """Take away what was reserved and not used."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if os.lstat(path).st_size == 0:
+                os.unlink(path)
+
+
+def refuse_foreign(path: Where, owner: int | None = None) -> None:
+    """Refuse what is not a plain file of ours (or of this owner), under one name."""
+    told, name = os.lstat(path), os.fspath(path)
+    if stat.S_ISLNK(told.st_mode):
+        raise _link(path)
+    if not stat.S_ISREG(told.st_mode):
+        raise NotPrivate(f"{name} is no file. SQLite would read it as a part of the store. Remove it.")
+    if told.st_uid != (os.geteuid() if owner is None else owner):
+        raise NotPrivate(
+            f"{name} was made by the user {_named(told.st_uid)}, to whom the store does not belong. "
+            "SQLite would read it as the newest part of the store. Remove it."
+        )
+    if told.st_nlink > 1:
+        raise NotPrivate(f"{name} has a second name (a hard link), so it may be a part of something else. Remove it.")
 
 
 def _make_unopened(path: Where) -> None:
@@ -223,6 +259,12 @@ def given_folder(path: Where) -> None:
 def refuse_shared(folder: Where) -> None:
     """Refuse to keep anything where other users may replace it."""
     told = os.stat(folder)
+    if told.st_uid not in (os.geteuid(), _ROOT):
+        theirs, ours = _named(told.st_uid), _named(os.geteuid())
+        raise NotPrivate(
+            f"The folder {os.fspath(folder)} belongs to the user {theirs}, who may replace files in it, and this process runs as {ours}. "
+            f"Run this as that user (`sudo -u {theirs} …`), or use a folder of your own."
+        )
     if told.st_mode & stat.S_ISVTX:
         return  # there everybody can only replace what is their own
     if told.st_mode & stat.S_IWOTH:

@@ -53,6 +53,7 @@ class Coroutine:
         self._host = host
         self._report: Report | None = report
         self._state = AsyncState(invocation, port, host.clock, host.loop_stragglers, threads=host.threads, quiet=self._quiet)
+        self._state.quarantines = function.on_mismatch == "quarantine"
         self._scope = Scope(self._state, AsyncDurableContext, replaying=self._state.has_history)
         payload = given(invocation, port)
         if function.plugins:
@@ -109,6 +110,7 @@ class Coroutine:
 
     def _ended(self, task: asyncio.Task[Outcome]) -> None:
         self._host.forget(self)
+        self._scope.leave()
         if task.cancelled() or self._state.cancelled:
             return
         outcome = outcome_of(task.result)
@@ -123,8 +125,9 @@ class Coroutine:
         state = self._state
         if self._report is None or state.flying:
             return  # a write that lands looks here again
-        if state.broken is not None:
-            self._rest(failed(state, state.broken))
+        lost = state.broken or (state.mismatch if state.quarantines else None)
+        if lost is not None:
+            self._rest(failed(state, lost))
             self.cancel()
         elif state.unwritten:
             state.write_riders()

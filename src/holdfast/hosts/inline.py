@@ -112,6 +112,7 @@ class InlineHost:
     def _block(self, function: DurableFunction, invocation: Invocation, port: Port) -> tuple[Outcome, int]:
         threads = self.threads
         state = BlockingState(invocation, port, self.clock, self._thread_stragglers, lend=threads.lend, crowded=threads.crowded)
+        state.quarantines = function.on_mismatch == "quarantine"
         if function.plugins:
             state.hooks = Hooks(function.plugins, state.operations, self.clock)
         scope = Scope(state, DurableContext, replaying=state.has_history)

@@ -7,6 +7,7 @@ on disk or neither is. Notes are only added; each says when it may be forgotten.
 from __future__ import annotations
 
 import getpass
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Final
@@ -21,6 +22,7 @@ KEPT_DAYS: Final = 400
 _MOST_DAYS: Final = 36_500
 _LONGEST: Final = 200
 _DAY_MS: Final = 86_400_000
+_TOKEN: Final = re.compile(r"hf_[A-Za-z0-9_-]{20,}")
 
 
 class NoteKind(Word):
@@ -105,7 +107,11 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bounded(text: str) -> str:
-    """A text that strangers may have chosen, as a store takes it: of bounded length, on one line, and without what cannot be written."""
+    """A text that strangers may have chosen, as a store takes it: of bounded length, on one line, and without what cannot be written.
+
+    A token in it, which a caller sent in the wrong place, is left out.
+    """
+    text = _TOKEN.sub("hf_…", text)
     cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     if cut.isprintable():
         return cut

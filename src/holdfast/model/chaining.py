@@ -46,6 +46,8 @@ class Return(msgspec.Struct, frozen=True, gc=False):
 
 def follow_ups(write: Write, before: Execution, change: Change, children: Callable[[str], Iterable[str]]) -> Iterator[Write]:
     """The writes that must go with this one. `children` finds the open executions that an execution has invoked."""
+    if isinstance(write, Start) and before.superseded_by is None and change.header.superseded_by == write.execution:
+        yield msgspec.structs.replace(write, again=False)
     for birth in change.births:
         yield Start(birth.header, birth.input, kind=birth.kind)
     header = change.header

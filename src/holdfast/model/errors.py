@@ -133,6 +133,11 @@ class ExecutionAlreadyStarted(Rejected):
 
     code = "execution_already_started"
 
+    def __init__(self, message: str | None = None, differs: str = "") -> None:
+        super().__init__(f"{message}. {differs}" if differs else message)
+        self.on_the_wire = message or str(self)
+        """What AWS says, without what differs."""
+
 
 class CallbackNotFound(Rejected):
     """There is no such callback."""
@@ -345,9 +350,14 @@ class CodecFailed(Fatal):
 
 
 class ExecutionQuarantined(Fatal):
-    """The execution's runner died too often; it waits until a person releases it."""
+    """The execution was put aside; it goes on when a person releases it."""
 
     code = "execution_quarantined"
+
+    def __init__(self, message: str | None = None, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """`runner_died`, `payload_unreadable` or `replay_mismatch`."""
 
 
 class Unsuccessful(HoldfastError):

@@ -47,9 +47,20 @@ class State(Word):
     """The status is closed, the invocation that closed it has not returned yet."""
     CLOSED = "closed"
     QUARANTINED = "quarantined"
-    """Its runner died too often without progress; a person must retry it."""
+    """Put aside, for the reason in `quarantine`; a person must release it."""
     IMPORTED = "imported"
     """A copy of one that was not closed when it was exported: to be looked at. Nobody claims it, no timer fires, no write changes it."""
+
+
+class Quarantine(Word):
+    """Why an execution was put aside. Nothing of it is lost, and its timeout runs on."""
+
+    RUNNER_DIED = "runner_died"
+    """Its runner died too often without progress, also when it ran alone."""
+    PAYLOAD_UNREADABLE = "payload_unreadable"
+    """What is stored of it could not be read."""
+    REPLAY_MISMATCH = "replay_mismatch"
+    """The code does not match its history."""
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
@@ -129,6 +140,16 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The execution that goes on where this one ended."""
     expires_at: int | None = None
     """From then on it may be forgotten."""
+    superseded_by: str | None = None
+    """The execution that has its name now: it failed, and the name was started again."""
+    quarantine: Quarantine | None = None
+    """Why it was put aside, while its state is QUARANTINED."""
+    quarantine_event: int | None = None
+    """The number of the event that tells the error, if one does."""
+
+
+FAILED_STATUSES = frozenset({ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT, ExecutionStatus.STOPPED})
+"""The endings after which the name of an execution may be started again."""
 
 
 def goes_on_as(header: Execution, heir: Execution | None) -> bool:
@@ -189,6 +210,8 @@ class OutcomeStatus(Word):
     """It did not answer: an error escaped it or its process died. It is tried again, later."""
     INTERRUPTED = "INTERRUPTED"
     """Its runner shut down in good order; anybody may go on at once."""
+    MISMATCHED = "MISMATCHED"
+    """The code does not match the history; mended code can go on."""
     CONTINUED = "CONTINUED"
     """It is over, and another execution goes on with `result` as its input."""
 
@@ -201,6 +224,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     error: Failure | None = None
     again_seconds: int | None = None
     """When one that crashed is tried again, where its host has a rule of its own."""
+    place: str | None = None
+    """Where in the author's code one crashed, if its host knows; it is kept in the history, and never on the wire."""
 
 
 class View(Protocol):

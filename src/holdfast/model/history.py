@@ -58,6 +58,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 E = EventType
 KIND: Final = "Kind"
 """The detail of ExecutionStarted that marks an execution as a run: ours alone, and never on the wire."""
+PLACE: Final = "Place"
+"""The detail of InvocationCompleted that tells the author's line which it failed at: ours alone, and never on the wire."""
+_OUR_OWN: Final = frozenset({KIND, PLACE})
 
 BY_ACTION: Final[Mapping[tuple[Type, Action], EventType]] = {
     (Type.CONTEXT, Action.START): E.CONTEXT_STARTED,
@@ -132,7 +135,7 @@ def event_to_wire(event: Event, execution: tuple[str, str], operation: Operation
         wire["Id"] = operation.id
         named = {"Name": operation.name, "SubType": operation.sub_type, "ParentId": operation.parent_id}
         wire.update({key: value for key, value in named.items() if value})
-    details: dict[str, Any] = {key: value for key, value in (event.detail or {}).items() if key != KIND}
+    details: dict[str, Any] = {key: value for key, value in (event.detail or {}).items() if key not in _OUR_OWN}
     member = _payload_member(event)
     if member is not None:
         details[member] = _wrapped(event, include_data=include_data)

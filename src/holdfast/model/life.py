@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast.model import codec
 from holdfast.model.draft import Draft
-from holdfast.model.execution import DAY_SECONDS, Birth, Change, Execution, ExecutionStatus, State, View, new_execution
-from holdfast.model.history import BY_OUTCOME, Event, EventType
+from holdfast.model.execution import DAY_SECONDS, Birth, Change, Execution, ExecutionStatus, Quarantine, State, View, new_execution
+from holdfast.model.history import BY_OUTCOME, PLACE, Event, EventType
 from holdfast.model.ids import Arn
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.transitions import TIMERS
@@ -20,7 +20,9 @@ from holdfast.model.transitions import TIMERS
 MAX_FAILURES: Final = 9
 """Failed invocations in a row after which the execution fails."""
 MAX_DEATHS: Final = 3
-"""Runners that may die in a row, without progress, before the execution is quarantined."""
+"""Runners that may die in a row, without progress, before the execution is put aside for a while."""
+TRIES_MS: Final = (60_000, 600_000, 3_600_000)
+"""How long it is put aside before each further try, alone on its runner. When all have killed their runners it is quarantined."""
 SUSPECT_DEATHS: Final = MAX_DEATHS - 1
 """Deaths after which an execution is claimed alone: the next one is then its own doing. queries.sql and schema.sql say 2 as well."""
 _BACKOFF_MS, _BACKOFF_LIMIT_MS = 1_000, 60_000
@@ -57,9 +59,17 @@ def claimed(header: Execution, by: Claimant, now: int) -> Execution:
 
 
 def may_claim(header: Execution, now: int, *, alone: bool = False) -> bool:
-    """Whether a runner may take it now; a suspect at any time, but only if it will be alone there."""
-    suspect = header.deaths >= SUSPECT_DEATHS
-    return header.state is State.READY and (alone if suspect else header.ready_at <= now)
+    """Whether a runner may take it now. A suspect must be alone there; its time counts only where it was put aside for a while."""
+    if header.state is not State.READY:
+        return False
+    if header.deaths >= SUSPECT_DEATHS:
+        return alone and (header.deaths < MAX_DEATHS or header.ready_at <= now)
+    return header.ready_at <= now
+
+
+def next_try(header: Execution) -> int | None:
+    """When an execution that was put aside, because its runners died, is tried again by itself; None for any other."""
+    return header.ready_at if header.state is State.READY and header.deaths >= MAX_DEATHS else None
 
 
 def backoff_ms(failures: int, jitter: float) -> int:
@@ -78,7 +88,9 @@ def fire(draft: Draft, view: View, now: int) -> bool:
         if after is not None:
             draft.put(after, operation)
             fired = True
+    again = next_try(draft.header)
     nexts = [view.next_due(now), draft.header.deadline, *(op.due_at for op in draft.operations.values())]
+    nexts.append(again if again is not None and again > now else None)
     draft.due_at = min(at for at in nexts if at is not None)
     return fired
 
@@ -118,10 +130,13 @@ def answered(draft: Draft, operation: Operation, status: Status, result: str | N
     )
 
 
-def complete_invocation(draft: Draft, error: Failure | None = None) -> None:
-    """Tell that the live invocation ended."""
+def complete_invocation(draft: Draft, error: Failure | None = None, place: str | None = None) -> None:
+    """Tell that the live invocation ended; of one that failed, with the author's line if that is known."""
     payload = None if error is None else codec.failure_text(error)
-    draft.log(EventType.INVOCATION_COMPLETED, None, payload, _invocation_detail(draft.header, draft.at))
+    detail = _invocation_detail(draft.header, draft.at)
+    if place is not None:
+        detail[PLACE] = place
+    draft.log(EventType.INVOCATION_COMPLETED, None, payload, detail)
 
 
 def _invocation_detail(header: Execution, ended_at: int) -> dict[str, Any]:
@@ -187,10 +202,38 @@ def _closed_fields(draft: Draft, status: ExecutionStatus, number: int) -> dict[s
     }
 
 
+def reason_of(header: Execution) -> Quarantine | None:
+    """Why an execution was put aside, if it was. Older code wrote no reason; the deaths it counted tell it."""
+    if header.state is not State.QUARANTINED or header.quarantine is not None:
+        return header.quarantine if header.state is State.QUARANTINED else None
+    return Quarantine.RUNNER_DIED if header.deaths >= MAX_DEATHS else Quarantine.PAYLOAD_UNREADABLE
+
+
+def quarantine(draft: Draft, why: Quarantine, **header: Any) -> Change:
+    """Put it aside until a person releases it. Nothing is lost. The end of its invocation, if this draft tells it, tells the error."""
+    told = [event.number for event in draft.events if event.type is EventType.INVOCATION_COMPLETED and event.payload is not None]
+    aside: dict[str, Any] = {"state": State.QUARANTINED, "runner": None, "invocation": None, "failures": 0}
+    aside |= {"epoch": draft.header.epoch + 1, "quarantine": why, "quarantine_event": told[-1] if told else None}
+    return draft.done(**aside | header)
+
+
 def quarantine_unread(draft: Draft) -> Change:
-    """Take it out of the way: its payloads cannot be read here. Nothing is lost; a person mends the codec and releases it."""
+    """Its payloads cannot be read here, those of its timers included. A person mends the codec and releases it."""
     header = draft.header
-    return draft.done(state=State.QUARANTINED, runner=None, invocation=None, failures=0, due_at=header.deadline, epoch=header.epoch + 1)
+    if header.state is State.QUARANTINED:
+        return draft.done(due_at=header.deadline)
+    return quarantine(draft, Quarantine.PAYLOAD_UNREADABLE, due_at=header.deadline)
+
+
+def put_aside(draft: Draft, deaths: int) -> Change:
+    """Its runners died too often: it is tried again later, alone; after the last such try only a person can let it go on."""
+    tried = deaths - MAX_DEATHS
+    if tried >= len(TRIES_MS):
+        return quarantine(draft, Quarantine.RUNNER_DIED, deaths=deaths)
+    ready_at = draft.at + TRIES_MS[tried]
+    due_at = ready_at if draft.due_at is None else min(draft.due_at, ready_at)
+    free = {"state": State.READY, "runner": None, "invocation": None, "epoch": draft.header.epoch + 1}
+    return draft.done(**free, deaths=deaths, ready_at=ready_at, due_at=due_at)
 
 
 def woken(draft: Draft) -> Change:

@@ -117,17 +117,17 @@ class Fire(msgspec.Struct, frozen=True, gc=False):
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):
-    """A person lets a quarantined execution run again."""
+    """A person lets a quarantined execution run again, or one that waits for its next try, which it then need not wait for."""
 
     execution: str
     notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Only what is quarantined can be released."""
+        """Only what was put aside can be released."""
         header = view.header
-        if header.state is not State.QUARANTINED:
+        if header.state is not State.QUARANTINED and life.next_try(header) is None:
             raise InvalidParameter(f"Execution {header.name!r} is not quarantined; it is {header.state}.")
-        change = Draft(view, now).done(state=State.READY, ready_at=now, deaths=0)
+        change = Draft(view, now).done(state=State.READY, ready_at=now, deaths=0, quarantine=None, quarantine_event=None)
         return noted(change, self.notes), change.header
 
 

@@ -1,7 +1,7 @@
 """The ports: where the halves meet without knowing each other.
 
 `Port` joins a handler's SDK to the service that keeps its state; `Host` is where a handler's code runs. `durable` and `engine`
-import these, never each other.
+import these, never each other. `Observer` looks on at what an engine writes; `signals` has some.
 """
 
 from __future__ import annotations
@@ -80,4 +80,39 @@ class Host(Protocol):
 
     def idle(self) -> bool:
         """Whether nothing runs here."""
+        ...
+
+
+class Sight(Protocol):
+    """What an observer may ask of the engine that it looks at, from any thread."""
+
+    def find(self, execution: str) -> Execution | None: ...
+    def live(self) -> int:
+        """Invocations that run here now."""
+        ...
+
+    def waiting(self, most: int) -> tuple[int, int]:
+        """How many executions are ready for a runner here, and how many have a timer that is due; each is counted up to `most`."""
+        ...
+
+
+class Observer(Protocol):
+    """Looks on at the executions of functions. It hears of what is on disk, once, on the engine's loop, and must not wait there."""
+
+    def attach(self, sight: Sight) -> None:
+        """An engine opens."""
+        ...
+
+    def started(self, header: Execution) -> None: ...
+    def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
+        """An invocation is over; the header is the one it began with."""
+        ...
+
+    def operated(self, header: Execution, operation: Operation) -> None:
+        """A step or a child context is over, or a step will be tried again (its status is PENDING or READY)."""
+        ...
+
+    def closed(self, header: Execution) -> None: ...
+    def committed(self, writes: int) -> None:
+        """So many writes went to the store in one commit."""
         ...

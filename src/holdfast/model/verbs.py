@@ -25,7 +25,17 @@ from holdfast.model.errors import (
     StoreBroken,
     WriteFailed,
 )
-from holdfast.model.execution import Change, Execution, ExecutionStatus, Outcome, OutcomeStatus, State, View
+from holdfast.model.execution import (
+    FAILED_STATUSES,
+    Change,
+    Execution,
+    ExecutionStatus,
+    Outcome,
+    OutcomeStatus,
+    Quarantine,
+    State,
+    View,
+)
 from holdfast.model.history import KIND, Event, EventType
 from holdfast.model.ids import Arn, Position, Seal
 from holdfast.model.life import Claimant
@@ -74,6 +84,10 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     """What makes two starts of one name the same, where that is not the whole input."""
     kind: Kind = Kind.FUNCTION
     """What the execution is marked as. Code that makes a start of another kind has accepted an order for the execution first."""
+    again: bool = False
+    """Start the name again if the execution that has it failed. That one stays, superseded by the new one."""
+    failed_as: str | None = None
+    """With `again`: the id of an execution that went on as others, the last of which failed. It counts as failed itself."""
 
     @property
     def execution(self) -> str:
@@ -83,8 +97,10 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     def create(self, now: int) -> tuple[Change, Started]:
         """The first change of a new execution."""
         header = self.header
-        if type(header.status) is not ExecutionStatus or type(header.state) is not State:
-            raise InvalidParameter("An execution begins with a status and a state that there are.")  # else its row could not be read
+        if type(header.status) is not ExecutionStatus or type(header.state) is not State or header.quarantine is not None:
+            raise InvalidParameter(
+                "An execution begins with a status and a state that there are, and not in quarantine."
+            )  # else its row could not be read
         at = max(now, header.started_at)
         deadline = at + header.terms.timeout_seconds * 1000
         detail: dict[str, Any] = {"ExecutionTimeout": header.terms.timeout_seconds}
@@ -111,12 +127,27 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         found, wanted = view.header, self.header
         if found.tenant != wanted.tenant:
             raise ExecutionAlreadyStarted(f"An execution named {found.name} was started by another tenant.")
+        if self.again and self._failed(found):
+            # The new execution itself is made by the write that follows from this one (chaining.py).
+            return Draft(view, now).done(superseded_by=wanted.id), self.create(now)[1]
         if found.input_hash != wanted.input_hash or found.version != wanted.version:
             arn = Arn(found.function, found.version, found.name, found.id)
-            raise ExecutionAlreadyStarted(f"Execution already started: {arn}")
+            raise ExecutionAlreadyStarted(f"Execution already started: {arn}", differs=_difference(found, wanted))
         if found.state is State.IMPORTED:
             raise ExecutionAlreadyStarted(f"The name {found.name!r} belongs to an imported copy, which does not run. Use another name.")
         return None, Started(found, False)
+
+    def _failed(self, found: Execution) -> bool:
+        over = found.status is not ExecutionStatus.RUNNING
+        return found.status in FAILED_STATUSES or (over and found.id == self.failed_as)
+
+
+def _difference(found: Execution, wanted: Execution) -> str:
+    """What a start asks for that the execution of its name does not have."""
+    if found.input_hash == wanted.input_hash:
+        return f"The version differs: it was started with {found.version}, and this start asks for {wanted.version}."
+    other = "" if found.version == wanted.version else f", and so does the version ({found.version}, not {wanted.version})"
+    return f"The input differs from the one that it was started with{other}. Use another name, or the same input."
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -151,8 +182,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         except CodecFailed:
             change = life.quarantine_unread(draft)
             return change, change.header
-        if deaths >= life.MAX_DEATHS:
-            change = draft.done(state=State.QUARANTINED, runner=None, invocation=None, deaths=deaths, epoch=header.epoch + 1)
+        if deaths >= life.MAX_DEATHS and deaths > header.deaths:
+            change = life.put_aside(draft, deaths)
             return change, change.header
         if deaths >= life.SUSPECT_DEATHS and not self.alone:
             free = {"state": State.READY, "ready_at": draft.at, "runner": None, "invocation": None}
@@ -255,8 +286,11 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             raise LeaseLost
         outcome = self.outcome
         if outcome.status is OutcomeStatus.CRASHED:
-            life.complete_invocation(draft, outcome.error or Failure())
+            life.complete_invocation(draft, outcome.error or Failure(), outcome.place)
             change = self._try_again(draft, now)
+        elif outcome.status is OutcomeStatus.MISMATCHED:
+            life.complete_invocation(draft, outcome.error or Failure())
+            change = life.quarantine(draft, Quarantine.REPLAY_MISMATCH, deaths=0)
         else:
             life.complete_invocation(draft)
             if outcome.status is OutcomeStatus.PENDING:

@@ -36,12 +36,19 @@ class Durable(msgspec.Struct, rename="pascal"):
 
 
 class Logging(msgspec.Struct, rename="pascal", omit_defaults=True):
-    """A LoggingConfig; its format has an effect."""
+    """A LoggingConfig; its format and levels have an effect. What it does not name stays."""
 
-    log_format: Literal["Text", "JSON"] = "Text"
+    log_format: Literal["Text", "JSON"] | None = None
     application_log_level: str | None = None
     system_log_level: str | None = None
     log_group: str | None = None
+
+    def changed(self) -> dict[str, Any]:
+        """What it says of a Config. Levels are JSON's alone, so Text forgets them."""
+        levels = {"application_log_level": self.application_log_level, "system_log_level": self.system_log_level}
+        said = {"log_format": self.log_format, **levels}
+        forgotten = dict.fromkeys(levels) if self.log_format == "Text" else {}
+        return forgotten | {name: value for name, value in said.items() if value is not None}
 
 
 class CodeAsked(msgspec.Struct, rename=_CODE):
@@ -86,12 +93,18 @@ class Configured(msgspec.Struct, rename="pascal"):
             "timeout": self.timeout,
             "memory": self.memory_size,
             "environment": None if self.environment is None else self.environment.variables,
-            "log_format": None if self.logging_config is None else self.logging_config.log_format,
-            "other": {**other, **self._other()},
+            "other": {**other, **self._other(other)},
         }
-        return {name: value for name, value in said.items() if value is not None}
+        logged = {} if self.logging_config is None else self.logging_config.changed()
+        return {name: value for name, value in said.items() if value is not None} | logged
 
-    def _other(self) -> dict[str, Any]:
+    def _log_group(self, other: Mapping[str, Any]) -> dict[str, str]:
+        """The only part of a LoggingConfig that is kept and means nothing here."""
+        given = None if self.logging_config is None else self.logging_config.log_group
+        kept = other.get("LoggingConfig", {}).get("LogGroup")
+        return {"LogGroup": group} if (group := given or kept) else {}
+
+    def _other(self, other: Mapping[str, Any]) -> dict[str, Any]:
         said = {
             "VpcConfig": self.vpc_config,
             "DeadLetterConfig": self.dead_letter_config,
@@ -102,7 +115,7 @@ class Configured(msgspec.Struct, rename="pascal"):
             "EphemeralStorage": self.ephemeral_storage,
             "SnapStart": None if self.snap_start is None else {**self.snap_start, "OptimizationStatus": "Off"},
             "TenancyConfig": self.tenancy_config,
-            "LoggingConfig": None if self.logging_config is None else {"LogFormat": "Text"} | msgspec.to_builtins(self.logging_config),
+            "LoggingConfig": None if self.logging_config is None else self._log_group(other),
         }
         return {name: value for name, value in said.items() if value is not None}
 

@@ -78,6 +78,8 @@ def refusal(error: HoldfastError | Refused, agent: str = "") -> Reply:
     message = str(error)
     if isinstance(error, errors.InvalidToken | errors.LeaseLost):
         message = stale_message(agent)
+    elif isinstance(error, errors.ExecutionAlreadyStarted):
+        message = error.on_the_wire
     reason = "ConcurrentInvocationLimitExceeded" if status == 429 else None
     return shaped(status, shape, message, headers=retry_after() if status in (429, 503) else (), reason=reason)
 

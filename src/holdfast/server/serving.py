@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from asyncio import TimerHandle
+from asyncio import Handle, TimerHandle
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdfast.hosts.runtime.whole import Whole
@@ -25,22 +26,47 @@ BACKLOG = 2048
 _TICK_SECONDS = 1.0
 _REASONS = {400: "Bad Request", 429: "Too Many Requests", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
 _LATER = (b"retry-after", b"1")
+_SLICE = 16 * 1024
+"""Bytes of one connection that are looked at before all others get their turn: they may be hundreds of requests, or thousands of chunks."""
+_MOST_HEADERS = 200
+_FREE_PIECES = 4096
+_BYTES_OF_A_PIECE = 16
+
+
+class _Flow(FlowControl):
+    """uvicorn's, which reads on with each answer, however many requests of the same connection wait already."""
+
+    def __init__(self, transport: asyncio.Transport, is_behind: Callable[[], bool], go_on: Callable[[], None]) -> None:
+        super().__init__(transport)
+        self._is_behind = is_behind
+        self._go_on = go_on
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self._is_behind():
+            self.read_paused = False
+            self._go_on()
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection: uvicorn's, which bounds neither the size of a request's head nor how long it takes to come."""
+    """One connection: uvicorn's, which bounds neither a request's head nor how long it takes to come, nor how much is looked at at once."""
 
     limits = Limits()
     request_id: Callable[[], str]
     doors = Connections()
     head = 0
     in_head = True
+    body = 0
+    pieces = 0
+    ahead = b""
+    """What came and was not looked at yet; nothing more is read meanwhile."""
+    turn: Handle | None = None
     slow: TimerHandle | None = None
     unread: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Somebody is there, and shall ask for something."""
         super().connection_made(transport)
+        self.flow = _Flow(transport, lambda: bool(self.pipeline), self._go_on)
         self._hurry(self.limits.keep_alive_seconds)
         full = self.doors.open(self)
         if full is not None:
@@ -48,9 +74,39 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(shaped(status, kind, f"There is no place for one more connection: {full}."), _LATER)
 
     def data_received(self, data: bytes) -> None:
-        """Count what comes before a body."""
+        """Look at what comes, a little at a time: what one client sends at once may take as long as the requests of all others."""
         if self.transport.is_closing():
             return
+        if self.ahead or self.flow.read_paused or len(data) > _SLICE:
+            self.ahead += data
+            self.transport.pause_reading()
+            self._go_on()
+        else:
+            self._look_at(data)
+
+    def _go_on(self) -> None:
+        """At the next turn of this connection look at what is here, and then read on."""
+        if self.turn is None and not self.flow.read_paused and not self.transport.is_closing():
+            self.turn = self.loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self.turn = None
+        if self.transport.is_closing() or self.flow.read_paused:
+            return
+        data, self.ahead = self.ahead[:_SLICE], self.ahead[_SLICE:]
+        if data:
+            self._look_at(data)
+        if self.ahead:
+            self._go_on()
+        else:
+            self._read_more()
+
+    def _read_more(self) -> None:
+        if not self.flow.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def _look_at(self, data: bytes) -> None:
+        """Count what comes before a body."""
         if self.in_head:
             if self.head == 0:
                 self._hurry(self.limits.head_seconds)
@@ -61,30 +117,47 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Headers stand before the body. What comes after it (a trailer) was in no signature, and would be read as one of them."""
-        if self.in_head:
+        if self.in_head and len(self.headers) <= _MOST_HEADERS:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The head is here."""
         self.in_head = False
+        self.body = self.pieces = 0
         self._in_time()
         self.doors.asked(self)
-        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.head_bytes:
+        if (
+            len(self.headers) > _MOST_HEADERS
+            or len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.head_bytes
+        ):
             self._refuse_head()
         else:
             super().on_headers_complete()
             Whole.around(self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        """A body comes."""
-        if not self.transport.is_closing():
+        """A body comes. Each piece takes its time, however small it is."""
+        if self.transport.is_closing():
+            return
+        self.pieces += 1
+        self.body += len(body)
+        if self.pieces > _FREE_PIECES + self.body // _BYTES_OF_A_PIECE:
+            self._refuse(shaped(400, "SerializationException", "The body comes in too many small chunks. Send larger ones."))
+        else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The next head may begin."""
         self.head, self.in_head = 0, True
+        self._in_time()
         if not self.transport.is_closing():
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """A request is answered. What is left of its body is read for a while, so that its client sees the answer."""
+        super().on_response_complete()
+        if not self.in_head and self.cycle.response_complete and not self.transport.is_closing():
+            self._hurry(self.limits.body_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
@@ -127,10 +200,15 @@ class BoundedProtocol(HttpToolsProtocol):
         """Whoever asks for another protocol is answered in this one; that is nothing to warn of."""
 
     def _refuse_head(self) -> None:
-        self._refuse(shaped(431, "RequestTooLargeException", f"The headers have more than {self.limits.head_bytes} bytes."))
+        most = f"The headers have more than {self.limits.head_bytes} bytes, or are more than {_MOST_HEADERS}."
+        self._refuse(shaped(431, "RequestTooLargeException", most))
 
     def _refuse(self, reply: Reply, *more: tuple[bytes, bytes]) -> None:
         if self.transport.is_closing():
+            return
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and cycle.response_started and not self.in_head:  # the answer is out, or on its way
+            self.transport.close()
             return
         head = f"HTTP/1.1 {reply.status} {_REASONS[reply.status]}\r\ncontent-length: {len(reply.body)}\r\nconnection: close\r\n"
         headers = (*reply.headers, *more, (b"x-amzn-requestid", self.request_id().encode()))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.engine.starting import failed_as, is_restart
 from holdfast.model.auditing import Actor, Note, Noted, NoteFilter, principal
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.codec import text_of
@@ -19,10 +21,11 @@ from holdfast.model.operations import Failure, Kind, Operation
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Answer, Start, Started, Write
-from holdfast.service.describing import Description, describe, history_of
+from holdfast.service.describing import Description, Trouble, describe, history_of, quarantined_of, trouble_of
 from holdfast.service.exporting import exported
 from holdfast.service.importing import Imported, Source, copied, read
-from holdfast.store.opening import open_store, shown
+from holdfast.service.open_callbacks import OpenCallback, open_callbacks
+from holdfast.store.opening import open_store, placed, shown
 from holdfast.store.seam import Filter, Store
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.workers.standing import Standing
 
 _PAGE = 200
+_ALL = 1 << 62
 _SHOWN_CANDIDATES = 5
 _RUNNER_GONE = "Its runner is gone. It goes on as soon as a runner that has its function opens this store."
 
@@ -63,7 +67,7 @@ class Client:
 
         `actor` is whom the audit log names for what is decided through this client; without one nothing is noted.
         """
-        clock = clock or SystemClock()
+        clock, where = clock or SystemClock(), placed(where)
         if not create and "://" not in where and not Path(where).exists():
             raise StoreNotFound(f"There is no store at {where}. The first execution started there makes it.")
         store = open_store(where, ids(clock.now()), codec)
@@ -109,7 +113,8 @@ class Client:
         found = self._store.find(execution)
         if found is not None:
             return found
-        namesakes = self._store.list(Filter(name=execution, limit=_SHOWN_CANDIDATES + 1))
+        called = self._store.list(Filter(name=execution, limit=_PAGE))
+        namesakes = [x for x in called if x.superseded_by is None] or called[:1]
         if len(namesakes) > 1:
             shown = ", ".join(f"{x.function}/{x.name}" for x in namesakes[:_SHOWN_CANDIDATES])
             more = " and others" if len(namesakes) > _SHOWN_CANDIDATES else ""
@@ -125,9 +130,18 @@ class Client:
             return msgspec.structs.replace(told, why=_RUNNER_GONE)
         return told
 
+    def trouble(self, header: Execution) -> Trouble | None:
+        """That its latest invocations failed, and with what; None if they did not."""
+        return trouble_of(self._store, header)
+
     def operations(self, execution: str) -> Sequence[Operation]:
         """Its operations as they stand, in the order they began."""
         return self._store.operations(self.find(execution).id)
+
+    def callbacks(self, function: str | None = None, limit: int = 50) -> Iterator[OpenCallback]:
+        """Callbacks that wait for an answer, those of the oldest execution first."""
+        going_on = Filter(function=function, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, limit=_ALL)
+        return itertools.islice(open_callbacks(self._store, self.list(going_on)), limit)
 
     def history(self, execution: str, *, include_data: bool = True) -> Sequence[dict[str, Any]]:
         """All its events, as the history API shows them."""
@@ -149,8 +163,12 @@ class Client:
         new = self._store.adopt(copy)
         return self.find(copy.header.id), new
 
-    def start(self, function: DurableFunction, payload: str, *, name: str | None = None) -> Started:
-        """Write an execution and leave it ready for a runner; the same name with the same input finds the one that is there."""
+    def start(self, function: DurableFunction, payload: str, *, name: str | None = None, on_failed: str = "find") -> Started:
+        """Write an execution and leave it ready for a runner; the same name with the same input finds the one that is there.
+
+        `on_failed="restart"` starts a name again whose execution failed; the old execution stays, superseded by the new one.
+        """
+        again = is_restart(on_failed, name)
         if any(hosted.kind is not Kind.FUNCTION for hosted in self._store.hosted(function.name)):
             raise FunctionNotFound(
                 f"{function.name!r} is a worker of this store, and no function. Run it with `holdfast run`, or over HTTP."
@@ -165,7 +183,8 @@ class Client:
             now=now,
             terms=function.terms,
         )
-        started = self._write(Start(header, payload))
+        before = failed_as(self._store, function.name, name) if again else None
+        started = self._write(Start(header, payload, again=again, failed_as=before))
         assert isinstance(started, Started)
         return started
 
@@ -186,6 +205,15 @@ class Client:
         header = self._write(Release(found, self._did("release", found, "released")))
         assert isinstance(header, Execution)
         return header
+
+    def release_all(self, function: str) -> int:
+        """Let all quarantined executions of a function run again, and say how many there were."""
+        count = 0
+        for header in quarantined_of(self._store, function):
+            with contextlib.suppress(InvalidParameter):  # released by somebody else meanwhile
+                self.release(header.id)
+                count += 1
+        return count
 
     def succeed_callback(self, callback_id: str, result: str | None = None) -> Execution:
         """Answer a callback; the text is handed on as it is."""

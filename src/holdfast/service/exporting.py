@@ -23,6 +23,10 @@ OF_ITS_STORE: Final = {"input_hash": "", "runner": None, "client": None, "client
 """What each store makes by itself, or means something only to those who take part in it."""
 
 
+_LATER: Final = ("superseded_by", "quarantine", "quarantine_event")
+"""Members that earlier releases do not know: they are in a document only where they say something."""
+
+
 class Header(Execution, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The execution in a document."""
 
@@ -77,6 +81,9 @@ def exported(snapshot: Snapshot, now: int, *, include_data: bool) -> dict[str, A
     built: dict[str, Any] = msgspec.to_builtins(document)
     for member in OF_ITS_STORE:
         del built["execution"][member]
+    for member in _LATER:
+        if built["execution"][member] is None:
+            del built["execution"][member]
     return built
 
 

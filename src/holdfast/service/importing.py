@@ -77,6 +77,7 @@ class _Detail(msgspec.Struct):
     ExecutedVersion: str = ""
     DurableExecutionArn: str = ""
     ExecutionTimeout: int = 0
+    Place: str = ""
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -185,6 +186,10 @@ def _check_header(header: Header, arn: str) -> None:
         _wrong(
             "execution.continued_as", "not the id of a later execution"
         )  # ids grow with time, so no chain of copies leads back to itself
+    if header.superseded_by is not None and not (_ID.fullmatch(header.superseded_by) and header.superseded_by > header.id):
+        _wrong("execution.superseded_by", "not the id of a later execution")
+    if header.quarantine_event is not None and header.quarantine_event > header.events:
+        _wrong("execution.quarantine_event", "no such event")
     checks: tuple[tuple[str, Callable[[], object]], ...] = (
         ("execution.function", lambda: checked_function(header.function)),
         ("execution.version", lambda: checked_version(header.version)),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -15,19 +16,20 @@ from holdfast.engine.registry import Function, Slots
 from holdfast.hosts.inline import InlineHost
 from holdfast.hosts.threads import on_engine_thread
 from holdfast.model import codec
-from holdfast.model.errors import BlockingCallRefused, ExecutionNotFound, InvalidParameter
-from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.errors import BlockingCallRefused, ExecutionNotFound, InvalidParameter, PayloadNotJson, Rejected
+from holdfast.model.execution import Execution
 from holdfast.model.ids import Arn, checked_mention, checked_version
 from holdfast.model.operations import Failure
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.ports import Host
 from holdfast.model.signals import Subscriber, check_subscriber
-from holdfast.service.describing import Description, arn_of, check_will_end, describe, history_of, result_of
-from holdfast.service.exporting import exported
+from holdfast.model.typed import Unwritable, without_models
+from holdfast.service.describing import quarantined_of
+from holdfast.service.open_execution import OpenExecution
 from holdfast.service.portal import Portal
 from holdfast.service.settings import Settings
 from holdfast.service.tuning import tune
-from holdfast.store.opening import open_store
+from holdfast.store.opening import open_store, placed
 from holdfast.store.seam import Filter
 
 if TYPE_CHECKING:  # whoever runs no workers loads nothing of them
@@ -60,7 +62,7 @@ def open(
         settings = msgspec.structs.replace(settings, codec=codec)
     if migrate:
         settings = msgspec.structs.replace(settings, migrate=True)
-    where = os.fspath(store) if store is not None else settings.store
+    where = placed(os.fspath(store) if store is not None else settings.store)
     for function in functions:
         if not isinstance(function, DurableFunction):
             raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
@@ -75,8 +77,27 @@ def _hired(workers: Sequence[str | os.PathLike[str]], staff: StaffSettings | Non
     return Staff(workers, staff or StaffSettings(), home_beside(where))
 
 
+class EngineNotEntered(Rejected, AttributeError):
+    """What `holdfast.open` gives was used without `with`."""
+
+    code = "engine_not_entered"
+
+
 class Opening:
     """An engine about to be entered."""
+
+    if not TYPE_CHECKING:  # a type checker knows without us that these are not here
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_") or not hasattr(OpenEngine, name):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            raise EngineNotEntered(
+                f"`{name}` was asked of `holdfast.open(...)` itself, which opens nothing. Write `with holdfast.open(...) as engine:` and "
+                f"`engine.{name}` inside; in `async def` code `async with holdfast.open(...) as engine:`."
+            )
+
+        def __await__(self) -> NoReturn:
+            raise EngineNotEntered("`await holdfast.open(...)` opens nothing. Write `async with holdfast.open(...) as engine:`.")
 
     def __init__(
         self,
@@ -128,8 +149,9 @@ class Opening:
 class OpenEngine:
     """Start and follow executions. Made by `holdfast.open`."""
 
-    def __init__(self, engine: Engine, host: InlineHost, staff: Staff | None = None) -> None:
+    def __init__(self, engine: Engine, host: InlineHost, functions: Sequence[DurableFunction], staff: Staff | None = None) -> None:
         self._staff = staff
+        self._functions = {(function.name, function.version): function for function in functions}
         self._engine = engine
         self._host = host
         self._store = engine.store
@@ -161,6 +183,7 @@ class OpenEngine:
                 chance=settings.chance(),
                 runner=runner,
                 subscribers=subscribers,
+                observers=settings.observers,
             )
             if staff is not None:
                 staff.attach(engine)
@@ -168,7 +191,7 @@ class OpenEngine:
         except BaseException:
             store.close()
             raise
-        return cls(engine, host, staff)
+        return cls(engine, host, functions, staff)
 
     async def close(self) -> None:
         """Stop running; what is under way goes on with the next engine that opens this store."""
@@ -181,16 +204,26 @@ class OpenEngine:
             self._store.close()
 
     async def start(
-        self, function: str | DurableFunction, input: object = None, *, name: str | None = None, version: int | str | None = None
+        self,
+        function: str | DurableFunction,
+        input: object = None,
+        *,
+        name: str | None = None,
+        version: int | str | None = None,
+        on_failed: str = "find",
     ) -> OpenExecution:
-        """Start an execution. The same name with the same input finds the one that is there."""
+        """Start an execution. The same name with the same input finds the one that is there.
+
+        With `on_failed="restart"` a name whose execution failed, timed out or was stopped is started again, with any input; the old
+        execution stays, marked `superseded_by` the new one.
+        """
         wanted = None if version is None else checked_version(version)
         if isinstance(function, DurableFunction):
             called, wanted = function.name, wanted or function.version
         else:
             called = function
-        header = await self._engine.start(called, codec.dumps(input), name=name, version=wanted)
-        return OpenExecution(self._engine, header)
+        header = await self._engine.start(called, codec.dumps(_written(input)), name=name, version=wanted, on_failed=on_failed)
+        return OpenExecution(self._engine, header, self._functions)
 
     async def run(
         self,
@@ -228,7 +261,17 @@ class OpenEngine:
         header = self._store.find(wanted)
         if header is None:
             raise ExecutionNotFound(f"There is no execution {execution}.")
-        return OpenExecution(self._engine, header)
+        return OpenExecution(self._engine, header, self._functions)
+
+    async def release(self, function: str | DurableFunction) -> int:
+        """Let all quarantined executions of a function run again, and say how many there were."""
+        called = function.name if isinstance(function, DurableFunction) else function
+        count = 0
+        for header in quarantined_of(self._store, called):
+            with contextlib.suppress(InvalidParameter):  # released by somebody else meanwhile
+                await self._engine.release(header.id)
+                count += 1
+        return count
 
     async def list(self, wanted: Filter | None = None) -> Sequence[Execution]:
         """Executions, newest first."""
@@ -251,62 +294,18 @@ class OpenEngine:
         self._store.unsubscribe(subscriber)
 
 
+def _written(input: object) -> object:
+    try:
+        return without_models(input)
+    except (Unwritable, RecursionError) as error:
+        raise PayloadNotJson(f"The input cannot be written as JSON: {error}.") from None
+
+
 def registered(functions: Sequence[DurableFunction], settings: Settings) -> list[Function]:
     """Functions of this process, as an engine knows them: those of a colour share their places."""
     coroutines, threads = Slots(settings.live), Slots(settings.threads)
     room = [coroutines if f.is_async else threads for f in functions]
     return [Function(name=f.name, version=f.version, terms=f.terms, slots=s, kind=f.kind) for f, s in zip(functions, room, strict=True)]
-
-
-class OpenExecution:
-    """One execution of an open engine."""
-
-    def __init__(self, engine: Engine, header: Execution) -> None:
-        self._engine = engine
-        self.id = header.id
-        self.name = header.name
-        self.arn = arn_of(header)
-        self._header_then = header
-
-    async def result(self) -> Any:
-        """Wait for its result; an unsuccessful ending is raised."""
-        check_will_end(self._engine.store, self._header_then)
-        return result_of(*await self._engine.ending(self.id))
-
-    async def status(self) -> ExecutionStatus:
-        """Where it stands."""
-        return self._header().status
-
-    async def describe(self) -> Description:
-        """Everything about it, and why it waits."""
-        header = self._header()
-        hosted = self._engine.registry.get(header.function, header.version) is not None
-        return describe(self._engine.store, header, hosted)
-
-    async def history(self, *, include_data: bool = True) -> list[dict[str, Any]]:
-        """All its events."""
-        return history_of(self._engine.store, self._header(), include_data=include_data)
-
-    async def export(self, *, include_data: bool = True) -> dict[str, Any]:
-        """All of it as one JSON document, payloads in plain text: for `Client.import_execution` and `holdfast.replay`."""
-        found = self._engine.store.snapshot(self._header().id)
-        if found is None:
-            raise ExecutionNotFound(f"There is no execution {self.id} any more.")
-        return exported(found, self._engine.clock.now(), include_data=include_data)
-
-    async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> None:
-        """End it from outside, with what it invoked unless `cascade` is off."""
-        await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
-
-    async def release(self) -> None:
-        """Let it run again after it was quarantined."""
-        await self._engine.release(self.id)
-
-    def _header(self) -> Execution:
-        header = self._engine.store.find(self.id)
-        if header is None:
-            raise ExecutionNotFound(f"There is no execution {self.id} any more.")
-        return header
 
 
 def _blocking(verb: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
@@ -336,6 +335,7 @@ class BlockingEngine:
     start = _blocking(OpenEngine.start)
     run = _blocking(OpenEngine.run)
     get = _blocking(OpenEngine.get)
+    release = _blocking(OpenEngine.release)
     list = _blocking(OpenEngine.list)
     succeed_callback = _blocking(OpenEngine.succeed_callback)
     fail_callback = _blocking(OpenEngine.fail_callback)

@@ -17,7 +17,7 @@ from holdfast.contract.terms import RateLimit
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.observing import SignalSettings
 from holdfast.service.staff import StaffSettings, ToolSettings
-from holdfast.signals.tracing import wanted
+from holdfast.signals.spans import wanted
 from holdfast.workers.policy import Caps, Most, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings, cassette_settings
 from holdfast.workers.tools.fetching import FetchSettings

@@ -22,8 +22,8 @@ from holdfast.durable.context import AsyncDurableContext, DurableContext
 from holdfast.durable.exceptions import NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.hooks.parking import ParkingHooks
-from holdfast.durable.identifier import Identity
-from holdfast.durable.outcomes import event_of, failed, succeeded
+from holdfast.durable.identifier import PATCH, Identity
+from holdfast.durable.outcomes import failed, succeeded
 from holdfast.durable.plan import Plan, Suspend
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Riding
@@ -34,6 +34,7 @@ from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus
 from holdfast.model.ids import Position
 from holdfast.model.operations import Failure, Operation, Update, unpruned
 from holdfast.model.ports import Invocation
+from holdfast.model.saying import class_of
 from holdfast.model.verbs import Checkpointed
 from holdfast.service.describing import arn_of
 from holdfast.service.importing import Source, read
@@ -206,33 +207,46 @@ class _Run:
         state.hooks = self.hooks
         scope = Scope(state, DurableContext, replaying=state.has_history)
         try:
-            result = function.handler(event_of(self._given), DurableContext(scope))
+            result = function.handler(function.read(self._given), DurableContext(scope))
         except BaseException as error:
             return _failed(state, error)
-        return succeeded(state, scope, result)
+        return _returned(state, scope, result, function)
 
     async def awaiting(self, function: DurableFunction) -> Outcome:
         state = _AsyncReplay(self._invocation, self._port, self._clock, self._port, threads=self._port, quiet=lambda: state.evict())
         state.hooks = self.hooks
         scope = Scope(state, AsyncDurableContext, replaying=state.has_history)
         try:
-            result = await function.handler(event_of(self._given), AsyncDurableContext(scope))
+            result = await function.handler(function.read(self._given), AsyncDurableContext(scope))
         except BaseException as error:
             return _failed(state, error)
-        return succeeded(state, scope, result)
+        else:
+            return _returned(state, scope, result, function)
+        finally:
+            scope.leave()
+
+
+def _returned(state: BlockingState | AsyncState, scope: Scope, result: Any, function: DurableFunction) -> Outcome:
+    """What the code ended with by itself; a mismatch that it caught is a mismatch all the same."""
+    if state.mismatch is not None:
+        raise state.mismatch
+    return succeeded(state, scope, result, function.write)
 
 
 def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:
     """What the code's error comes to; that it does not match, and somebody's Ctrl-C, are the caller's to hear."""
     if isinstance(error, NonDeterministicExecutionError | KeyboardInterrupt):
         raise error
+    if state.mismatch is not None:
+        raise state.mismatch from error
     return failed(state, error)
 
 
 def _told(snapshot: Snapshot, seen: _Watch, outcome: Outcome) -> Replayed:
     is_over = outcome.status is not OutcomeStatus.PENDING
     records = [op for op in unpruned(snapshot.operations) if op.parent_id is None] if is_over else []
-    unused = tuple(_described(op) for op in records if op.id not in seen.looked_at)
+    # A marker may stay behind when the code from before a change is gone, and with it the question.
+    unused = tuple(_described(op) for op in records if op.id not in seen.looked_at and op.sub_type != PATCH)
     came_to = _came_to(outcome, tuple(seen.waits), tuple(seen.goes_on))
     matches, why = True, f"The records carry the code to where it {came_to}."
     if unused:
@@ -270,7 +284,12 @@ def _same_end(snapshot: Snapshot, outcome: Outcome, *, in_body: bool) -> bool:
 
 def _ending(snapshot: Snapshot) -> str:
     header, payload = snapshot.header, snapshot.events[-1].payload
-    return f"{header.status} with {_shortened(payload)}" if payload is not None else header.status.value
+    if payload is None:
+        return header.status.value
+    if header.status in (ExecutionStatus.SUCCEEDED, ExecutionStatus.RUNNING) or header.continued_as is not None:
+        return f"{header.status} with {_shortened(payload)}"
+    failure = codec.failure_from(payload)
+    return f"{header.status} with {class_of(failure.type or '')}: {_shortened(failure.message)}"
 
 
 def _came_to(outcome: Outcome, waits: tuple[str, ...], goes_on: tuple[str, ...]) -> str:
@@ -278,7 +297,7 @@ def _came_to(outcome: Outcome, waits: tuple[str, ...], goes_on: tuple[str, ...])
         found = [f"waits for {each}" for each in waits] + [f"goes on with new work: {each}" for each in goes_on]
         return "; ".join(found) or "is suspended"
     if outcome.error is not None:
-        return f"fails with {outcome.error.type}: {_shortened(outcome.error.message)}"
+        return f"fails with {class_of(outcome.error.type or '')}: {_shortened(outcome.error.message)}"
     if outcome.status is OutcomeStatus.CONTINUED:
         return f"continues as new with {_shortened(outcome.result)}"
     return f"returns {_shortened(outcome.result)}"

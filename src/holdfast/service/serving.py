@@ -30,7 +30,7 @@ from holdfast.model.ids import LATEST
 from holdfast.model.signals import Subscriber
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.catalogue.catalogue import Catalogue
-from holdfast.service.catalogue.keeping import Keeper, folder_of
+from holdfast.service.catalogue.keeping import Keeper, Looked, folder_of
 from holdfast.service.catalogue.records import EVENT, NOT_DURABLE, Code, Entry, Version, runtime_of
 from holdfast.service.catalogue.showing import ServedCatalog
 from holdfast.service.lambda_api import LambdaApi
@@ -88,6 +88,8 @@ class Serving:
         self._processes = processes
         self.leave_out = (*_files_of(settings.store), keeper.folder.root.resolve(), *printed_to())
         """Files that are beside somebody's code, and none of it."""
+        self.first_look = Looked()
+        """What is read while the service begins, for those who deploy then."""
         self._slots: dict[str, Slots] = {}
         self._hosted: dict[str, dict[str, Version]] = {}
         self._changing = asyncio.Lock()
@@ -95,14 +97,14 @@ class Serving:
 
     # --- functions that come and go
 
-    async def change(self, name: str, verb: Callable[[], T]) -> T:
+    async def change(self, name: str, verb: Callable[[], T], looked: Looked | None = None) -> T:
         """Change a function in the catalogue, then here. Changes come one after the other, off the loop; one that has begun is
         finished, also if whoever wanted it is gone."""
 
         async def changed() -> T:
             async with self._changing:
                 answer = await in_thread(Purpose.HOUSE, verb)
-                await self._host(name)
+                await self._host(name, looked or Looked())
                 return answer
 
         task = asyncio.create_task(changed())
@@ -114,14 +116,15 @@ class Serving:
         """Let changes end that are under way: they write to what is about to be closed."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def deploy(self, wanted: Described) -> Entry:
-        """Have a function as a target describes it."""
+    async def deploy(self, wanted: Described, looked: Looked | None = None) -> Entry:
+        """Have a function as a target describes it. Functions that are deployed together share `looked`, so that code is read once."""
+        seen = looked or Looked()
 
         def verb() -> Entry:
-            code = self.code_of(wanted.code)
+            code = self.code_of(wanted.code, seen)
             return self.catalogue.deploy(wanted.name, wanted.config, code, aliases=wanted.aliases, publish=wanted.publish, tags=wanted.tags)
 
-        return await self.change(wanted.name, verb)
+        return await self.change(wanted.name, verb, seen)
 
     async def forget_old(self, name: str, keep: int) -> None:
         """Delete versions before the newest `keep` that no alias names and no execution needs: who saves often makes many. Code goes
@@ -137,16 +140,16 @@ class Serving:
             running_code = {Path(folder).name for folder in self._processes.folders()}
             await self.change(name, functools.partial(self.catalogue.sweep, running_code))
 
-    def code_of(self, source: CodeSource) -> Code:
+    def code_of(self, source: CodeSource, looked: Looked | None = None) -> Code:
         """Take code into the catalogue; blocks."""
         keeper = self.catalogue.keeper
         match source:
             case FolderCode(folder):
-                return keeper.add_folder(folder.resolve(), self.leave_out)
+                return keeper.add_folder(folder.resolve(), self.leave_out, looked)
             case ZipCode(file):
-                return keeper.add_zip_file(file)
+                return keeper.add_zip_file(file.resolve(), looked)
             case TextCode(name, text):
-                return keeper.add_text(name, text)
+                return keeper.add_text(name, text, looked)
 
     async def host_all(self) -> None:
         """Run everything that is in the catalogue, and know what was deleted from it."""
@@ -154,9 +157,9 @@ class Serving:
             there = {one.version for one in entry.everything()}
             for version in {LATEST, *map(str, range(1, entry.last + 1))} - there:
                 self.engine.registry.gone.add((entry.name, version))
-            await self._host(entry.name)
+            await self._host(entry.name, self.first_look)
 
-    async def _host(self, name: str) -> None:
+    async def _host(self, name: str, looked: Looked) -> None:
         entry = self.catalogue.entry(name)
         versions = entry.everything() if entry is not None and name not in self.catalog.reserved else []
         wanted = {one.version: one for one in versions if not self.catalog.is_own(name, one.version)}
@@ -166,11 +169,13 @@ class Serving:
             registry.remove(name, version)
             self._processes.drop(name, version)
         fresh = [one for version, one in wanted.items() if before.get(version) != one]
-        for one in await self._changed(name, fresh):
+        for one in await self._changed(name, fresh, looked):
             fresh.remove(one)
             del wanted[one.version]
-        for one in fresh:
-            self._processes.put(runtime_of(name, one, str(self.catalogue.folder(one))))
+        runtimes = [runtime_of(name, one, str(self.catalogue.folder(one))) for one in fresh]
+        await self._processes.try_out(runtimes)
+        for one, runtime in zip(fresh, runtimes, strict=True):
+            self._processes.put(runtime)
             registry.put(self._function(name, one))
         self._hosted[name] = wanted
         for key in [key for key in registry.aliases if key[0] == name]:
@@ -183,12 +188,16 @@ class Serving:
             self.engine.backlog = True
             self.engine.look()
 
-    async def _changed(self, name: str, fresh: Sequence[Version]) -> list[Version]:
+    def runs_on(self, runtime: str) -> str:
+        """What functions of this runtime run on here, where that is not what its name says."""
+        return self._processes.runs_on(runtime)
+
+    async def _changed(self, name: str, fresh: Sequence[Version], looked: Looked) -> list[Version]:
         """Those whose code is not what was deployed: the server does not run them, and tells callers and the operator why."""
         found = []
         for one in fresh:
             self.catalog.changed.pop((name, one.version), None)
-            if not await in_thread(Purpose.HOUSE, self.catalogue.keeper.intact, one.code):
+            if not await in_thread(Purpose.HOUSE, self.catalogue.keeper.intact, one.code, looked):
                 why = f"The code of {name}:{one.version} in {self.catalogue.folder(one)} is not what was deployed, so it is not run."
                 self.catalog.changed[name, one.version] = f"{why} Restore that folder, or deploy the function again."
                 log.error("error[code_changed]: %s", self.catalog.changed[name, one.version])
@@ -258,8 +267,7 @@ async def open_serving(
         stack.callback(store.close)
         clock = store.clock(settings.clock)
         keeper, logs = _keepers(stack, settings, retention or Retention())
-        catalogue = Catalogue(keeper, clock=clock, ids=settings.ids)
-        hired = await _hired(stack, staff)
+        catalogue, hired = Catalogue(keeper, clock=clock, ids=settings.ids), await _hired(stack, staff)
         inline = InlineHost([*functions, *hired], clock=clock, threads=settings.threads, park=settings.park)
         stack.callback(inline.close)
         leaving = asyncio.Event()
@@ -284,6 +292,7 @@ async def open_serving(
             chance=settings.chance(),
             runner=runner,
             subscribers=subscribers,
+            observers=settings.observers,
         )
         if staff is not None:
             staff.attach(engine)

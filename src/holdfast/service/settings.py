@@ -11,6 +11,8 @@ import msgspec
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.ids import IdSource, id_at
 from holdfast.model.payloads import PayloadCodec
+from holdfast.model.ports import Observer
+from holdfast.store.opening import placed
 
 DEFAULT_STORE = "holdfast.db"
 
@@ -31,9 +33,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Encodes payloads in the store's file, e.g. `holdfast.AesGcm`. A store is always opened with the codec that made it."""
     migrate: bool = False
     """Bring a Postgres store of an older release up to date when it is opened; the store's file always is."""
+    observers: tuple[Observer, ...] = ()
+    """Look on at executions of functions, e.g. `holdfast.signals.function_metrics.FunctionMetrics`."""
     clock: Clock = msgspec.field(default_factory=SystemClock)
     ids: IdSource = id_at
     chance: Callable[[], random.Random] = random.SystemRandom
+
+    def __post_init__(self) -> None:
+        if (meant := placed(self.store)) != self.store:
+            msgspec.structs.force_setattr(self, "store", meant)
 
 
 def default_codec() -> str | None:

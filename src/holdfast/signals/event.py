@@ -23,7 +23,7 @@ def event_of(signal: StatusSignal) -> Event:
     """
     function_arn = signal.arn.partition("/durable-execution/")[0]
     _, _, _, region, account, *_ = signal.arn.split(":")
-    at = signal.started_at if signal.ended_at is None else signal.ended_at
+    at = signal.ended_at or signal.quarantined_at or signal.started_at
     detail = {
         "durableExecutionArn": signal.arn,
         "durableExecutionName": signal.name,
@@ -33,9 +33,13 @@ def event_of(signal: StatusSignal) -> Event:
     }
     if signal.status is not ExecutionStatus.RUNNING and signal.ended_at is not None:
         detail["endTimestamp"] = _moment(signal.ended_at, "milliseconds")
+    told = f"{signal.arn} {signal.status.value}"  # an execution has each status once, and may be put aside more than once
+    if signal.quarantine is not None:
+        detail["quarantine"] = signal.quarantine.value
+        told += f" {signal.quarantine.value} {signal.number}"
     return {
         "version": "0",
-        "id": str(uuid.uuid5(_IDS, f"{signal.arn} {signal.status.value}")),  # an execution has each status once
+        "id": str(uuid.uuid5(_IDS, told)),
         "detail-type": DETAIL_TYPE,
         "source": SOURCE,
         "account": account,

@@ -42,9 +42,20 @@ _FRAMES: Final = 20
 _SHOWN: Final = 64
 
 
+class Spoilt(Exception):
+    """A value of an entry raised its cause while the entry was decided or made into rows: whatever type that is, the store did not."""
+
+
 def concerns_all(error: HoldfastError) -> bool:
     """Whether an error of ours is that of the store itself. Any other, wherever it was raised, an entry may have raised."""
     return isinstance(error, StoreBusy | DiskFailed | StoreUnsuitable) or type(error) is StoreBroken
+
+
+def own(error: HoldfastError) -> HoldfastError:
+    """The error, as the answer of the entry whose decision raised it; Spoilt for one that would tell all entries of the store."""
+    if concerns_all(error):
+        raise Spoilt from error
+    return error
 
 
 def refused(write: Write, error: Exception) -> HoldfastError:
@@ -53,6 +64,8 @@ def refused(write: Write, error: Exception) -> HoldfastError:
     What is no error of ours is a bug, so it is logged with the place it comes from. Neither the log nor the answer has its words, unless
     these are known to tell no value; nor does the answer keep the error, whose frames hold the payloads.
     """
+    if isinstance(error, Spoilt) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
     if isinstance(error, _OWN):
         return error
     what, why = _entry(write), _reason(error)
@@ -117,12 +130,15 @@ def _entry(write: Write) -> str:
         execution: object = write.execution
     except Exception:
         execution = None
-    known = isinstance(execution, str) and len(execution) <= _SHOWN and execution.isascii() and execution.isprintable()
+    known = type(execution) is str and len(execution) <= _SHOWN and execution.isascii() and execution.isprintable()
     return f"{type(write).__name__} of execution {execution if known else '(unreadable)'}"
 
 
 def _reason(error: Exception) -> str:
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    detail = str(error)[:200] if kind in _TELLING else getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
-    return f"{name}: {detail}" if detail else name
+    try:
+        detail = str(error)[:200] if kind in _TELLING else getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+    except Exception:  # an error of an author's own class runs its author's code when it is looked at
+        detail = None
+    return f"{name}: {detail}" if type(detail) is str and detail else name

@@ -13,7 +13,7 @@ A before-half relies on no after-half: all pending before-halves are applied fir
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from importlib import resources
 from typing import Final, NamedTuple
@@ -51,6 +51,12 @@ class Step(NamedTuple):
     def statements(self) -> list[str]:
         """Its statements, one by one. Each ends with a semicolon at the end of its line."""
         return [statement.strip() for statement in _COMMENT.sub("", self.text).split(";\n") if statement.strip()]
+
+
+def known(question: str, columns: Mapping[str, int], version: int) -> str:
+    """A question to a store of any schema: a column that its schema does not have yet is NULL. `columns` says since when each is there."""
+    missing = [column for column, since in columns.items() if version < since]
+    return re.sub(rf"\b({'|'.join(missing)})\b", "NULL", question) if missing else question
 
 
 class Standing(Enum):

@@ -16,7 +16,7 @@ from holdfast.model.auditing import Note, Noted, NoteFilter, NoteKind
 from holdfast.model.codec import dumps, failure_from, loads
 from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.model.errors import PayloadNotJson, RowDamaged
-from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
+from holdfast.model.execution import Execution, ExecutionStatus, Quarantine, State, Terms
 from holdfast.model.history import Event, EventType, carries_error
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation, Status, Type
@@ -34,6 +34,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
         *("epoch", "revision", "sequence", "events", "pending", "runner", "invocation", "invoked_at", "seen", "ended_at", "result_event"),
         *("due_at", "ready_at", "touched_at", "failures", "deaths", "client", "client_revision"),
         *("operations", "stored", "continued_as", "expires_at", "trace"),
+        *("superseded_by", "quarantine", "quarantine_event"),
     ),
     "operation": (
         *("execution", "id", "type", "status", "started_at", "sub_type", "name", "parent_id", "ended_at", "attempt", "due_at"),
@@ -116,6 +117,9 @@ def execution_row(key: int, x: Execution) -> Row:
         x.continued_as,
         x.expires_at,
         x.trace,
+        x.superseded_by,
+        None if x.quarantine is None else x.quarantine._value_,
+        x.quarantine_event,
     )
 
 
@@ -170,6 +174,9 @@ def execution_from(row: Row) -> Execution:
         continued_as=row[38],
         expires_at=row[39],
         trace=row[40],
+        superseded_by=row[41],
+        quarantine=None if row[42] is None else Quarantine(row[42]),
+        quarantine_event=row[43],
     )
 
 

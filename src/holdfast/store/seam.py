@@ -74,6 +74,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     function: str | None = None
     version: str | None = None
     name: str | None = None
+    """Those that have this name, and those that had it before they were superseded."""
     parent: str | None = None
     """The id of the execution that invoked them."""
     tenant: str | None = None
@@ -115,7 +116,7 @@ class Store(Protocol):
         An error of the whole batch is raised, and then nothing of it is on disk. If parts of it are, such an error is the answer of
         the entries that are not: these are the end of the batch.
 
-        Each change of a status is a signal, written in the same transaction if there is a subscriber.
+        Each change of a status is a signal, written in the same transaction if there is a subscriber; and so is each quarantine.
         """
         ...
 
@@ -123,8 +124,11 @@ class Store(Protocol):
         """Executions a runner may claim: ready ones of its functions, and those that a dead runner left behind."""
         ...
 
-    def suspect(self, targets: Sequence[Target]) -> str | None:
-        """A ready execution that only a runner with nothing else to do may claim, because too many have died under it."""
+    def suspect(self, targets: Sequence[Target], now: int) -> str | None:
+        """A ready execution that only a runner with nothing else to do may claim, because too many have died under it.
+
+        One that was put aside for a while (`life.next_try`) is found only from that time on.
+        """
         ...
 
     def due(self, now: int, limit: int) -> Sequence[str]:
@@ -144,7 +148,10 @@ class Store(Protocol):
         ...
 
     def find(self, execution: str) -> Execution | None: ...
-    def find_named(self, function: str, name: str) -> Execution | None: ...
+    def find_named(self, function: str, name: str) -> Execution | None:
+        """The execution that has the name: of several that had it one after the other, the one that is not superseded."""
+        ...
+
     def input(self, execution: str) -> str | None: ...
     def result(self, execution: Execution) -> str | None:
         """The payload of its terminal event: a result, or the JSON of an error."""
@@ -179,7 +186,8 @@ class Store(Protocol):
     def adopt(self, copy: Snapshot) -> bool:
         """Write the copy of an execution of another store, as it is; False when it is there already.
 
-        Another execution of its id or name is an error, and nothing is written. Nobody is told of a copy: it is no change of a status.
+        Another execution of its id or name is an error, and nothing is written; a copy that is superseded needs no name. Nobody is told of
+        a copy: it is no change of a status.
         """
         ...
 

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.charging import Charge
-from holdfast.model.errors import HoldfastError, LeaseLost
+from holdfast.model.errors import ExecutionQuarantined, HoldfastError, LeaseLost
 from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus
 from holdfast.model.ids import Position
 from holdfast.model.operations import Failure, Operation, Update
@@ -87,7 +87,10 @@ def crash_everywhere(
     straight, points = run(0, BEFORE)
     places = [(point, when) for point in range(1, points + 1) for when in (BEFORE, AFTER)] + [(points, LAST)]
     for point, when in places:
-        crashed, _ = run(point, when)
+        try:
+            crashed, _ = run(point, when)
+        except ExecutionQuarantined as aside:
+            raise CrashDiffers(f"A crash {when} checkpoint {point} of {points} puts the execution aside: {aside}") from aside
         if crashed != straight:
             raise CrashDiffers(_difference(straight, crashed, point, points, when))
     return len(places)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.durable.exceptions import SerDesError
+from holdfast.durable.execution import DurableFunction
 from holdfast.durable.serdes import deserialize
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
@@ -103,14 +104,17 @@ class Result(msgspec.Struct, _Named, frozen=True):
     error: Failure | None
     operations: tuple[Seen, ...]
     history: list[dict[str, Any]]
+    function: DurableFunction | None = None
+    """Whose execution it is."""
 
     @property
     def result(self) -> Any:
-        """What the handler returned."""
-        return None if self.payload is None else codec.loads(self.payload)
+        """What the handler returned, in the class that its return annotation names."""
+        result = None if self.payload is None else codec.loads(self.payload)
+        return result if self.function is None else self.function.typed(result)
 
 
-def seen(store: Store, header: Execution) -> Result:
+def seen(store: Store, header: Execution, function: DurableFunction | None = None) -> Result:
     """An execution as it stands."""
     closed = header.status is not ExecutionStatus.RUNNING
     payload = store.result(header) if closed else None
@@ -122,6 +126,7 @@ def seen(store: Store, header: Execution) -> Result:
         error=codec.failure_from(payload or "{}") if failed else None,
         operations=_tree(store.operations(header.id), None),
         history=history_of(store, header),
+        function=function,
     )
 
 

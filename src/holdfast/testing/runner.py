@@ -11,7 +11,7 @@ import copy
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from random import Random
+from random import Random, SystemRandom
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -19,11 +19,12 @@ import msgspec
 from holdfast.durable.delays import Duration
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.plain import plain_function
+from holdfast.engine.quarantines import quarantined
 from holdfast.hosts.inline import InlineHost
-from holdfast.model.clock import VirtualClock, monotonic
+from holdfast.model.clock import SystemClock, VirtualClock, monotonic
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import MAX_RETENTION_DAYS, Execution, State
-from holdfast.model.ids import Arn, Ids, Seal
+from holdfast.model.ids import Arn, Ids, Seal, id_at
 from holdfast.model.operations import Status, Type
 from holdfast.model.ports import Host
 from holdfast.service.opening import BlockingEngine, BlockingExecution
@@ -35,6 +36,7 @@ from holdfast.testing.results import Result, seen
 
 _PATIENCE = 60.0
 _POLL_SECONDS = 0.002
+_AT_REST: Final = (State.CLOSED, State.QUARANTINED)
 _SEAL: Final = Seal(bytes(32))
 
 
@@ -77,12 +79,13 @@ class Runner:
         functions: Sequence[DurableFunction] = (),
         stubs: Mapping[str, Any] | None = None,
         now: int = 1_767_225_600_000,
-        replay: bool = False,
+        replay: bool = True,
         settings: Settings | None = None,
     ) -> None:
         """`functions` are invoked for real; `stubs` stand in for others: a value, an exception to raise, or a call of the payload.
 
-        `replay` throws waiting coroutines out of memory, so that every wake is a replay.
+        `replay` throws waiting coroutines out of memory, so that every wake is a replay; `replay=False` keeps them, as an engine with room
+        does. `settings` are an engine's; time, ids and chance are the runner's unless they name others, and `replay` holds for them too.
         """
         if not isinstance(function, DurableFunction):
             raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
@@ -95,8 +98,19 @@ class Runner:
         self._functions = [self.function, *map(_kept, functions)]
         for name, stub in (stubs or {}).items():
             self.register_function(name, stub)
-        self._settings = settings or Settings(
-            clock=self.clock, ids=Ids(Random(0)), chance=lambda: Random(0), park=0 if replay else 1000, threads=8, tune=False
+        self._settings = self._set(settings or Settings(park=1000, threads=8), replay)
+
+    def _set(self, settings: Settings, replay: bool) -> Settings:
+        """An engine's settings with the runner's time, ids and chance where they name none of their own."""
+        if isinstance(settings.clock, TestClock):
+            self.clock = settings.clock
+        return msgspec.structs.replace(
+            settings,
+            clock=self.clock if isinstance(settings.clock, SystemClock) else settings.clock,
+            ids=Ids(Random(0)) if settings.ids is id_at else settings.ids,
+            chance=(lambda: Random(0)) if settings.chance is SystemRandom else settings.chance,
+            park=0 if replay else settings.park,
+            tune=False,
         )
 
     def __enter__(self) -> Runner:
@@ -143,17 +157,19 @@ class Runner:
         return execution.arn
 
     def wait_for_result(self, execution_arn: str, timeout: float = _PATIENCE) -> Result:
-        """Let time pass until the execution is over."""
-        self._wait(lambda: self._header(execution_arn).state is State.CLOSED, timeout, "the execution to end", execution_arn)
+        """Let time pass until the execution is over. One that was put aside raises ExecutionQuarantined."""
+        self._wait(lambda: self._header(execution_arn).state in _AT_REST, timeout, "the execution to end", execution_arn)
+        self._check_not_aside(execution_arn)
         return self.look(execution_arn)
 
     def wait_for_callback(self, execution_arn: str, name: str | None = None, timeout: float = _PATIENCE) -> str:
         """Let time pass until the execution waits for a callback (of this name), and return its id."""
 
         def reached() -> bool:
-            return self._open_callback(execution_arn, name) is not None or self._header(execution_arn).state is State.CLOSED
+            return self._open_callback(execution_arn, name) is not None or self._header(execution_arn).state in _AT_REST
 
         self._wait(reached, timeout, f"callback {name!r}", execution_arn)
+        self._check_not_aside(execution_arn)
         found = self._open_callback(execution_arn, name)
         if found is None:
             raise NotYet(f"The execution ended, {self._header(execution_arn).status.value}, without waiting for callback {name!r}.")
@@ -167,10 +183,16 @@ class Runner:
 
         def reached() -> bool:
             state = self._header(execution_arn).state
-            return state is State.CLOSED or (state is State.SUSPENDED and found() is not None)
+            return state in _AT_REST or (state is State.SUSPENDED and found() is not None)
 
         self._wait(reached, timeout, "a callback or the end", execution_arn)
+        self._check_not_aside(execution_arn)
         return None if self._header(execution_arn).state is State.CLOSED else found()
+
+    def _check_not_aside(self, execution_arn: str) -> None:
+        header = self._header(execution_arn)
+        if header.state is State.QUARANTINED:
+            raise quarantined(self._store, header)
 
     def _open_callback(self, execution_arn: str, name: str | None) -> OpenCallback | None:
         return next((open_ for open_ in self._open_callbacks(execution_arn) if name in (None, open_.name)), None)
@@ -204,7 +226,8 @@ class Runner:
 
     def look(self, execution_arn: str) -> Result:
         """The execution as it stands now; one that continued as another is the last of them."""
-        return seen(self._store, self._header(execution_arn))
+        header = self._header(execution_arn)
+        return seen(self._store, header, next((one for one in self._functions if one.name == header.function), None))
 
     def _header(self, execution_arn: str) -> Execution:
         header = self._store.find(Arn.parse(execution_arn).id)

@@ -28,6 +28,17 @@ def day_of(now: int) -> tuple[str, int]:
     return at.strftime("%Y-%m-%d"), int(midnight.timestamp() * 1000)
 
 
+def utc(at: int) -> str:
+    """A time as people read it."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def capped(limit: LimitReached) -> dict[str, str]:
+    """Which cap of a day holds, and until when."""
+    what = limit.key.rpartition("/")[2]
+    return {"cap": "cost_usd" if what == "cost" else what, "until": utc(limit.until)}
+
+
 def key_part(text: str) -> str:
     """A text as part of a counter's key: whatever it holds, it stays within its place."""
     safe = text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
@@ -83,12 +94,17 @@ class Counters:
 
     def refused(self, limit: LimitReached) -> ToolFailed:
         """What a call is told that met a limit."""
-        what = limit.key.rpartition("/")[2]
+        what, seconds = limit.key.rpartition("/")[2], max(0.0, (limit.until - self._clock.now()) / 1000)
         if limit.key.startswith("closed/"):
-            seconds = max(0.0, (limit.until - self._clock.now()) / 1000)
-            return ToolFailed("rate_limited", f"{what} asked not to be called before then.", retry_after_seconds=seconds)
+            return ToolFailed("rate_limited", f"{what} asked not to be called before {utc(limit.until)}.", retry_after_seconds=seconds)
         most = f"${limit.limit / NANO:g}" if what == "cost" else f"{limit.limit:,} {what}"
-        return ToolFailed("budget_exceeded", f"The call may take more than is left today of the {most} of tenant {self._tenant}.")
+        return ToolFailed(
+            "rate_limited",
+            f"The call may take more than is left of the {most} that tenant {self._tenant} has for a day. The cap holds until "
+            f"{utc(limit.until)}: try again then, or have the operator raise it ([policy.caps]).",
+            retry_after_seconds=seconds,
+            details=capped(limit),
+        )
 
 
 def _least(one: _Number | None, other: _Number | None) -> _Number | None:

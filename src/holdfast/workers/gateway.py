@@ -203,7 +203,7 @@ class Gateway:
 
     async def _called(self, tool: Tool, attempted: Try) -> Answer:
         """Make the call and write down what came of it."""
-        call = self._call_of(attempted.intent)
+        call, called = self._call_of(attempted.intent), None
         self._terms.eye.tool_began(tool, attempted.intent)
         try:
             async with asyncio.timeout(max(0.0, self.deadline - monotonic()) + self._policy.grace_seconds):
@@ -221,18 +221,19 @@ class Gateway:
             return await self._failed(tool, attempted, late)
         except Exception as error:  # whatever a tool raises is the tool's failure, and whether it happened nobody can say
             broken = ToolFailed("tool_failed", f"{tool.name} failed: {type(error).__name__}: {error}", known=False)
-            return await self._failed(tool, attempted, broken)
+            return await self._failed(tool, attempted, broken, None if called is None else called.usage)
         await self._settle(attempted, receipt)
         return _answered(attempted)
 
-    async def _failed(self, tool: Tool, attempted: Try, failed: ToolFailed) -> Answer:
+    async def _failed(self, tool: Tool, attempted: Try, failed: ToolFailed, spent: Usage | None = None) -> Answer:
+        """Write a failure down. `spent` is the tool's own count, where the call came back and its result cannot be kept."""
         if not failed.known and tool.effect is Effect.WRITE:
             attempted.live = False
             settled = await self._lost(tool, attempted, failed.message)
             if settled is not None:
                 return settled
-        usage = failed.usage
-        if not failed.known and usage == Usage():  # a lost reservation counts as spent
+        usage = failed.usage if spent is None else spent
+        if not failed.known and spent is None and usage == Usage():  # nobody can say what it took: all that it may have taken
             usage = _reserved(attempted)
         await self._settle(attempted, Receipt(error=_error_of(failed), usage=usage), self._counters.closing(failed))
         return _answered(attempted)

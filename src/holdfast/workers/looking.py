@@ -10,12 +10,13 @@ import msgspec
 
 from holdfast.contract.codes import meaning_of
 from holdfast.contract.protocol import Observability, Response, ResponseError, RunUsage, Tokens, response_from
+from holdfast.engine.quarantines import waits
 from holdfast.model.auditing import Actor, Note
 from holdfast.model.errors import CallbackClosed, CodecFailed, ExecutionNotFound, RowDamaged
 from holdfast.model.execution import Execution, ExecutionStatus, State, View
 from holdfast.model.history import KIND
 from holdfast.model.ids import Seal
-from holdfast.model.life import Claimant
+from holdfast.model.life import Claimant, next_try, reason_of
 from holdfast.model.operations import APPROVAL, CANCEL, OPEN, Failure, Kind, Operation
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Decision as Verdict
@@ -131,7 +132,9 @@ def _seen(store: Store, header: Execution, accepted: Accepted, status: str, code
 
 
 def state_of(store: Store, header: Execution) -> str:
-    """queued, running, waiting or done."""
+    """queued, running, waiting or done. One whose runners died waits for its next try, as long as there is one."""
+    if next_try(header) is not None:
+        return "waiting"
     if header.status is not ExecutionStatus.RUNNING or header.state is State.QUARANTINED:
         return "done"
     if header.state is State.SUSPENDED:
@@ -142,7 +145,9 @@ def state_of(store: Store, header: Execution) -> str:
 def _standing(header: Execution) -> tuple[str, str]:
     """The code of a run that did not come to a response of its own."""
     if header.state is State.QUARANTINED:
-        return "worker_crashed", "The runner died again and again under this run; it waits until an operator releases it."
+        return "worker_crashed", f"The run is quarantined ({reason_of(header)}); it waits until an operator releases it."
+    if (aside := waits(header)) is not None:
+        return "overloaded", f"The run is not over yet. {aside}"
     if header.status is ExecutionStatus.TIMED_OUT:
         return "timeout", "The run took longer than run_timeout_seconds."
     if header.status is ExecutionStatus.STOPPED:

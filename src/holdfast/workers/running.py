@@ -37,6 +37,7 @@ from holdfast.model.operations import OPEN, Action, Failure, Operation, SubType,
 from holdfast.workers.approvals import Place, request_of
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.attempt import Attempt, Body, Outcome
+from holdfast.workers.causes import by_day, shown
 from holdfast.workers.delivering import delivered
 from holdfast.workers.frames import BodyError
 from holdfast.workers.gateway import EFFECTS_AT, Gateway, Terms
@@ -144,16 +145,16 @@ class Run:
         for at, update in _OPENING.items():
             if self._journal.find(at) is None:
                 self._journal.write_first(update)
-        number = 1
+        number, first = 1, None
         while True:
             outcome = await self._attempt(number)
             self._logs = joined(self._logs, outcome.logs)
-            response = self._judged(number, outcome)
-            again = response.error is not None and response.error.retryable and number < self._contract.retries.max_attempts
-            if not again:
-                return response
-            assert response.error is not None
-            await self._rested(number, response.error.retry_after_seconds)
+            error = outcome.error
+            if error is None or number >= self._contract.retries.max_attempts or by_day(error) or not self._meaning(error).retryable:
+                error = shown(first, error, self._ledger.tries, number)
+                return self._judged(number, msgspec.structs.replace(outcome, error=error))
+            first = first or error
+            await self._rested(number, error.retry_after_seconds)
             if self._journal.cancelled:
                 return self._judged(number, _CANCELLED)
             number += 1

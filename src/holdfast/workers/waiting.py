@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from holdfast.contract.protocol import Response, response_from
 from holdfast.engine.endings import Ending
 from holdfast.engine.engine import Engine
+from holdfast.model.errors import ExecutionQuarantined
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.workers.looking import open_approvals, response_of
 from holdfast.workers.running import Accepted
@@ -70,6 +71,8 @@ class Waiting:
         timer = None if patience is None else loop.call_later(max(0.0, patience), lambda: waiter.look(patient=False))
         try:
             last, payload = await waiter.ending
+        except ExecutionQuarantined:
+            last, payload = engine.store.find(header.id) or header, None
         except BaseException:
             waiter.give_up()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from hashlib import sha256
@@ -33,7 +34,7 @@ from holdfast.store.seam import Filter
 from holdfast.workers.announcing import Eyes
 from holdfast.workers.approvals import Approval, Decision
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
-from holdfast.workers.counting import day_of, key_part
+from holdfast.workers.counting import capped, day_of, key_part, utc
 from holdfast.workers.events import RunEvent, RunEvents
 from holdfast.workers.looking import (
     Asker,
@@ -49,6 +50,8 @@ from holdfast.workers.observing import OpenEye, log_fields
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted, Worker, order_of, run, text_of
 from holdfast.workers.waiting import Waiting
+
+_LARGE = 256 * 1024
 
 _FREES_ITS_KEY = (Status.RETRYABLE_ERROR, Status.INVALID_REQUEST)
 """After these the same key begins again, with the receipts of what was done."""
@@ -130,7 +133,8 @@ class Workforce:
             return self._refusal(request, refused.error_code, str(refused), refused.details)
         except LimitReached as limit:
             seconds = max(0.0, (limit.until - self._engine.clock.now()) / 1000)
-            return self._refusal(request, "rate_limited", _limited(limit), retry_after_seconds=seconds)
+            details = capped(limit) if limit.key.startswith("day/") else None
+            return self._refusal(request, "rate_limited", _limited(limit), details, retry_after_seconds=seconds)
 
     async def come_to(self, header: Execution, accepted: Accepted, *, wait: float | None = None) -> Response:
         """What a run comes to that `begin` or a look has found; as `response`, without finding it again."""
@@ -166,7 +170,9 @@ class Workforce:
         contract = served.worker.contract
         limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
         inputs = _text_of(request)
+        await _turns(inputs)
         await self._check(request, contract, asker.tenant)
+        await _turns(inputs)
         family = _family(request.idempotency_key, asker.tenant, contract.worker_id)
         seconds = limits.run_timeout_seconds
         terms = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS if seconds is None else max(1, round(min(seconds, MAX_TIMEOUT_SECONDS))))
@@ -337,6 +343,12 @@ def _read(asked: Mapping[str, Any]) -> Request | Response:
     return refusal(unknown, error.error_code, str(error), error.details)
 
 
+async def _turns(inputs: str) -> None:
+    """Everybody else has a turn before the next look at large inputs: each look takes as long as many requests."""
+    if len(inputs) > _LARGE:
+        await asyncio.sleep(0)
+
+
 def _text_of(request: Request) -> str:
     """The inputs as text, which is what makes two requests of one key the same."""
     try:
@@ -344,6 +356,10 @@ def _text_of(request: Request) -> str:
         text = codec.dumps(request.inputs)
     except (PayloadNotJson, InvalidParameter) as odd:
         raise InvalidRequest(f"The request is no JSON: {odd}") from None
+    try:
+        codec.fitting(text, "Execution input")  # before it is looked at any further
+    except PayloadTooLarge as large:
+        raise InvalidRequest(f"The request cannot be kept: {large}") from None
     if text.count("[") + text.count("{") > MAX_DEPTH and codec.too_deep(request.inputs, MAX_DEPTH):
         raise InvalidRequest(f"The inputs are nested more than {MAX_DEPTH} levels deep.")
     return text
@@ -377,5 +393,6 @@ def refusal(request: Request, code: str, message: str, details: Any = None, retr
 
 
 def _limited(limit: LimitReached) -> str:
-    kind = limit.key.partition("/")[0]
-    return f"At most {limit.limit} runs are allowed here in this time." if kind == "rate" else f"The day's {limit.limit} runs are used up."
+    if limit.key.startswith("rate/"):
+        return f"At most {limit.limit} runs are allowed here in this time. The next one may begin at {utc(limit.until)}."
+    return f"The day's {limit.limit} runs of the tenant are used up. The cap holds until {utc(limit.until)}: try again then."

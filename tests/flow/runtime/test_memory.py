@@ -67,3 +67,11 @@ async def test_node_is_bounded_too_and_lives_within_little() -> None:
         litter = await call(host, "f", {"litter": 600})
         assert litter.payload == b"600", "what nobody needs any more is given back before it is too much"
         assert_out_of_memory(await call(host, "f", {"mb": 300}), 160)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
+async def test_node_may_use_almost_all_of_its_memory_for_its_heap_as_on_lambda() -> None:
+    async with hosting(node("plain.hoards", memory_mb=128)) as (host, _):
+        for _ in range(2):
+            called = await call(host, "f", {"heap": 80})
+            assert (called.error, called.payload) == (None, b"80")

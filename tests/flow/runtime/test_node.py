@@ -125,6 +125,22 @@ async def test_the_console_is_the_log(a_node: Node) -> None:
         ]
     async with hosting(a_node("plain.logs", log_format="JSON")) as (host, lines):
         called = await call(host)
-        records = [json.loads(line.text) for line in lines if line.text.startswith("{")]
+        records = [json.loads(line.text) for line in lines if line.text.startswith("{") and not line.platform]
         assert [(record["level"], record["message"]) for record in records] == [("INFO", "logged this { answer: 42 }"), ("ERROR", "wrong")]
         assert {record["requestId"] for record in records} == {called.request}
+
+
+async def test_a_record_of_several_lines_is_one_and_levels_are_obeyed(a_node: Node) -> None:
+    async with hosting(a_node("plain.traces")) as (host, lines):
+        called = await call(host)
+        mine = [line for line in lines if line.request == called.request and not line.platform]
+        (failed,) = [line for line in mine if "it failed" in line.text]
+        assert (failed.level, failed.text.split("\t")[1:3]) == ("ERROR", [called.request, "ERROR"])
+        assert failed.text.split("\t")[3].startswith("it failed\nin two lines RangeError: first\nsecond\n    at ")
+        assert [line.level for line in mine if line.level] == ["DEBUG", "ERROR", "WARN"]
+        assert [line.text for line in mine if not line.level] == ["printed after it"]
+    quiet = a_node("plain.traces", log_format="JSON", application_log_level="WARN", system_log_level="WARN")
+    async with hosting(quiet) as (host, lines):
+        await call(host)
+        assert [(line.level, json.loads(line.text)["level"]) for line in lines] == [("ERROR", "ERROR"), ("WARN", "WARN")]
+        assert json.loads(lines[0].text)["errorType"] == "RangeError"

@@ -225,9 +225,48 @@ async def test_the_log_tells_every_request_with_its_lines(python_client: str) ->
 async def test_json_records_keep_what_was_logged_beside_the_message(python_client: str) -> None:
     async with hosting(plain("logs", log_format="JSON")) as (host, lines):
         called = await call(host, "logs", "this")
-        (record,) = [json.loads(line.text) for line in lines if line.request == called.request and line.text.startswith("{")]
+        (record,) = [
+            json.loads(line.text) for line in lines if line.request == called.request and line.text.startswith("{") and not line.platform
+        ]
         assert (record["message"], record["level"], record["answer"]) == ("logged this", "INFO", 42)
         assert record["requestId"] == called.request
+
+
+async def test_a_traceback_is_one_record_and_the_next_line_is_another(python_client: str) -> None:
+    async with hosting(plain("traces", log_format="Text")) as (host, lines):
+        called = await call(host, "traces", "raise")
+        mine = [line for line in lines if line.request == called.request and not line.platform]
+        (logged,) = [line.text for line in mine if "it failed" in line.text]
+        assert logged.startswith("[ERROR]\t")
+        assert logged.endswith("\nValueError: first\nsecond"), "the whole traceback, and nothing after it"
+        assert "printed after it" in [line.text for line in mine]
+        assert [line.text.split("\t")[3] for line in mine if line.text.startswith("[WARNING]")] == ["logged after it"]
+        (raised,) = [line for line in mine if line.text.startswith("[ERROR] KeyError: 'its own'\nTraceback (most recent call last):\n")]
+        assert raised.level == "ERROR"
+        assert called.tail.decode().splitlines()[0] == f"START RequestId: {called.request} Version: $LATEST"
+
+
+async def test_json_records_and_the_platforms_events_obey_their_levels(python_client: str) -> None:
+    quiet = {"application_log_level": "WARN", "system_log_level": "WARN"}
+    for levels, wanted, platform in (
+        ({}, ["it failed", "printed after it", "not grave", "logged after it"], ["initStart", "start", "report"]),
+        (quiet, ["it failed", "logged after it"], []),
+    ):
+        async with hosting(plain("traces", log_format="JSON", **levels)) as (host, lines):
+            called = await call(host, "traces")
+            events = [json.loads(line.text)["type"] for line in lines if line.platform]
+            assert events == [f"platform.{name}" for name in platform]
+            told = [json.loads(line.text) if line.text.startswith("{") else {"message": line.text} for line in lines if not line.platform]
+            assert sorted(one["message"] for one in told) == sorted(wanted)
+            (failed,) = [one for one in told if one["message"] == "it failed"]
+            assert (failed["level"], failed["errorType"], failed["errorMessage"]) == ("ERROR", "ValueError", "first\nsecond")
+            assert (failed["requestId"], failed["location"].split(":")[1]) == (called.request, "traces")
+            before = len(lines)
+            raised = await call(host, "traces", "raise")
+            (own,) = [json.loads(line.text) for line in lines[before:] if '"KeyError"' in line.text and not line.platform]
+            assert (own["level"], own["requestId"]) == ("ERROR", raised.request)
+            (report,) = [json.loads(line.text)["record"] for line in lines[before:] if '"platform.report"' in line.text]
+            assert (report["status"], report["errorType"]) == ("error", "KeyError"), "what went wrong is said at every level"
 
 
 async def test_a_hundred_megabytes_of_output_do_not_stay_in_memory() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar, cast
 
+from holdfast.durable.concurrency.looking import Looked, quietly
 from holdfast.durable.config import (
     BatchItemStatus,
     CompletionConfig,
@@ -198,18 +199,15 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
 
     def succeeded(self) -> list[BatchItem[R]]:
         """The branches that succeeded."""
-        return self._having(BatchItemStatus.SUCCEEDED)
+        return [item for item in quietly(self, "all") if item.status is BatchItemStatus.SUCCEEDED]
 
     def failed(self) -> list[BatchItem[R]]:
         """The branches that failed."""
-        return self._having(BatchItemStatus.FAILED)
+        return [item for item in self.all if item.status is BatchItemStatus.FAILED]
 
     def started(self) -> list[BatchItem[R]]:
         """The branches that were still running when the batch ended."""
-        return self._having(BatchItemStatus.STARTED)
-
-    def _having(self, status: BatchItemStatus) -> list[BatchItem[R]]:
-        return [item for item in self.all if item.status is status]
+        return [item for item in quietly(self, "all") if item.status is BatchItemStatus.STARTED]
 
     @property
     def status(self) -> BatchItemStatus:
@@ -260,7 +258,11 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
     @property
     def total_count(self) -> int:
         """How many branches were started at all."""
-        return len(self.all)
+        return len(quietly(self, "all"))
+
+
+for _field in ("all", "completion_reason"):
+    setattr(BatchResult, _field, Looked(_field))
 
 
 def _indexes(raw: object, below: int) -> frozenset[int] | None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.durable.concurrency.looking import tolerates, watch
 from holdfast.durable.concurrency.models import BatchItem, BatchResult, CompletionPolicy, CompletionRecord, envelope_summary_generator
 from holdfast.durable.config import BatchItemStatus, ChildConfig, CompletionItemStatus, MapConfig, NestingType, ParallelConfig
 from holdfast.durable.exceptions import DurableOperationError, ExecutionError, InvocationError, NonDeterministicExecutionError
@@ -18,7 +19,7 @@ from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.child import child, contained
 from holdfast.durable.plan import Done, Look, NextDone, Plan, Spawn
-from holdfast.durable.scope import Scope
+from holdfast.durable.scope import Scope, Unread
 from holdfast.model.operations import OPEN, Operation, Status, SubType
 
 T = TypeVar("T")
@@ -41,8 +42,10 @@ class Branch(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
-def batch(at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequence[Branch]], config: Config) -> Plan[BatchResult[Any]]:
-    """Run branches side by side; they are only made if there is something to run."""
+def batch(
+    at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequence[Branch]], config: Config, func: Any
+) -> Plan[BatchResult[Any]]:
+    """Run branches side by side; they are only made if there is something to run. `func` says what their results are."""
 
     def body(inner: Scope) -> Plan[BatchResult[Any]]:
         made = _Batch(at, inner, kind, branches(), config)
@@ -53,7 +56,19 @@ def batch(at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequenc
 
     summary = envelope_summary_generator(kind.result_type, config.summary_generator)
     whole: ChildConfig[BatchResult[Any]] = ChildConfig(serdes=config.serdes, summary_generator=summary)
-    return (yield from contained(at, scope, body, whole))
+    result = yield from contained(at, scope, body, whole, func)
+    _watch(at, scope, config, result)
+    return result
+
+
+def _watch(at: Identity, scope: Scope, config: Config, result: object) -> None:
+    """Remember a result with failures that no config tolerates, until its author looks at it."""
+    if not isinstance(result, BatchResult):  # what a serdes of the author's own gave
+        return
+    failed = result.failure_count
+    if failed and not tolerates(config.completion_config, result.completion_reason.value, result.success_count):
+        watch(result)
+        scope.unread = (*scope.unread, Unread(at, result, failed, result.total_count))
 
 
 class _Batch:

@@ -29,11 +29,14 @@ def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildCon
         inner.check_not_swallowed()
         return value
 
-    return (yield from contained(at, scope, body, config))
+    return (yield from contained(at, scope, body, config, func))
 
 
-def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T]) -> Plan[T]:
-    """Run a plan inside a context operation: what `parallel` and `wait_for_callback` share with a child context."""
+def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T], func: Any = None) -> Plan[T]:
+    """Run a plan inside a context operation: what `parallel` and `wait_for_callback` share with a child context.
+
+    `func` is whose result it is; see `remembered`.
+    """
     seen: Operation | None = yield Look(at)
     if seen is not None and config.is_virtual:
         raise NonDeterministicExecutionError(
@@ -41,17 +44,17 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
             step_id=at.operation_id,
         )
     if seen is not None and seen.status is Status.SUCCEEDED and not seen.replay_children:
-        value: T = recalled(seen, config.serdes, scope)
+        value: T = recalled(seen, config.serdes, scope, func)
         return value
     if seen is not None and seen.status is Status.FAILED:
         raise_recorded(seen, ChildContextError)
     if seen is None and not config.is_virtual:
         yield Record(at.update(Action.START), wait=False)
-    hooks = scope.state.hooks
+    hooks, inner = scope.state.hooks, scope.child(at, virtual=config.is_virtual)
     try:
-        inside = body(scope.child(at, virtual=config.is_virtual))
+        inside = body(inner)
         raw: T = yield from inside if hooks is None else hooks.running(at, inside, seen)
-        text, result = remembered(raw, config.serdes, at.operation_id, scope)
+        text, result = remembered(raw, config.serdes, at, scope, func)
     except ExecutionError:
         raise
     except Exception as error:
@@ -63,13 +66,18 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         elif hooks is not None:
             hooks.context_ended(at, error=described)
         described.raise_as_operation_error(ChildContextError)
+    finally:
+        inner.leave()
     if config.is_virtual or (seen is not None and seen.replay_children):
         if hooks is not None:
             hooks.context_ended(at, is_replayed=seen is not None)
+        if config.is_virtual:
+            scope.unread += inner.unread  # it leaves no record that it ended, so the context around it tells
         return cast("T", result)
     large = text is not None and len(text) > LARGE_RESULT
     if large:
         summary = config.summary_generator(raw) if config.summary_generator else ""
         text = checking.optional_text(summary, "run_in_child_context", "what the summary_generator gave")
     yield Record(at.update(Action.SUCCEED, payload=text, replay_children=large))
+    inner.tell_unread()
     return cast("T", result)

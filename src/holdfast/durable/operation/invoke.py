@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar, cast
 from holdfast.durable import checking
 from holdfast.durable.config import InvokeConfig
 from holdfast.durable.exceptions import InvokeError
+from holdfast.durable.hints import Typing, recalled_as
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.step import raise_recorded
 from holdfast.durable.plan import Look, Plan, Record, Suspend
@@ -19,8 +20,10 @@ R = TypeVar("R")
 _PLAIN: Final[SerDes[Any]] = JsonSerDes()
 
 
-def invoke(at: Identity, scope: Scope, function_name: str, payload: Any, config: InvokeConfig[Any, R]) -> Plan[R]:
-    """The result of another function; its failure, timeout or stop is an InvokeError."""
+def invoke(
+    at: Identity, scope: Scope, function_name: str, payload: Any, config: InvokeConfig[Any, R], typing: Typing | None = None
+) -> Plan[R]:
+    """The result of another function, with its type if one is known; its failure, timeout or stop is an InvokeError."""
     arn = scope.state.durable_execution_arn
     seen = yield Look(at)
     if seen is None:
@@ -43,4 +46,6 @@ def invoke(at: Identity, scope: Scope, function_name: str, payload: Any, config:
     if seen.result is None:
         return cast("R", None)
     result: R = deserialize(config.serdes_result or _PLAIN, seen.result, at.operation_id, arn)
-    return result
+    if typing is None or config.serdes_result is not None:
+        return result
+    return cast("R", recalled_as(result, typing, f"A result of function {function_name!r}", at.operation_id))

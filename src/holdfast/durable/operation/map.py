@@ -8,6 +8,7 @@ from typing import Any, Final
 from holdfast.durable import checking
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import MapConfig
+from holdfast.durable.hints import BatchOf
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.batch import Branch, Kind, batch
 from holdfast.durable.plan import Plan
@@ -23,7 +24,11 @@ def map_items(
     """Run `func(context, item, index, inputs)` for every item."""
 
     def bound(index: int, item: Any) -> Callable[[Any], Any]:
-        return lambda context: func(context, item, index, inputs)
+        def run(context: Any) -> Any:
+            return func(context, item, index, inputs)
+
+        run._original = func  # type: ignore[attr-defined]
+        return run
 
     def branches() -> list[Branch]:
         namer = config.item_namer
@@ -33,4 +38,4 @@ def map_items(
         ]
         return [Branch(bound(index, item), names[index]) for index, item in enumerate(inputs)]
 
-    return batch(at, scope, _MAP, branches, config)
+    return batch(at, scope, _MAP, branches, config, BatchOf(lambda _: func))

@@ -8,6 +8,7 @@ from typing import Any, Final
 from holdfast.durable import checking
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import ParallelBranch, ParallelConfig
+from holdfast.durable.hints import BatchOf
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.batch import Branch, Kind, batch
 from holdfast.durable.plan import Plan
@@ -23,7 +24,7 @@ def parallel(at: Identity, scope: Scope, functions: Sequence[Any], config: Paral
     def branches() -> list[Branch]:
         return [Branch(function, name) for function, name in zip(functions, branch_names(functions), strict=True)]
 
-    return batch(at, scope, _PARALLEL, branches, config)
+    return batch(at, scope, _PARALLEL, branches, config, BatchOf(functions.__getitem__))
 
 
 def branch_names(functions: Sequence[Any]) -> list[str | None]:

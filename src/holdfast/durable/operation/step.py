@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar, cast
 
-from holdfast.durable import checking
+from holdfast.durable import checking, hints
 from holdfast.durable.config import StepConfig, StepSemantics
 from holdfast.durable.copying import UNSURE, copied
 from holdfast.durable.exceptions import (
@@ -18,6 +18,7 @@ from holdfast.durable.exceptions import (
 )
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.lines import is_refusal
 from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
 from holdfast.durable.retries import RetryPresets
 from holdfast.durable.scope import Scope
@@ -37,7 +38,7 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
         status = seen.status if seen is not None else None
         if status is Status.SUCCEEDED or status is Status.FAILED:
             assert seen is not None
-            return cast("T", _recalled(scope, seen, config.serdes))
+            return cast("T", _recalled(scope, seen, config.serdes, func))
         if status is Status.PENDING:
             yield Suspend(at.operation_id)
             seen = yield Look(at)
@@ -55,7 +56,7 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
                 timeout = None if config.timeout is None else config.timeout.to_seconds()
                 body = func if scope.state.hooks is None else scope.state.hooks.watched(func, at, attempt)
                 value = yield Run(body, (StepContext(scope.logger_in(at, attempt), attempt),), timeout=timeout)
-                text, result = remembered(value, config.serdes, at.operation_id, scope)
+                text, result = remembered(value, config.serdes, at, scope, func)
             except (RetryableSerDesError, ExecutionError):
                 raise
             except Exception as raised:
@@ -67,30 +68,48 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
         seen = yield Look(at)
 
 
-def remembered(value: T, serdes: SerDes[T] | None, operation_id: str, scope: Scope) -> tuple[str | None, T]:
-    """The text to keep and the value that it gives back: user code gets what a replay would get."""
+def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, func: Any) -> tuple[str | None, T]:
+    """The text to keep and the value that it gives back: user code gets what a replay would get.
+
+    `func` is whose value it is: its annotation names the class of a model. A serdes of the author's own decides alone.
+    """
     arn = scope.state.durable_execution_arn
-    text: str | None = serialize(serdes, value, operation_id, arn)
+    text: str | None = serialize(serdes, value, at.operation_id, arn)
     if text is None:
         return None, None  # type: ignore[return-value]
-    if serdes is None:
-        copy = copied(value)
-        if copy is not UNSURE:
-            return text, cast("T", copy)
-    return text, deserialize(serdes, text, operation_id, arn)
+    if serdes is not None:
+        return text, deserialize(serdes, text, at.operation_id, arn)
+    result = copied(value)
+    unsure = result is UNSURE
+    if unsure:
+        result = deserialize(None, text, at.operation_id, arn)
+    typing = hints.typing_of(func)
+    if typing is not None:
+        result = hints.given_back(result, typing, f"What {_called(at)} returned")
+    if unsure:
+        hints.tell_of_lost_types(value, result, func, f"What {_called(at)} returned")
+    return text, cast("T", result)
 
 
-def recalled(seen: Operation, serdes: SerDes[Any] | None, scope: Scope) -> Any:
+def recalled(seen: Operation, serdes: SerDes[Any] | None, scope: Scope, func: Any) -> Any:
     """The value a recorded success holds."""
     if seen.result is None:
         return None
-    return deserialize(serdes, seen.result, seen.id, scope.state.durable_execution_arn)
+    value: Any = deserialize(serdes, seen.result, seen.id, scope.state.durable_execution_arn)
+    typing = None if serdes is not None else hints.typing_of(func)
+    if typing is None:
+        return value
+    return hints.recalled_as(value, typing, f"A result of {seen.sub_type or seen.type.value} {seen.name or seen.id!r}", seen.id)
 
 
-def _recalled(scope: Scope, seen: Operation, serdes: SerDes[Any] | None) -> Any:
+def _called(at: Identity) -> str:
+    return f"{at.sub_type} {at.name or at.operation_id!r}"
+
+
+def _recalled(scope: Scope, seen: Operation, serdes: SerDes[Any] | None, func: Any) -> Any:
     if seen.status is Status.FAILED:
         raise_recorded(seen, StepError)
-    return recalled(seen, serdes, scope)
+    return recalled(seen, serdes, scope, func)
 
 
 def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoReturn:
@@ -101,8 +120,9 @@ def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoRetu
 
 def _retry_or_fail(at: Identity, config: StepConfig, error: Exception, attempt: int) -> Plan[None]:
     described = ErrorObject.from_exception(error)
-    # What cannot be written today cannot be written tomorrow: no strategy is asked.
-    decision = None if isinstance(error, SerDesError) else (config.retry_strategy or _default_strategy)(error, attempt)
+    # What cannot be written today cannot be written tomorrow, nor can a body be called that takes other arguments: no strategy is asked.
+    never = isinstance(error, SerDesError) or (isinstance(error, TypeError) and is_refusal(error))
+    decision = None if never else (config.retry_strategy or _default_strategy)(error, attempt)
     if decision is None or not decision.should_retry:
         yield Record(at.update(Action.FAIL, error=described.to_failure()))
         described.raise_as_operation_error(StepError)

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.durable.config import ChildConfig, StepConfig, WaitForCallbackConfig
 from holdfast.durable.exceptions import CallbackError, CallbackSubmitterError, ChildContextError, StepError
+from holdfast.durable.hints import AnswerOf
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.callback import callback_result, create_callback
 from holdfast.durable.operation.child import contained
@@ -26,7 +27,7 @@ def wait_for_callback(at: Identity, scope: Scope, submitter: Submitter, config: 
         return _submitted(inner, at.name, submitter, config)
 
     try:
-        return (yield from contained(at, scope, body, ChildConfig()))
+        return (yield from contained(at, scope, body, ChildConfig(), AnswerOf(config.serdes)))
     except ChildContextError as error:
         inner = error.__cause__
         if isinstance(inner, CallbackError):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from holdfast.durable import checking
 from holdfast.durable.exceptions import InvocationError, WaitForConditionError
+from holdfast.durable.hints import StateOf, given_back, typing_of
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.step import raise_recorded, recalled, remembered
@@ -23,11 +24,12 @@ Check = Callable[[T, WaitForConditionCheckContext], T]
 
 def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T]) -> Plan[T]:
     """The state with which the strategy stopped. Whatever the check or the strategy raises is final."""
+    state = StateOf(check, config.initial_state)
     while True:
         seen: Operation | None = yield Look(at)
         status = seen.status if seen is not None else None
         if seen is not None and status is Status.SUCCEEDED:
-            return cast("T", recalled(seen, config.serdes, scope))
+            return cast("T", recalled(seen, config.serdes, scope, state))
         if seen is not None and status is Status.FAILED:
             raise_recorded(seen, WaitForConditionError)
         if status is Status.PENDING:
@@ -36,9 +38,9 @@ def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: Wait
         if status is not Status.STARTED:
             yield Record(at.update(Action.START), wait=False)
         try:
-            text, decision = yield from _looked(at, scope, check, config, seen)
+            text, decision = yield from _looked(at, scope, check, config, seen, state)
             # The strategy may have changed what it was shown; the record was not touched by that.
-            final = None if text is None else deserialize(config.serdes, text, at.operation_id, scope.state.durable_execution_arn)
+            final = None if text is None else _read(text, config, at, scope, state)
         except Exception as error:
             if isinstance(error, InvocationError) and error.is_retryable():
                 raise
@@ -53,16 +55,22 @@ def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: Wait
 
 
 def _looked(
-    at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T], seen: Operation | None
+    at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T], seen: Operation | None, kind: StateOf
 ) -> Plan[tuple[str | None, WaitForConditionDecision]]:
     """One look: the new state as text, and whether it will do. Check and strategy get what a replay would give them."""
     attempt = (seen.attempt if seen is not None else 0) + 1
     if seen is not None and seen.result:
-        state = recalled(seen, config.serdes, scope)
+        state = recalled(seen, config.serdes, scope, kind)
     else:
-        _, state = remembered(config.initial_state, config.serdes, at.operation_id, scope)
+        _, state = remembered(config.initial_state, config.serdes, at, scope, kind)
     logger = scope.logger_in(at, attempt)
     body = check if scope.state.hooks is None else scope.state.hooks.watched(check, at, attempt)
     value = yield Run(body, (state, WaitForConditionCheckContext(logger, attempt)))
-    text, shown = remembered(value, config.serdes, at.operation_id, scope)
+    text, shown = remembered(value, config.serdes, at, scope, kind)
     return text, config.wait_strategy(shown, attempt)
+
+
+def _read(text: str, config: WaitForConditionConfig[Any], at: Identity, scope: Scope, state: StateOf) -> Any:
+    value: Any = deserialize(config.serdes, text, at.operation_id, scope.state.durable_execution_arn)
+    typing = None if config.serdes is not None else typing_of(state)
+    return value if typing is None else given_back(value, typing, f"The state of {at.name or at.operation_id!r}")

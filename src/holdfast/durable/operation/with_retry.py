@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from holdfast.durable.config import ChildConfig
+from holdfast.durable.exceptions import ExecutionError, ValidationError
 from holdfast.durable.identifier import Identity
+from holdfast.durable.lines import is_refusal
 from holdfast.durable.operation.child import contained
 from holdfast.durable.plan import Plan, Run
 from holdfast.durable.retries import WithRetryConfig, create_retry_strategy
@@ -22,9 +24,12 @@ def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], 
     while True:
         try:
             value: T = yield Run(func, (context, attempt), inline=True)
+        except ExecutionError:
+            raise  # of the execution, and not of this attempt
         except Exception as error:
-            decision = strategy(error, attempt)
-            if not decision.should_retry:
+            never = isinstance(error, ValidationError | TypeError) and is_refusal(error)
+            decision = None if never else strategy(error, attempt)
+            if decision is None or not decision.should_retry:
                 raise
         else:
             return value
@@ -40,4 +45,4 @@ def retried_inside(at: Identity, scope: Scope, func: Callable[..., Any], config:
         inner.check_not_swallowed()
         return value
 
-    return (yield from contained(at, scope, body, child))
+    return (yield from contained(at, scope, body, child, func))

@@ -15,7 +15,7 @@ from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.hooks.parking import ParkingHooks
-from holdfast.durable.outcomes import PENDING, event_of, failed, succeeded
+from holdfast.durable.outcomes import PENDING, failed, succeeded
 from holdfast.durable.plan import Suspend
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
 from holdfast.durable.remote.port import RemotePort
@@ -81,13 +81,14 @@ async def _run(function: Function, port: RemotePort, lambda_context: Any, thread
     try:
         if state.hooks is not None:
             state.hooks.begin(invocation, invocation.input)
-        result = await function.handler(event_of(invocation.input), AsyncDurableContext(scope, lambda_context))
+        result = await function.handler(function.read(invocation.input), AsyncDurableContext(scope, lambda_context))
         if state.unwritten or state.broken is not None:
             await state.flush()
     except BaseException as error:
         ended = await _failed(state, error)
     else:
-        ended = Ended(succeeded(state, scope, result))
+        ended = Ended(succeeded(state, scope, result, function.write))
+    scope.leave()
     state.suspended = True
     port.close()
     if state.hooks is not None:

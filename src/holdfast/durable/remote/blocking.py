@@ -17,7 +17,7 @@ from holdfast.durable.blocking import BlockingState, Lend, drive
 from holdfast.durable.context import DurableContext
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
 from holdfast.durable.hooks.moments import Hooks
-from holdfast.durable.outcomes import PENDING, event_of, failed, succeeded
+from holdfast.durable.outcomes import PENDING, failed, succeeded
 from holdfast.durable.plan import Done, Plan, Spawn, Suspend
 from holdfast.durable.remote.port import RemotePort
 from holdfast.durable.remote.running import SELDOM_MS, SOON_MS, Ended, Function, Threads
@@ -204,12 +204,12 @@ def _run(function: Function, port: RemotePort, lambda_context: Any) -> tuple[End
     try:
         if state.hooks is not None:
             state.hooks.begin(invocation, invocation.input)
-        result = function.handler(event_of(invocation.input), DurableContext(scope, lambda_context))
+        result = function.handler(function.read(invocation.input), DurableContext(scope, lambda_context))
         state.flush()
     except BaseException as error:
         ended = Ended(failed(state, error), error)
     else:
-        ended = Ended(succeeded(state, scope, result))
+        ended = Ended(succeeded(state, scope, result, function.write))
     state.suspended = True  # branches that their batch did not wait for end at their next durable call
     threads.close()
     stragglers.close(wait=True)

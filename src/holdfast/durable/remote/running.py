@@ -25,6 +25,8 @@ class Function(Protocol):
     handler: Callable[..., Any]
     is_async: bool
     terms: Terms
+    read: Callable[[str | None], Any]
+    write: Callable[[Any], str]
     boto3_client: Any
     plugins: Sequence[DurableInstrumentationPluginFactory]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.contract.checking import Checker, Mismatch, Size, checker_of, size_of
+from holdfast.contract.checking import Checker, Mismatch, Size, checker_of, size_of, sized
 from holdfast.contract.costs import IN_PLACE, LISTED_IN_PLACE, SchemaInvalid
 from holdfast.contract.redacting import Schema
 from holdfast.contract.refusals import Overloaded
@@ -21,7 +21,7 @@ from holdfast.hosts.evaluator.frames import Check, Checked
 from holdfast.hosts.evaluator.pool import SECONDS, Crowded, Evaluators, shared
 from holdfast.hosts.evaluator.process import Died, Late
 from holdfast.model import codec
-from holdfast.model.errors import PayloadNotJson, Rejected
+from holdfast.model.errors import InvalidParameter, PayloadNotJson, Rejected
 
 _SMALL_SCHEMA = 2 * 1024
 """Bytes of a schema that is compiled in place, when a body brings it."""
@@ -102,8 +102,8 @@ def _written(value: Any) -> Size | tuple[Mismatch, ...]:
     if size.text:
         return size
     try:
-        return msgspec.structs.replace(size, text=codec.dumps(value).encode())
-    except (PayloadNotJson, UnicodeError) as odd:
+        return sized(codec.dumps(value).encode())
+    except (PayloadNotJson, InvalidParameter, UnicodeError) as odd:
         return (Mismatch("", f"the value is not JSON: {odd}"[:200], ""),)
 
 

@@ -12,6 +12,8 @@ from holdfast.model.ids import ACCOUNT, LATEST, REGION
 
 NOTHING: Final[Mapping[str, str]] = {}
 MAX_TIMEOUT_SECONDS: Final = 900
+APPLICATION_LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+SYSTEM_LEVELS: Final = ("DEBUG", "INFO", "WARN")
 RESERVED: Final = frozenset({
     "_HANDLER", "_X_AMZN_TRACE_ID", "AWS_EXECUTION_ENV", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "AWS_LAMBDA_FUNCTION_NAME",
     "AWS_LAMBDA_FUNCTION_VERSION", "AWS_LAMBDA_INITIALIZATION_TYPE", "AWS_LAMBDA_LOG_GROUP_NAME", "AWS_LAMBDA_LOG_STREAM_NAME",
@@ -38,6 +40,10 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     memory_mb: int = 128
     durable: bool = True
     log_format: Literal["Text", "JSON"] = "Text"
+    application_log_level: str | None = None
+    """With JSON, what of the function's own records is kept: this level and graver ones. INFO if not given."""
+    system_log_level: str | None = None
+    """The same for what the platform says of it."""
     region: str = REGION
 
     @property
@@ -51,6 +57,14 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidParameter(f"Function {self.function!r} has no handler; name it as `module.function`.")
         if not 0 < self.timeout_seconds <= MAX_TIMEOUT_SECONDS:
             raise InvalidParameter(f"Function {self.function!r}: its timeout is {self.timeout_seconds}; use up to {MAX_TIMEOUT_SECONDS} s.")
+        for name, level, known in (
+            ("ApplicationLogLevel", self.application_log_level, APPLICATION_LEVELS),
+            ("SystemLogLevel", self.system_log_level, SYSTEM_LEVELS),
+        ):
+            if level is not None and level not in known:
+                raise InvalidParameter(f"LoggingConfig: its {name} is {level!r:.50}; it must be one of {', '.join(known)}.")
+            if level is not None and self.log_format != "JSON":
+                raise InvalidParameter(f"LoggingConfig: {name} needs LogFormat JSON; with Text every record is kept.")
         for name, value in self.environment.items():
             if not name or "=" in name or "\0" in name + value:
                 raise InvalidParameter(f"Function {self.function!r}: {name!r} cannot be an environment variable.")

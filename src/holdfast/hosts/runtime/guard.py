@@ -16,6 +16,7 @@ import sys
 _PDEATHSIG, _SUBREAPER = 1, 36
 _CONTROL = 0
 _LINUX = sys.platform == "linux"
+_FRAMES_VARIABLE = "_LAMBDA_TELEMETRY_LOG_FD"
 
 
 def main() -> None:
@@ -58,6 +59,8 @@ def _started(command: list[str]) -> int:
         os.dup2(nothing, 1)  # so that what it prints ends with it
         os.dup2(nothing, 2)
         os.close(nothing)
+        if frames := os.environ.get(_FRAMES_VARIABLE):
+            os.close(int(frames))
         return child
     try:
         signal.set_wakeup_fd(-1)

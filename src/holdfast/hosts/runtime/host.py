@@ -9,11 +9,14 @@ goes to `api`. So a function has no credentials and needs none. Everything here 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from holdfast.hosts.runtime.cautions import cautions_of, runs_on
 from holdfast.hosts.runtime.description import Limits, Runtime
 from holdfast.hosts.runtime.events import Token, durable_event, outcome_of, plain_event, seen_by
+from holdfast.hosts.runtime.interpreters import Interpreters
 from holdfast.hosts.runtime.jobs import Called, Job, Request, checked_header, json_header
 from holdfast.hosts.runtime.listener import App, Receive, Scope, Send, answer
 from holdfast.hosts.runtime.output import Log
@@ -25,6 +28,9 @@ from holdfast.model.errors import EngineClosed, FunctionNotFound, TooManyRequest
 from holdfast.model.execution import Outcome
 from holdfast.model.ids import IdSource, id_at
 from holdfast.model.ports import Invocation, Port
+from holdfast.model.threads import Purpose, in_thread
+
+log = logging.getLogger("holdfast.hosts")
 
 _TAILS: Final = 256
 """Executions whose last lines are kept, for those who wait for them."""
@@ -51,6 +57,7 @@ class RuntimeHost:
         limits: Limits | None = None,
         clock: Clock | None = None,
         ids: IdSource = id_at,
+        interpreters: Interpreters | None = None,
     ) -> None:
         self.api = api
         """Answers what processes ask besides the Runtime API; it may be set once the engine is open, which it needs."""
@@ -58,12 +65,14 @@ class RuntimeHost:
         self.limits = limits or Limits()
         # Processes read the machine's clock, whatever the engine's says, and a deadline is for them.
         self.clock = clock or SystemClock()
+        self.interpreters = interpreters or Interpreters()
         self._ids = ids
         self._token = token
         self._pool = Pool(self, lambda: ids(self.clock.now()))
         self._running: dict[str, Job] = {}
         self._tails: dict[str, bytes] = {}
         self._closed = False
+        self._said: set[str] = set()
         for runtime in runtimes:
             self.put(runtime)
 
@@ -89,6 +98,18 @@ class RuntimeHost:
     def put(self, runtime: Runtime) -> None:
         """Host a function version, or its new code: processes of the old code go when they are done."""
         self._pool.put(runtime.checked())
+
+    async def try_out(self, runtimes: Iterable[Runtime]) -> None:
+        """Try what these functions would run on, and say what is not as their descriptions want it, each thing once."""
+        for runtime in runtimes:
+            for caution in await in_thread(Purpose.HOUSE, cautions_of, runtime, self.interpreters):
+                if caution.about not in self._said:
+                    self._said.add(caution.about)
+                    log.log(caution.level, "%s", caution.text)
+
+    def runs_on(self, runtime: str) -> str:
+        """What functions of this runtime run on, where that is not what its name says."""
+        return runs_on(runtime, self.interpreters)
 
     def drop(self, function: str, version: str) -> None:
         """Host a function version no longer."""

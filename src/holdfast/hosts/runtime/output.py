@@ -1,4 +1,4 @@
-"""What processes print, line by line: told with the request it belongs to, and its last 4 KB kept for whoever asked for them."""
+"""What processes print and log, record by record: told with its request, and its last 4 KB kept for whoever asked for them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Final
 import msgspec
 
 from holdfast.hosts.runtime.description import Runtime
+from holdfast.hosts.runtime.framing import Frames
+from holdfast.hosts.runtime.levels import Wanted
+from holdfast.hosts.runtime.platform import Event
 
 log = logging.getLogger("holdfast.hosts")
 
@@ -19,7 +22,7 @@ TAIL: Final = 4096
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """One line that a function printed, or that tells what happened to it."""
+    """One line that a function printed, one record that it logged, or what happened to it. A record may have several lines."""
 
     at: int
     function: str
@@ -32,6 +35,8 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     tenant: str | None = None
     platform: bool = False
     """It was not the function that said so."""
+    level: str | None = None
+    """How grave it is, where its writer said so beside the text."""
 
 
 Log = Callable[[list[Line]], None]
@@ -50,6 +55,8 @@ class Output:
         self._stream = stream
         self._now = now
         self._tell = tell
+        self._wanted = Wanted(runtime)
+        self._frames = Frames(MAX_LINE)
         self._part = b""
         self._tail = bytearray()
         self._request: str | None = None
@@ -75,25 +82,40 @@ class Output:
         if whole:
             self._give(whole)
 
+    def log(self, framed: bytes) -> None:
+        """Some bytes of the records that its runtime client logs."""
+        for text, level in self._frames.take(framed):
+            self._give([text], level=level)
+
     def flush(self) -> None:
         """The last line need not end."""
         if self._part:
             part, self._part = self._part, b""
             self._give([part])
 
-    def say(self, text: str) -> None:
-        """A line of ours."""
+    def close(self) -> None:
+        """The process is gone: what is left of a record is told too."""
         self.flush()
-        self._give([text.encode()], platform=True)
+        for text, level in self._frames.rest():
+            self._give([text], level=level)
 
-    def _give(self, lines: list[bytes], *, platform: bool = False) -> None:
+    def say(self, event: Event) -> None:
+        """What the platform says."""
+        self.flush()
+        if self._wanted.from_platform(event.level):
+            text = event.json(self._now()) if self._runtime.log_format == "JSON" else event.text
+            self._give([text.encode()], platform=True, level=event.level)
+
+    def _give(self, lines: list[bytes], *, platform: bool = False, level: str | None = None) -> None:
+        if self._wanted.filters and not platform:
+            lines = [line for line in lines if self._wanted.from_function(line, level)]
         for line in lines[-TAIL:]:  # each has a byte at least
             self._tail += line[-TAIL:] + b"\n"
             if len(self._tail) > 4 * TAIL:
                 del self._tail[:-TAIL]
         if self._tell is None:
             return
-        at, made, of = self._now(), [], (self._request, self._execution, self._tenant, platform)
+        at, made, of = self._now(), [], (self._request, self._execution, self._tenant, platform, level)
         for line in lines:
             for start in range(0, max(len(line), 1), MAX_LINE):
                 text = line[start : start + MAX_LINE].decode(errors="replace").rstrip("\r")

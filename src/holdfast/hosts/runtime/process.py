@@ -8,22 +8,23 @@ Whatever ends it, a job that it had fails when nothing of the process is left, s
 from __future__ import annotations
 
 import asyncio
-import math
 import signal
 from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
 
-from holdfast.hosts.runtime import jobs
+from holdfast.hosts.runtime import jobs, platform
 from holdfast.hosts.runtime.description import Limits, Runtime
-from holdfast.hosts.runtime.environment import command_of, environment_of
+from holdfast.hosts.runtime.environment import command_of, environment_of, is_tried, wrapped
 from holdfast.hosts.runtime.homes import make_home
+from holdfast.hosts.runtime.interpreters import Interpreters
 from holdfast.hosts.runtime.jobs import Job
 from holdfast.hosts.runtime.listener import App, Listener
 from holdfast.hosts.runtime.output import Log, Output, stream_of
 from holdfast.hosts.runtime.spawning import Spawned
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.operations import Failure
+from holdfast.model.threads import Purpose, in_thread
 
 _RETURN_SECONDS: Final = 5.0
 """How long a runtime may take from its answer to its next question."""
@@ -51,6 +52,8 @@ class Surroundings(Protocol):
     def limits(self) -> Limits: ...
     @property
     def log(self) -> Log | None: ...
+    @property
+    def interpreters(self) -> Interpreters: ...
     def app(self, process: RuntimeProcess) -> App:
         """What its listener serves."""
         ...
@@ -115,11 +118,11 @@ class RuntimeProcess:
         try:
             listener = self._listener = Listener(self._around.app(self), self.hung_up, self._guard)
             await listener.open()
-            command = command_of(self.runtime)
+            command = await self._command()
             home = make_home()
             environment = environment_of(self.runtime, command, listener.address, stream, home)
-            self._output.say(f"INIT_START Runtime Version: {self.runtime.runtime}")
-            self._spawned = Spawned(command, environment, self.runtime.folder, home, self, limits.kill_seconds)
+            self._output.say(platform.beginning(self.runtime))
+            self._spawned = Spawned(wrapped(self.runtime, command), environment, self.runtime.folder, home, self, limits.kill_seconds)
         except Exception as error:
             self._verdict = Failure(message=f"{self.runtime.function} could not be started: {error}", type=jobs.NOT_STARTED)
             self.gone()
@@ -129,12 +132,22 @@ class RuntimeProcess:
         else:
             self._limit(limits.init_seconds)
 
+    async def _command(self) -> tuple[str, ...]:
+        interpreters = self._around.interpreters
+        if is_tried(self.runtime, interpreters):
+            return command_of(self.runtime, interpreters)
+        return await in_thread(Purpose.HOUSE, command_of, self.runtime, interpreters)
+
     def _guard(self) -> int | None:
         return None if self._spawned is None else self._spawned.guard
 
     def printed(self, data: bytes) -> None:
         """It wrote something."""
         self._output.take(data)
+
+    def logged(self, framed: bytes) -> None:
+        """It logged something, in frames."""
+        self._output.log(framed)
 
     def exited(self, code: int) -> None:
         """It ended by itself."""
@@ -176,7 +189,7 @@ class RuntimeProcess:
         self._leave(Stage.GONE)
         if self._listener is not None:
             self._listener.close()
-        self._output.flush()
+        self._output.close()
         failure = self._verdict
         job, self._job = self._job, None
         if failure is None and (job is not None or (never_asked and self._exit_code is not None)):
@@ -187,7 +200,7 @@ class RuntimeProcess:
             self._finish(job, failure, None)
         if failure is not None and never_asked:
             took = (monotonic() - self._began) * 1000
-            self._output.say(f"INIT_REPORT Init Duration: {took:.2f} ms\tPhase: init\tStatus: error\tError Type: {self._kind(failure)}")
+            self._output.say(platform.not_begun(took, self._kind(failure)))
         self._gone(self, failure if never_asked else None)
 
     def _limit(self, seconds: float) -> None:
@@ -252,7 +265,7 @@ class RuntimeProcess:
         if self._spawned is not None:
             self._spawned.drain()  # what was printed between two jobs is not this one's
         self._output.begin(job.request.id, job.request.execution, job.request.tenant)
-        self._output.say(f"START RequestId: {job.request.id} Version: {self.runtime.version}")
+        self._output.say(platform.started(job.request, self.runtime.version))
         self._asked.set_result((job, payload))
 
     def answer(self, request: str, payload: bytes) -> bool:
@@ -290,32 +303,28 @@ class RuntimeProcess:
     def _finish(self, job: Job, failure: Failure | None, payload: bytes | None) -> None:
         output = self._output
         if failure is not None and jobs.is_platforms(failure):
-            output.say(f"{jobs.addressed(failure, job.request.id).message}\r{failure.type}")
-        output.say(f"END RequestId: {job.request.id}")
-        output.say(self._report(job, failure))
+            output.say(platform.fault(job.request, failure))
+        ended = self._ended(job, failure)
+        output.say(ended.done())
+        output.say(ended.report())
         if failure is None:
             assert payload is not None
             job.returned(payload, output.tail())
         else:
             job.failed(failure, output.tail(), payload)
 
-    def _report(self, job: Job, failure: Failure | None) -> str:
-        took = (monotonic() - self._began) * 1000
+    def _ended(self, job: Job, failure: Failure | None) -> platform.Ended:
         size = self.runtime.memory_mb
         used = size if self._is_out_of_memory else self._spawned.memory_mb() if self._spawned is not None else 0
-        parts = [
-            f"REPORT RequestId: {job.request.id}",
-            f"Duration: {took:.2f} ms",
-            f"Billed Duration: {math.ceil(took)} ms",
-            f"Memory Size: {size} MB",
-            f"Max Memory Used: {min(used, size)} MB",  # files that all processes share may be in it, and do not count
-        ]
-        if self.served == 1 and self._init_ms is not None:
-            parts.append(f"Init Duration: {self._init_ms:.2f} ms")
-        if failure is not None and jobs.is_platforms(failure):
-            is_late = failure.type == jobs.TIMED_OUT
-            parts.append("Status: timeout" if is_late else f"Status: error\tError Type: {self._kind(failure)}")
-        return "\t".join(parts) + "\t"
+        return platform.Ended(
+            request=job.request,
+            failure=failure,
+            kind=None if failure is None else self._kind(failure),
+            took_ms=(monotonic() - self._began) * 1000,
+            memory_mb=size,
+            used_mb=min(used, size),  # files that all processes share may be in it, and do not count
+            init_ms=self._init_ms if self.served == 1 else None,
+        )
 
     def _kind(self, failure: Failure) -> str | None:
         return jobs.OUT_OF_MEMORY if self._is_out_of_memory else failure.type

@@ -21,12 +21,18 @@ _GUARD: Final = str(Path(__file__).with_name("guard.py"))
 _CHUNK: Final = 64 * 1024
 _REAP_SECONDS: Final = 0.005
 _LAST_READS: Final = 4
+_FRAMES_VARIABLE: Final = "_LAMBDA_TELEMETRY_LOG_FD"
+"""Tells a runtime client, and the guard, where frames are written to."""
 
 
 class Watcher(Protocol):
     """Who hears of a process."""
 
     def printed(self, data: bytes) -> None: ...
+    def logged(self, framed: bytes) -> None:
+        """Some bytes of the frames that its runtime client writes."""
+        ...
+
     def exited(self, code: int) -> None:
         """The runtime ended by itself; what it left is being cleared away."""
         ...
@@ -53,23 +59,33 @@ class Spawned:
         self.pid: int | None = None
         self._control, theirs = socket.socketpair()
         self._output, printing = os.pipe()
+        self._frames, framing = os.pipe()
         try:
             guard = [sys.executable, "-I", "-S", _GUARD, str(os.getpid()), home, *command]
             self._guard = subprocess.Popen(
-                guard, stdin=theirs.fileno(), stdout=printing, stderr=printing, env=dict(environment), cwd=folder, start_new_session=True
+                guard,
+                stdin=theirs.fileno(),
+                stdout=printing,
+                stderr=printing,
+                pass_fds=(framing,),
+                env={**environment, _FRAMES_VARIABLE: str(framing)},
+                cwd=folder,
+                start_new_session=True,
             )
         except BaseException:
             self._control.close()
-            os.close(self._output)
+            self._close_pipes()
             remove(home)
             raise
         finally:
             theirs.close()
             os.close(printing)
+            os.close(framing)
         self._control.setblocking(False)
-        os.set_blocking(self._output, False)
         self._loop.add_reader(self._control.fileno(), self._hear)
-        self._loop.add_reader(self._output, self.drain)
+        for pipe in (self._output, self._frames):
+            os.set_blocking(pipe, False)
+            self._loop.add_reader(pipe, self.drain)
 
     @property
     def guard(self) -> int:
@@ -77,15 +93,25 @@ class Spawned:
         return self._guard.pid
 
     def drain(self) -> None:
-        """Take what was printed until now: no more than a pipe holds, so a busy printer cannot keep us."""
-        if self._gone:
-            return
-        with contextlib.suppress(BlockingIOError):
-            data = os.read(self._output, _CHUNK)
-            if data:
-                self._watcher.printed(data)
-            else:
-                self._loop.remove_reader(self._output)
+        """Take what was printed and logged until now: no more than a pipe holds, so a busy printer cannot keep us."""
+        if not self._gone:
+            self._read()
+
+    def _read(self) -> bool:
+        """Whether there was something. What was printed comes first: a runtime client logs an error after all that led to it."""
+        was_there = False
+        for pipe, tell in ((self._output, self._watcher.printed), (self._frames, self._watcher.logged)):
+            with contextlib.suppress(BlockingIOError):
+                if data := os.read(pipe, _CHUNK):
+                    was_there = True
+                    tell(data)
+                else:
+                    self._loop.remove_reader(pipe)
+        return was_there
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._output, self._frames):
+            os.close(pipe)
 
     def _hear(self) -> None:
         try:
@@ -125,32 +151,25 @@ class Spawned:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         for _ in range(_LAST_READS):
-            if not self._drained():
+            if not self._read():
                 break
         self._gone = True
-        self._loop.remove_reader(self._output)
-        os.close(self._output)
+        self._leave_pipes()
         self._control.close()
         self._watcher.gone()
 
-    def _drained(self) -> bool:
-        """What is left in the pipe of a dead process."""
-        try:
-            data = os.read(self._output, _CHUNK)
-        except BlockingIOError:
-            return False
-        if data:
-            self._watcher.printed(data)
-        return bool(data)
+    def _leave_pipes(self) -> None:
+        for pipe in (self._output, self._frames):
+            self._loop.remove_reader(pipe)
+        self._close_pipes()
 
     def close_now(self) -> None:
         """The loop ends: let everything go. The guard notices and ends the process."""
         if not self._gone:
             self._gone = True
             self._loop.remove_reader(self._control.fileno())
-            self._loop.remove_reader(self._output)
             self._control.close()
-            os.close(self._output)
+            self._leave_pipes()
             try:
                 self._guard.wait(self._kill_seconds)
             except subprocess.TimeoutExpired:

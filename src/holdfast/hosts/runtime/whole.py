@@ -33,6 +33,8 @@ class Whole:
             return
         if self._cycle.response_started:
             self._cycle.transport = self._transport
+        if self._transport.is_closing():  # the client left between the head and the body
+            return
         if self._head is None:
             self._transport.write(data)
         else:

@@ -24,7 +24,7 @@ class Needs(Enum):
     SETTLE = "settle"
     ADMINISTER = "administer"
     DEPLOY = "deploy"
-    """As to administer; and without credentials it must be allowed with `--allow-deploy`, because it brings code that then runs."""
+    """As to administer; and without credentials it must be allowed with `--allow-deploy`, because it decides which code runs."""
 
 
 _MAY: Final = {
@@ -103,12 +103,12 @@ TABLE: Final[tuple[tuple[str, re.Pattern[str], Operation], ...]] = tuple(
         ("GET", rf"{_FUNCTION}/configuration", _op("GetFunctionConfiguration", Needs.VIEW)),
         ("PUT", rf"{_FUNCTION}/configuration", _op("UpdateFunctionConfiguration", Needs.DEPLOY, Reach.NONE)),
         ("GET", rf"{_FUNCTION}/versions", _op("ListVersionsByFunction", Needs.VIEW)),
-        ("POST", rf"{_FUNCTION}/versions", _op("PublishVersion", Needs.ADMINISTER, Reach.NONE)),
+        ("POST", rf"{_FUNCTION}/versions", _op("PublishVersion", Needs.DEPLOY, Reach.NONE)),
         ("GET", rf"{_FUNCTION}/aliases", _op("ListAliases", Needs.VIEW)),
-        ("POST", rf"{_FUNCTION}/aliases", _op("CreateAlias", Needs.ADMINISTER, Reach.NONE)),
+        ("POST", rf"{_FUNCTION}/aliases", _op("CreateAlias", Needs.DEPLOY, Reach.NONE)),
         ("GET", rf"{_FUNCTION}/aliases/[^/]+", _op("GetAlias", Needs.VIEW)),
-        ("PUT", rf"{_FUNCTION}/aliases/[^/]+", _op("UpdateAlias", Needs.ADMINISTER, Reach.NONE)),
-        ("DELETE", rf"{_FUNCTION}/aliases/[^/]+", _op("DeleteAlias", Needs.ADMINISTER, Reach.NONE)),
+        ("PUT", rf"{_FUNCTION}/aliases/[^/]+", _op("UpdateAlias", Needs.DEPLOY, Reach.NONE)),
+        ("DELETE", rf"{_FUNCTION}/aliases/[^/]+", _op("DeleteAlias", Needs.DEPLOY, Reach.NONE)),
         ("GET", _FUNCTION, _op("GetFunction", Needs.VIEW)),
         ("DELETE", _FUNCTION, _op("DeleteFunction", Needs.DEPLOY, Reach.NONE)),
         ("POST", r"/start-durable-execution", _op("StartDurableExecution", Needs.OPERATE, Reach.NONE)),

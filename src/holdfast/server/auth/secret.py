@@ -27,6 +27,7 @@ SECRET_VARIABLE: Final = KEYS_SECRET_VARIABLE
 _LEAST: Final = 32
 _MADE_BYTES: Final = 32
 _FILE: Final = "keys.secret"
+_LARGEST: Final = 64 * 1024
 
 
 class KeysSecret:
@@ -96,10 +97,14 @@ class KeysSecrets:
             return None
         try:
             told = self._named.stat()
-            text = self._named.read_text(encoding="utf-8").strip()
+            with self._named.open("rb") as file:
+                raw = file.read(_LARGEST + 1)  # a device may never end
+            text = raw.decode().strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is no text"
             raise KeysSecretNeeded(f"{KEYS_FILE_VARIABLE}: {self._named} cannot be read: {reason}.") from None
+        if len(raw) > _LARGEST:
+            raise KeysSecretNeeded(f"{KEYS_FILE_VARIABLE}: {self._named} has more than {_LARGEST:,} bytes, and is no file of a secret.")
         if told.st_mode & stat.S_IROTH and not self._warned:
             self._warned = True
             log.warning("every user of this machine may read %s, which opens access keys; run `chmod o-r %s`", self._named, self._named)

@@ -1,7 +1,7 @@
 """AWS Signature Version 4, verified: what was signed is put together again from the request as it came, and signed again. Pure.
 
 The signature may stand in the `Authorization` header or in the query (a presigned address). Whatever changes what a request means must be
-signed: the method, the path, the query, the host, every `x-amz-` header, and the body.
+signed: the method, the path, the query, the host, every `x-amz-` header, the header `Idempotency-Key`, and the body.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _STAMP: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _PART: Final = re.compile(r"\s*(?P<key>\w+)=(?P<value>[^,]*?)\s*")
 _SCOPE: Final = re.compile(r"(?P<key>[\w-]{1,128})/(?P<day>\d{8})/(?P<region>[\w-]{1,64})/(?P<service>[\w-]{1,64})/aws4_request", re.A)
-_NAMED: Final = re.compile(r"Credential=(?P<key>[\w-]{1,128})/", re.A)
+_NAMED: Final = re.compile(r"Credential=(?P<key>[A-Z0-9]{4,32})/", re.A)
+"""What can be the id of an access key, ours or one of AWS. Anything else may be a secret that was sent in its place."""
 _HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _QUERY: Final = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature")
 _FREE: Final = frozenset({"x-amz-user-agent"})
 """Says nothing that anybody acts on, and proxies rewrite it."""
+_MEANT: Final = frozenset({"idempotency-key"})
+"""Headers of no `x-amz-` name that decide what a request does."""
 
 
 def gathered(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -234,7 +237,7 @@ def check_body(signed: str, body: bytes) -> None:
 
 def check_signature(request: Request, claim: Claim, secret: str, signed_body: str) -> None:
     """Refuse a signature that this secret does not make for this request."""
-    unsigned = {name for name in request.headers if name.startswith("x-amz-")} - set(claim.signed_headers) - _FREE
+    unsigned = {name for name in request.headers if name.startswith("x-amz-") or name in _MEANT} - set(claim.signed_headers) - _FREE
     if unsigned:
         raise Refused(Refusal.SIGNATURE, f"These headers must be signed: {', '.join(sorted(unsigned))}.")
     key = signing_key(secret, claim.scope.day, claim.scope.region, claim.scope.service)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,12 +11,16 @@ import msgspec
 from holdfast.contract.protocol import Request, Response, request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
+from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.server.protocol.desk import Desk
 from holdfast.server.protocol.visit import Visit, Way
 from holdfast.server.replies import Reply
 from holdfast.server.responses import document_reply, response_reply
 
 _MAX_KEY: Final = 512
+_LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
+"""Bytes of a request: what can be kept of it, and some room for how it is written. Reading a larger one only to refuse it takes long."""
+_LARGE: Final = 256 * 1024
 
 
 class Workers:
@@ -29,7 +34,7 @@ class Workers:
         return [
             Way("GET", "/v1/workers/?", self.list),
             Way("GET", "/v1/workers/([^/]+)", self.show),
-            Way("POST", "/v1/workers/([^/]+)/invoke", self.invoke),
+            Way("POST", "/v1/workers/([^/]+)/invoke", self.invoke, most=_LARGEST),
         ]
 
     async def list(self, visit: Visit) -> Reply:
@@ -53,6 +58,8 @@ class Workers:
         """Run a worker: wait for what it comes to, or with `Prefer: respond-async` only for its being on disk."""
         wait = 0.0 if visit.is_async else visit.patience(self._desk.limits.wait_seconds, self._desk.limits.wait_seconds)
         request = _addressed(visit)
+        if len(visit.body) > _LARGE:
+            await asyncio.sleep(0)  # reading it took a while: everybody else has a turn before it is checked
         parent = visit.parent
         begun = await self._desk.workforce.begin(request, visit.asker, sampled=None if parent is None else parent.sampled)
         if isinstance(begun, Response):

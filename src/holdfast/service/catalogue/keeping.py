@@ -39,6 +39,16 @@ def folder_of(store: str) -> Path | None:
     return Path("holdfast.functions").absolute() if "://" in store else Path(f"{store}.functions").absolute()
 
 
+class Looked:
+    """What one start, or one reload, has read until now: code that many functions share is read once for all of them."""
+
+    def __init__(self) -> None:
+        self.sources: dict[Path, Code] = {}
+        """The code at places of targets."""
+        self.intact: dict[str, bool] = {}
+        """Whether kept code is still what was kept, by its id."""
+
+
 class Keeper:
     """The folder. One process at a time writes to it; it is made with the first thing that is kept."""
 
@@ -78,45 +88,57 @@ class Keeper:
             draft.replace(self._functions / name)
             _sync(self._functions)
 
-    def add_zip(self, packed: bytes) -> Code:
+    def add_zip(self, packed: bytes, looked: Looked | None = None) -> Code:
         """Keep the code of a zip file."""
         code = packing.code_of_zip(packed)
-        self._add(code, lambda draft: packing.unpack(packed, draft))
-        return code
+        return self._add(code, lambda draft: packing.unpack(packed, draft), looked or Looked())
 
-    def add_zip_file(self, file: Path) -> Code:
+    def add_zip_file(self, file: Path, looked: Looked | None = None) -> Code:
         """Keep the code of a zip file on disk."""
+        looked = looked or Looked()
+        if file not in looked.sources:
+            looked.sources[file] = self._read_zip_file(file, looked)
+        return looked.sources[file]
+
+    def _read_zip_file(self, file: Path, looked: Looked) -> Code:
         try:
             if file.stat().st_size > packing.MAX_ZIP_BYTES:
                 raise CodeInvalid(f"{file} has more than {packing.MAX_ZIP_BYTES} bytes.")
-            return self.add_zip(file.read_bytes())
+            return self.add_zip(file.read_bytes(), looked)
         except OSError as error:
             raise CodeInvalid(f"{file} could not be read: {error.strerror}.") from None
 
-    def add_folder(self, folder: Path, leave_out: Collection[Path] = ()) -> Code:
-        """Keep the code in a folder, as it is now."""
+    def add_folder(self, folder: Path, leave_out: Collection[Path] = (), looked: Looked | None = None) -> Code:
+        """Keep the code in a folder, as it is now; `looked` knows it as it was."""
+        looked = looked or Looked()
+        if folder in looked.sources:
+            return looked.sources[folder]
         without = {*leave_out, self.folder}
-        code = packing.code_of_folder(folder, without)
         for _ in range(3):
-            self._add(code, lambda draft: packing.copy_folder(folder, draft, without))
-            kept, code = code, packing.code_of_folder(folder, without)
-            if kept == code:
+            code = packing.code_of_folder(folder, without)
+            if self._add(code, lambda draft: packing.copy_folder(folder, draft, without), looked) == code:
+                looked.sources[folder] = code
                 return code
         raise CodeInvalid(f"{folder} changes while it is read. Try again when it rests.")
 
-    def add_text(self, name: str, text: str) -> Code:
+    def add_text(self, name: str, text: str, looked: Looked | None = None) -> Code:
         """Keep code that is one file."""
         digest = hashlib.sha256(f"{name}\n{text}".encode())
         code = Code(digest.hexdigest(), base64.b64encode(digest.digest()).decode(), len(text.encode()))
-        self._add(code, lambda draft: private.write_new(draft / name, text.encode()))
-        return code
+        return self._add(code, lambda draft: private.write_new(draft / name, text.encode()), looked or Looked())
 
     def code_folder(self, code: Code) -> Path:
         """Where code is."""
         return self._code / code.id
 
-    def intact(self, code: Code) -> bool:
+    def intact(self, code: Code, looked: Looked | None = None) -> bool:
         """Whether code is still what was kept; blocks. Bytecode that its runs left is removed: it would run in place of the code."""
+        looked = looked or Looked()
+        if code.id not in looked.intact:
+            looked.intact[code.id] = self._is_intact(code)
+        return looked.intact[code.id]
+
+    def _is_intact(self, code: Code) -> bool:
         place, noted = self.code_folder(code), self._noted(code)
         packing.remove_bytecode(place)
         try:
@@ -145,17 +167,21 @@ class Keeper:
             os.close(self._lock)
             self._lock = None
 
-    def _add(self, code: Code, fill: Callable[[Path], None]) -> None:
+    def _add(self, code: Code, fill: Callable[[Path], Code | None], looked: Looked) -> Code:
+        """Keep code; answers what it is. If that is not what was wanted, because it changed meanwhile, nothing was kept."""
         place = self.code_folder(code)
-        if place.exists() and self.intact(code):
-            return
+        if place.exists() and self.intact(code, looked):
+            return code
         with _told(self.folder):
             self._own()
             draft = self._making / code.id
             remove(draft)
             private.own_folder(draft)
             try:
-                fill(draft)
+                filled = fill(draft)
+                if filled is not None and filled.id != code.id:
+                    remove(draft)
+                    return filled
                 for folder, _, _ in os.walk(draft):
                     _sync(Path(folder))
                 self._note(code, packing.content_of(draft))
@@ -166,6 +192,8 @@ class Keeper:
                     remove(draft)
                 raise
             _sync(self._code)
+        looked.intact[code.id] = True
+        return code
 
     def _own(self) -> None:
         """Be the one who writes here."""

@@ -95,13 +95,15 @@ def _inside(name: str) -> PurePosixPath:
     return path
 
 
-def _copy(source: IO[bytes], file: IO[bytes], room: int, what: str) -> int:
+def _copy(source: IO[bytes], file: IO[bytes], room: int, what: str, content: hashlib._Hash | None = None) -> int:
     size = 0
     while piece := source.read(_PIECE):
         size += len(piece)
         if size > room:
             raise CodeInvalid(f"{what} is larger than {MAX_BYTES} bytes unpacked.")
         file.write(piece)
+        if content is not None:
+            content.update(piece)
     file.flush()
     os.fsync(file.fileno())
     return size
@@ -121,9 +123,8 @@ def code_of_folder(folder: Path, leave_out: Collection[Path] = ()) -> Code:
         except OSError as error:
             raise CodeInvalid(f"{path} cannot be read: {error.strerror}.") from None
         size += told.st_size
-        whole.update(f"{len(name)}:{name}:{bool(told.st_mode & 0o100)}:".encode("utf-8", "surrogateescape") + content)
-    digest = whole.digest()
-    return Code(digest.hex(), base64.b64encode(digest).decode(), size)
+        _add_file(whole, name, bool(told.st_mode & 0o100), content)
+    return _code(whole, size)
 
 
 def content_of(folder: Path) -> str:
@@ -138,8 +139,7 @@ def content_of(folder: Path) -> str:
             with path.open("rb") as file:
                 content = hashlib.file_digest(file, "sha256").digest()
                 executable = bool(os.fstat(file.fileno()).st_mode & 0o100)
-            inside = path.relative_to(folder).as_posix()
-            whole.update(f"{len(inside)}:{inside}:{executable}:".encode("utf-8", "surrogateescape") + content)
+            _add_file(whole, path.relative_to(folder).as_posix(), executable, content)
     return whole.hexdigest()
 
 
@@ -155,9 +155,9 @@ def _raised(error: OSError) -> None:
     raise error
 
 
-def copy_folder(folder: Path, into: Path, leave_out: Collection[Path] = ()) -> None:
-    """Copy the files of a folder."""
-    left = MAX_BYTES
+def copy_folder(folder: Path, into: Path, leave_out: Collection[Path] = ()) -> Code:
+    """Copy the files of a folder; answers what the copy is known by, so that nobody needs to read the folder again to know."""
+    whole, left = hashlib.sha256(), MAX_BYTES
     for name, path in files_of(folder, leave_out):
         target = into / name
         try:
@@ -165,11 +165,23 @@ def copy_folder(folder: Path, into: Path, leave_out: Collection[Path] = ()) -> N
             with path.open("rb") as source:
                 executable = bool(os.fstat(source.fileno()).st_mode & 0o100)
                 with os.fdopen(private.new_file(target, executable=executable), "wb") as file:
-                    left -= _copy(source, file, left, f"The code in {folder}")
+                    content = hashlib.sha256()
+                    left -= _copy(source, file, left, f"The code in {folder}", content)
+                    _add_file(whole, name, executable, content.digest())
         except OSError as error:
             if error.errno in _TROUBLE:
                 raise
             raise CodeInvalid(f"{path} cannot be copied: {error.strerror}.") from None
+    return _code(whole, MAX_BYTES - left)
+
+
+def _add_file(whole: hashlib._Hash, name: str, executable: bool, content: bytes) -> None:
+    whole.update(f"{len(name)}:{name}:{executable}:".encode("utf-8", "surrogateescape") + content)
+
+
+def _code(whole: hashlib._Hash, size: int) -> Code:
+    digest = whole.digest()
+    return Code(digest.hex(), base64.b64encode(digest).decode(), size)
 
 
 def files_of(folder: Path, leave_out: Collection[Path] = ()) -> Iterator[tuple[str, Path]]:

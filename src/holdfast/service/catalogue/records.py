@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.hosts.runtime.description import MAX_TIMEOUT_SECONDS, RESERVED, Runtime
+from holdfast.hosts.runtime.description import APPLICATION_LEVELS, MAX_TIMEOUT_SECONDS, RESERVED, SYSTEM_LEVELS, Runtime
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST
@@ -37,6 +37,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     role: str = ""
     log_format: Literal["Text", "JSON"] = "Text"
+    application_log_level: str | None = None
+    system_log_level: str | None = None
+    """With JSON, what is kept of the log: these levels and graver ones; INFO where nothing is given."""
     other: Mapping[str, Any] = {}
     """Members that are kept and shown as they came, and mean nothing here: VpcConfig, TracingConfig and the like."""
 
@@ -52,8 +55,31 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             self.terms.checked()
         if reserved := sorted(RESERVED & set(self.environment)):
             raise InvalidParameter(f"Environment: these keys are reserved, and cannot be given: {', '.join(reserved)}.")
-        Runtime(function=name, folder="", handler=self.handler, environment=self.environment, timeout_seconds=self.timeout).checked()
+        Runtime(
+            function=name,
+            folder="",
+            handler=self.handler,
+            environment=self.environment,
+            timeout_seconds=self.timeout,
+            log_format=self.log_format,
+            application_log_level=self.application_log_level,
+            system_log_level=self.system_log_level,
+        ).checked()
         return self
+
+    @property
+    def logging(self) -> Wire:
+        """Its LoggingConfig. Levels are there with JSON only, as on AWS."""
+        kept = self.other.get("LoggingConfig", {})  # its LogGroup; documents of older releases have their levels there too
+        shown: Wire = {"LogFormat": self.log_format}
+        if self.log_format == "JSON":
+            for name, level, known in (
+                ("ApplicationLogLevel", self.application_log_level, APPLICATION_LEVELS),
+                ("SystemLogLevel", self.system_log_level, SYSTEM_LEVELS),
+            ):
+                before = kept.get(name)
+                shown[name] = level or (before if before in known else "INFO")
+        return shown | {name: value for name, value in kept.items() if name == "LogGroup"}
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -136,8 +162,8 @@ def about(found: Version) -> Wire:
         "MemorySize": config.memory,
         "LastModified": last_modified(found.modified_at),
         "RevisionId": found.revision,
-        "LoggingConfig": {"LogFormat": config.log_format},
         **config.other,
+        "LoggingConfig": config.logging,
     }
     return shown | ({"Environment": {"Variables": dict(config.environment)}} if config.environment else {})
 
@@ -149,7 +175,7 @@ def last_modified(at: int) -> str:
 
 def runtime_of(name: str, found: Version, folder: str) -> Runtime:
     """How a process runs this version."""
-    config = found.config
+    config, levels = found.config, found.config.logging
     return Runtime(
         function=name,
         version=found.version,
@@ -161,6 +187,8 @@ def runtime_of(name: str, found: Version, folder: str) -> Runtime:
         memory_mb=config.memory,
         durable=config.terms is not None,
         log_format=config.log_format,
+        application_log_level=levels.get("ApplicationLogLevel"),
+        system_log_level=levels.get("SystemLogLevel"),
     )
 
 

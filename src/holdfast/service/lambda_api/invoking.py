@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.model import codec
-from holdfast.model.errors import InvalidParameter, PayloadNotJson, PayloadTooLarge
+from holdfast.model.errors import ExecutionQuarantined, InvalidParameter, PayloadNotJson, PayloadTooLarge
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.history import EventType
 from holdfast.model.ids import Arn
@@ -24,6 +24,8 @@ SYNC_BYTES: Final = 6 * 1024 * 1024
 ASYNC_BYTES: Final = 1024 * 1024
 SYNC_SECONDS: Final = 900
 TAIL_BYTES: Final = 4096
+NO_PAYLOAD: Final = b"{}"
+"""What a function gets that was invoked without a payload, durable or not, as on AWS."""
 _TAIL_EVENTS: Final = 20
 _DEPTH: Final = 500
 
@@ -86,10 +88,11 @@ class Invoking:
         trace = None if not asked.trace else checks.trace_header(asked.trace)
         client_context = None if asked.client_context is None else _client_context(asked.client_context)
         found = self._catalog.draw(function)
+        given = asked.payload or NO_PAYLOAD
         if found.terms is None:
             call = PlainCall(
                 function=found,
-                payload=asked.payload or b"{}",
+                payload=given,
                 waits=kind == "RequestResponse",
                 client_context=client_context,
                 tenant=tenant,
@@ -101,7 +104,7 @@ class Invoking:
             raise InvalidParameter("You cannot invoke a durable function using an unqualified ARN.")
         if kind == "RequestResponse" and found.terms.timeout_seconds > SYNC_SECONDS:
             raise InvalidParameter("You cannot synchronously invoke a durable function with an executionTimeout greater than 15 minutes.")
-        payload = payload_text(asked.payload, ASYNC_BYTES if kind == "Event" else SYNC_BYTES)
+        payload = payload_text(given, ASYNC_BYTES if kind == "Event" else SYNC_BYTES)
         if kind == "DryRun":
             return Invoked(status=204, version=found.version)
         header = await self.start(found, payload, name=name, tenant=tenant, trace=trace)
@@ -115,7 +118,12 @@ class Invoking:
 
     async def _result(self, header: Execution, *, tail: bool) -> Invoked:
         check_will_end(self._engine.store, header)
-        ended, payload = await self._engine.ending(header.id)
+        try:
+            ended, payload = await self._engine.ending(header.id)
+        except ExecutionQuarantined as aside:
+            # An answer, and no error of the service: clients repeat those, and a repeated start without a name is another execution.
+            told = msgspec.json.encode({"errorMessage": str(aside), "errorType": aside.code})
+            return Invoked(status=200, version=header.version, arn=_arn(header), error="Unhandled", payload=told)
         succeeded = ended.status is ExecutionStatus.SUCCEEDED
         log = base64.b64encode(self._logged(ended)[-TAIL_BYTES:]).decode() if tail else None
         answer = (payload or "null").encode() if succeeded else error_answer(ended.status, payload)

@@ -33,10 +33,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 def record_of(line: Line) -> Record:
     """The record of a line."""
-    found = {} if line.platform else _object(line.text)
+    found = _object(line.text)  # a function that logs JSON hears of the platform in JSON too
     told = found or _of_text(line)
     told.setdefault("timestamp", iso(line.at))
-    told.setdefault("level", "INFO")
+    told.setdefault("level", line.level or "INFO")
     if line.request is not None:
         told.setdefault("requestId", line.request)
     if line.execution is not None:
@@ -69,10 +69,10 @@ def _object(text: str) -> dict[str, Any]:
 
 def _of_text(line: Line) -> dict[str, Any]:
     if line.platform:
-        return {"timestamp": iso(line.at), "level": "INFO", "message": line.text.rstrip(), "type": "platform"}
+        return {"timestamp": iso(line.at), "level": line.level or "INFO", "message": line.text.rstrip(), "type": "platform"}
     begun = _PYTHON.fullmatch(line.text) or _NODE.fullmatch(line.text)
     if begun is None:
-        return {"timestamp": iso(line.at), "level": "INFO", "message": line.text}
+        return {"timestamp": iso(line.at), "level": line.level or "INFO", "message": line.text}
     return {"timestamp": iso(line.at), "level": begun["level"], "message": begun["message"]}
 
 

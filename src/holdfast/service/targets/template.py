@@ -170,7 +170,7 @@ class _Template:
             terms=given.terms(),
             description=given.text("Description", ""),
             role=given.text("Role", "") if isinstance(properties.get("Role"), str) else "",
-            log_format="JSON" if given.members("LoggingConfig").get("LogFormat") == "JSON" else "Text",
+            **given.logging(),
             other={"Architectures": given.architectures()},
         )
         name = self._resolver.names[logical]
@@ -298,6 +298,21 @@ class _Properties:
             raise
         except HoldfastError as error:
             raise self._resolver.wrong(path, str(error)) from None
+
+    def logging(self) -> dict[str, Any]:
+        """What a Config has of its LoggingConfig."""
+        path: Path = (*self._path, "LoggingConfig")
+        given = self.members("LoggingConfig")
+        inner = _Properties(self._resolver, given, path)
+        if "LogGroup" in given:
+            self._resolver.warn(
+                (*path, "LogGroup"), "the log group of a function is /aws/lambda/ and its name here; LogGroup has no effect"
+            )
+        form = inner.text("LogFormat", "Text")
+        if form not in ("Text", "JSON"):
+            raise self._resolver.wrong((*path, "LogFormat"), f"{form!r:.50} is neither Text nor JSON")
+        levels = {"application_log_level": inner.text("ApplicationLogLevel", ""), "system_log_level": inner.text("SystemLogLevel", "")}
+        return {"log_format": form, **{name: level or None for name, level in levels.items()}}
 
     def architectures(self) -> list[str]:
         """The architectures it is for; it runs on this machine's in any case."""

@@ -43,7 +43,16 @@ GROUP BY execution LIMIT %(limit)s
 
 -- name: names_shared
 SELECT min(id), 'the name ' || function || '/' || name || ' belongs to ' || count(*) || ' executions' FROM executions
-GROUP BY function, name HAVING count(*) > 1 LIMIT %(limit)s
+WHERE superseded_by IS NULL GROUP BY function, name HAVING count(*) > 1 LIMIT %(limit)s
+
+-- name: superseded_without_failure
+-- A name is started again only after its execution failed, by itself or as the last of those it went on as.
+SELECT id, 'it is superseded by ' || superseded_by || ', but its status is ' || status FROM executions
+WHERE superseded_by IS NOT NULL AND (status = 'RUNNING' OR (status = 'SUCCEEDED' AND continued_as IS NULL)) LIMIT %(limit)s
+
+-- name: quarantine_unknown
+SELECT id, 'there is no reason ' || quarantine || ' for a quarantine' FROM executions
+WHERE quarantine NOT IN ('runner_died', 'payload_unreadable', 'replay_mismatch') LIMIT %(limit)s
 
 -- name: ids_shared
 SELECT id, count(*) || ' executions have this id' FROM executions GROUP BY id HAVING count(*) > 1 LIMIT %(limit)s

@@ -11,11 +11,11 @@ from typing import Any, Final
 from holdfast.store.rows import Row
 
 KINDS: Final[Mapping[str, str]] = {
-    "executions": "nttttt" + "nnnn" + "ttnt" + "nntt" + "nnnnn" + "tt" + "nnnnnnnnn" + "tnnntnt",
+    "executions": "nttttt" + "nnnn" + "ttnt" + "nntt" + "nnnnn" + "tt" + "nnnnnnnnn" + "tnnntnt" + "ttn",
     "touches": "nnnnnnnnn",
     "operations": "ntttntttnnnnnnnnn",
     "events": "nntnnpt",
-    "signals": "tttttnn",
+    "signals": "tttttnntn",
     "notes": "nttttttt" + "nn",
 }
 """A letter for each column of a table: n is a number, t a text, p a payload."""

@@ -14,17 +14,19 @@ import psycopg
 
 from holdfast.model.chaining import follow_ups
 from holdfast.model.charging import Counter, charged
-from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, HoldfastError, InvalidParameter, RowDamaged
+from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, HoldfastError, InvalidParameter, RowDamaged, StoreNotMigrated
 from holdfast.model.execution import Change, Execution, View
 from holdfast.model.payloads import identified
 from holdfast.model.verbs import Answer, Checkpoint, Start, Write
 from holdfast.store import rows
-from holdfast.store.isolating import refused
+from holdfast.store.isolating import own, refused
 from holdfast.store.postgres.asking import Asking
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.trouble import is_shared
 from holdfast.store.views import Overlay, RowView
 
+SUPERSEDING = 7
+"""The step of the schema that lets a name be started again."""
 _KEYS = 1000
 """How many keys of executions are taken at a time; schema.sql says so as well."""
 
@@ -92,6 +94,8 @@ class Batch:
                 del self.bases[execution]
             elif isinstance(view.below, Overlay) or execution in self.born:
                 self.views[execution] = view.below
+            if change.header.superseded_by is not None:
+                self.names[change.header.function, change.header.name] = execution
         again = {change.header.id for change in self.changes[changes:]} & self.remembered - self.views.keys()
         del self.changes[changes:], self.events[events:], self.followed[followed:]
         self.following.clear()
@@ -105,6 +109,7 @@ class Deciding(Asking):
     _views: dict[str, RowView]
     """What this process runs, as its last write left it."""
     _keys = range(0)
+    _may_supersede = False
 
     def _decide(self, batch: Sequence[Write], now: int, done: Batch, known: Mapping[int, Answer | HoldfastError]) -> None:
         """Answer every entry; those whose answer is known already are not decided again."""
@@ -184,9 +189,11 @@ class Deciding(Asking):
                 view = done.views.get(write.execution) or self._view(write.execution, done)
             change, answer = write.decide(view, now, self.seal)
             if change is not None:
+                if isinstance(write, Start):
+                    self._check_superseding()
                 self._accept(change, done, now)
         except HoldfastError as told:
-            change, answer = None, told
+            change, answer = None, own(told)
         if view is not None and change is not None:
             done.views[change.header.id] = Overlay(view, change)
             if change.births or not change.slight:
@@ -251,7 +258,19 @@ class Deciding(Asking):
 
     def _named(self, start: Start, done: Batch) -> View | None:
         twin = done.names.get((start.header.function, start.header.name))
-        return None if twin is None else done.views.get(twin) or done.bases[twin]
+        found = None if twin is None else done.views.get(twin) or done.bases[twin]
+        return found if found is None or found.header.superseded_by is None else None
+
+    def _check_superseding(self) -> None:
+        """Refuse to start a name again while code from before may use the store: that code would find two executions of one name."""
+        if not self._may_supersede:
+            ((least,),) = self._writer.run(self._sql["least"])
+            if least < SUPERSEDING:
+                raise StoreNotMigrated(
+                    "A name can be started again only when `holdfast db migrate --after` was run with this store: "
+                    "do that when no process of the release before runs any more."
+                )
+            self._may_supersede = True
 
     def _view(self, execution: str, done: Batch) -> RowView:
         base = done.bases.get(execution)

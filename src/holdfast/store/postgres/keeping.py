@@ -10,9 +10,9 @@ from typing import Final, NoReturn
 
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.store.keeping import Checked, Finding, Migrated, Removable, Sizes, Table
-from holdfast.store.migrating import Numbers, Standing
+from holdfast.store.migrating import Numbers, Standing, known
 from holdfast.store.postgres.address import parsed, without_password
-from holdfast.store.postgres.migrating import LINEAGE, numbers_of
+from holdfast.store.postgres.migrating import LINEAGE, SINCE, numbers_of
 from holdfast.store.postgres.opening import apply, load_queries, load_statements, look
 from holdfast.store.postgres.session import Session
 
@@ -56,7 +56,7 @@ class PostgresKeeping:
             with session.explained_transaction(begin=_ONE_MOMENT):
                 session.run(load_statements("sizes.sql")["whole_plans"].encode(), prepare=False)
                 for name, question in load_statements("checks.sql").items():
-                    found = session.run(question.encode(), {"limit": _FEW}, prepare=False)
+                    found = session.run(known(question, SINCE, numbers.version).encode(), {"limit": _FEW}, prepare=False)
                     findings += [Finding(name, *row) for row in found]
         return Checked(numbers, standing is Standing.BEHIND, findings)
 

@@ -9,14 +9,15 @@ from typing import Final
 from holdfast.model.execution import ExecutionStatus
 from holdfast.store.seam import Filter
 
+_FORMERLY: Final = {"name": "former_name", "function": "former_function"}
 _PARAMETER: Final = re.compile(r"%\((\w+)\)s")
 
 
 def question(sql: Mapping[str, str], wanted: Filter) -> tuple[str, dict[str, object]]:
     """The statement and its parameters.
 
-    A name or a parent leaves few rows, whatever their status. Else statuses without SUCCEEDED are asked for one by one: each is an
-    ordered range of its index, of which no more than a page is read.
+    A name or a parent leaves few rows, whatever their status; those that had a name before are in an index of their own. Else statuses
+    without SUCCEEDED are asked for one by one: each is an ordered range of its index, of which no more than a page is read.
     """
     asked: dict[str, object] = {
         "function": wanted.function,
@@ -35,6 +36,9 @@ def question(sql: Mapping[str, str], wanted: Filter) -> tuple[str, dict[str, obj
     if statuses and (ExecutionStatus.SUCCEEDED in statuses or wanted.name is not None or wanted.parent is not None):
         asked["statuses"] = statuses
         statuses = []
+    if wanted.name is not None:
+        former = {_FORMERLY.get(name, name): value for name, value in asked.items()}
+        return f"{_kept(sql, asked)}\n{sql['list_merged']}\n{_kept(sql, former)}\n{order}", asked | former
     if not statuses:
         return f"{_kept(sql, asked)}\n{order}", asked
     one = f"({_kept(sql, asked | {'unsuccessful': ''})}\n{order})"

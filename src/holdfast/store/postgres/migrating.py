@@ -15,7 +15,9 @@ from holdfast.store.migrating import Lineage, Numbers, Step, number, told
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.session import Session
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
+SINCE: Final = {"superseded_by": 7, "quarantine": 7}
+"""The columns that checks.sql asks for and that older schemas do not have."""
 LINEAGE: Final = Lineage("holdfast.store.postgres", oldest=4, newest=SCHEMA_VERSION)
 
 log = logging.getLogger("holdfast.store")

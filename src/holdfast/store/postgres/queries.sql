@@ -71,11 +71,11 @@ SELECT {execution} FROM executions WHERE id = ANY(%s::text[])
 
 -- name: named
 -- The function is hidden from the planner here and below: by its index all executions of the function would be read.
-SELECT {execution} FROM executions WHERE function || '' = %s AND name = %s
+SELECT {execution} FROM executions WHERE function || '' = %s AND name = %s AND superseded_by IS NULL
 
 -- name: all_named
 SELECT {x.execution} FROM unnest(%s::text[], %s::text[]) AS wanted (function, name)
-JOIN executions AS x ON x.name = wanted.name AND x.function || '' = wanted.function
+JOIN executions AS x ON x.name = wanted.name AND x.function || '' = wanted.function AND x.superseded_by IS NULL
 
 -- name: locked_headers
 -- In the order of keys, as every batch locks them: then two batches never wait for each other.
@@ -99,7 +99,7 @@ ORDER BY ready_at LIMIT %(limit)s
 
 -- name: suspect
 SELECT id FROM executions
-WHERE state = 'ready' AND deaths >= 2 AND function || ':' || version = ANY(%s::text[])
+WHERE state = 'ready' AND deaths >= 2 AND (deaths = 2 OR ready_at <= %s) AND function || ':' || version = ANY(%s::text[])
 ORDER BY ready_at LIMIT 1
 
 -- name: due
@@ -193,11 +193,14 @@ SELECT number, type, at, place, payload, detail FROM events WHERE execution = %s
 
 -- name: list
 -- Only the lines whose parameter is asked for are kept, so that each question finds its index. A question for several statuses that
--- have one is asked once for each of them, a page each, and the answers are merged.
+-- have one is asked once for each of them, a page each, and the answers are merged. So is a question for a name: who has it, and who had
+-- it before.
 SELECT {execution} FROM executions WHERE TRUE
   AND function = %(function)s
   AND version = %(version)s
-  AND name = %(name)s
+  AND superseded_by IS NULL AND name = %(name)s
+  AND superseded_by IS NOT NULL AND name = %(former_name)s
+  AND function || '' = %(former_function)s
   AND parent = %(parent)s
   AND tenant = %(tenant)s
   AND status = ANY(%(statuses)s)
@@ -312,7 +315,7 @@ UPDATE subscribers SET cursor = greatest(cursor, %s) WHERE name = %s AND holder 
 SELECT 1 FROM subscribers WHERE name = %s AND holder = %s
 
 -- name: signals
-SELECT number, execution, function, version, name, status, started_at, ended_at FROM signals
+SELECT number, execution, function, version, name, status, started_at, ended_at, quarantine, quarantined_at FROM signals
 WHERE number > %s ORDER BY number LIMIT %s
 
 -- name: make_counters
@@ -380,7 +383,8 @@ put AS (
         result_event = excluded.result_event, due_at = excluded.due_at, ready_at = excluded.ready_at,
         touched_at = excluded.touched_at, failures = excluded.failures, deaths = excluded.deaths, client = excluded.client,
         client_revision = excluded.client_revision, operations = excluded.operations, stored = excluded.stored,
-        continued_as = excluded.continued_as, expires_at = excluded.expires_at
+        continued_as = excluded.continued_as, expires_at = excluded.expires_at, superseded_by = excluded.superseded_by,
+        quarantine = excluded.quarantine, quarantine_event = excluded.quarantine_event
     RETURNING 1
 )
 
@@ -416,10 +420,11 @@ numbered AS (
     RETURNING last - %(signals)s AS before
 ),
 told AS (
-    INSERT INTO signals (number, execution, function, version, name, status, started_at, ended_at)
-    SELECT n.before + v.place, v.execution, v.function, v.version, v.name, v.status, v.started_at, v.ended_at
+    INSERT INTO signals (number, execution, function, version, name, status, started_at, ended_at, quarantine, quarantined_at)
+    SELECT n.before + v.place, v.execution, v.function, v.version, v.name, v.status, v.started_at, v.ended_at, v.quarantine, v.quarantined_at
     FROM numbered AS n,
-         unnest({rows}) WITH ORDINALITY AS v (execution, function, version, name, status, started_at, ended_at, place)
+         unnest({rows}) WITH ORDINALITY
+         AS v (execution, function, version, name, status, started_at, ended_at, quarantine, quarantined_at, place)
     RETURNING 1
 )
 
@@ -428,6 +433,10 @@ told AS (SELECT 1 WHERE FALSE)
 
 -- name: write_end
 SELECT yes, EXISTS (SELECT 1 FROM told), CASE WHEN yes AND %(news)s THEN pg_notify(%(channel)s, %(member)s) END FROM agreed
+
+-- name: least
+-- The oldest code that may use the store: whether a step that code from before cannot bear was applied.
+SELECT value::bigint FROM meta WHERE key = 'least'
 
 -- name: whoami
 -- Names this connection for all time: a process number alone is used again.

@@ -54,12 +54,17 @@ CREATE TABLE executions (
     stored           BIGINT NOT NULL,
     continued_as     TEXT COLLATE "C",
     expires_at       BIGINT,
-    trace            TEXT COLLATE "C"
+    trace            TEXT COLLATE "C",
+    superseded_by    TEXT COLLATE "C",
+    quarantine       TEXT COLLATE "C",
+    quarantine_event BIGINT
 ) WITH (fillfactor = 70);
 
 CREATE UNIQUE INDEX executions_by_id ON executions (id);
--- A name belongs to one execution of a function until retention removes it. It comes first: people ask for a name alone, too.
-CREATE UNIQUE INDEX executions_by_name ON executions (name, function);
+-- A name belongs to one execution of a function until retention removes it, or until it failed and its name is started again: then the
+-- old one is superseded. The name comes first: people ask for a name alone, too.
+CREATE UNIQUE INDEX executions_by_name ON executions (name, function) WHERE superseded_by IS NULL;
+CREATE INDEX executions_superseded ON executions (name, function) WHERE superseded_by IS NOT NULL;
 -- The questions people ask, newest first. What has succeeded is most of the rows, and is found without an index of its own.
 CREATE INDEX executions_by_function ON executions (function, id);
 CREATE INDEX executions_by_status ON executions (status, id) WHERE status <> 'SUCCEEDED';
@@ -138,7 +143,9 @@ CREATE TABLE signals (
     name       TEXT COLLATE "C" NOT NULL,
     status     TEXT COLLATE "C" NOT NULL,
     started_at BIGINT NOT NULL,
-    ended_at   BIGINT
+    ended_at   BIGINT,
+    quarantine TEXT COLLATE "C",
+    quarantined_at BIGINT
 );
 
 -- The number of the last signal, in the only row. Whoever numbers signals holds it until its COMMIT, so that the order of numbers is the

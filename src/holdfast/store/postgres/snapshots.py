@@ -50,7 +50,7 @@ class Snapshots(Writing):
                 return False
             raise ExecutionAlreadyStarted(f"There is another execution {header.id} in {self._shown}, which differs from this copy.")
         taken = self._writer.run(self._sql["named"], (header.function, header.name))
-        if taken:
+        if taken and header.superseded_by is None:
             raise ExecutionAlreadyStarted(
                 f"There is another execution {header.function}/{header.name} in {self._shown}: {rows.execution_from(taken[0]).id}."
             )

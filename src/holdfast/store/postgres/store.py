@@ -20,7 +20,7 @@ from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.model.verbs import Answer, Write
 from holdfast.store import rows
-from holdfast.store.isolating import committed_apart, refused
+from holdfast.store.isolating import Spoilt, committed_apart, refused
 from holdfast.store.postgres.address import parsed
 from holdfast.store.postgres.auditing import has_notes
 from holdfast.store.postgres.clock import DatabaseClock
@@ -116,9 +116,7 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
     def _commit(self, batch: Sequence[Write], now: int, known: Mapping[int, Answer | HoldfastError]) -> Committed:
         read: set[str] = set()
         crossed: psycopg.Error | None = None
-        charging = bool(charged_keys(batch)) or has_notes(
-            batch
-        )  # rows that all writers share are locked before they are read: another writer is always quicker there
+        charging = _needs_locks(batch)
         for attempt in range(_ATTEMPTS):
             done = Batch(locking=attempt > 0 or charging)
             try:
@@ -147,6 +145,14 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
 
     def _attempt(self, batch: Sequence[Write], now: int, read: set[str], done: Batch, known: Mapping[int, Answer | HoldfastError]) -> bool:
         """Decide and write; says whether there are signals."""
+        try:
+            return self._decide_and_write(batch, now, read, done, known)
+        except HoldfastError as error:  # the driver raises none
+            raise Spoilt from error
+
+    def _decide_and_write(
+        self, batch: Sequence[Write], now: int, read: set[str], done: Batch, known: Mapping[int, Answer | HoldfastError]
+    ) -> bool:
         self._fetch(batch, now, read, done)
         self._decide(batch, now, done, known)
         if not done.changes:
@@ -175,8 +181,9 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
             key = bases[change.header.id].key
             for operation in change.operations.values():
                 operations[key, operation.id] = operation
-        # In one order for all processes: who waits for a name waits for somebody who does not wait for one of ours.
-        new_and_changed = sorted(wide, key=lambda x: (headers[x].name, headers[x].function))
+        # In one order for all processes: who waits for a name waits for somebody who does not wait for one of ours. Who gives up a name
+        # comes before who takes it.
+        new_and_changed = sorted(wide, key=lambda x: (headers[x].name, headers[x].function, headers[x].superseded_by is None))
         return self._write(
             {
                 "executions": [rows.execution_row(bases[x].key, headers[x]) for x in new_and_changed],
@@ -331,6 +338,14 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
         finally:
             self._side.close()
             self._writer.close()
+
+
+def _needs_locks(batch: Sequence[Write]) -> bool:
+    """Rows that all writers share are locked before they are read: another writer is always quicker there."""
+    try:
+        return bool(charged_keys(batch)) or has_notes(batch)
+    except HoldfastError as error:
+        raise Spoilt from error
 
 
 def _is_ours(found: Execution, headers: dict[str, Execution], done: Batch) -> bool:

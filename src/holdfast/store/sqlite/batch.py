@@ -62,6 +62,8 @@ class Batch:
             view = self.views.pop(execution)
             if isinstance(view, Overlay):
                 self.views[execution] = view.below
+                if change.header.superseded_by is not None:
+                    self.names[change.header.function, change.header.name] = execution
             else:
                 self.names.pop((change.header.function, change.header.name), None)
                 del self.bases[execution]  # made by this entry, so no other entry may find it

@@ -44,7 +44,16 @@ GROUP BY execution LIMIT :limit
 -- name: names_shared
 -- Without an index, which might be what is damaged.
 SELECT min(id), 'the name ' || function || '/' || name || ' belongs to ' || count(*) || ' executions' FROM executions NOT INDEXED
-GROUP BY function, name HAVING count(*) > 1 LIMIT :limit
+WHERE superseded_by IS NULL GROUP BY function, name HAVING count(*) > 1 LIMIT :limit
+
+-- name: superseded_without_failure
+-- A name is started again only after its execution failed, by itself or as the last of those it went on as.
+SELECT id, 'it is superseded by ' || superseded_by || ', but its status is ' || status FROM executions NOT INDEXED
+WHERE superseded_by IS NOT NULL AND (status = 'RUNNING' OR (status = 'SUCCEEDED' AND continued_as IS NULL)) LIMIT :limit
+
+-- name: quarantine_unknown
+SELECT id, 'there is no reason ' || quarantine || ' for a quarantine' FROM executions
+WHERE quarantine NOT IN ('runner_died', 'payload_unreadable', 'replay_mismatch') LIMIT :limit
 
 -- name: ids_shared
 SELECT id, count(*) || ' executions have this id' FROM executions NOT INDEXED GROUP BY id HAVING count(*) > 1 LIMIT :limit

@@ -8,11 +8,14 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
+from holdfast.files import private
+
 
 def copy_to(source: sqlite3.Connection, target: Path, *, replace: bool = False) -> None:
     """Copy what was committed into a file; one that is there already is an error (`FileExistsError`), unless it may be replaced."""
     if not replace and os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    private.refuse_shared(target.absolute().parent)  # SQLite writes it by its name
     passing = target.with_name(f"{target.name}.part")
     try:
         _write(source, passing)

@@ -12,10 +12,10 @@ from typing import Final
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.payloads import PayloadCodec
 from holdfast.store.keeping import Checked, Finding, Migrated, Removable, Sizes, Table
-from holdfast.store.migrating import Standing
+from holdfast.store.migrating import Standing, known
 from holdfast.store.rows import Row
 from holdfast.store.sqlite.copying import copy_to
-from holdfast.store.sqlite.migrating import LINEAGE, numbers_of
+from holdfast.store.sqlite.migrating import LINEAGE, SINCE, numbers_of
 from holdfast.store.sqlite.opening import connect, explained, load_queries, prepare
 from holdfast.store.sqlite.restoring import restore
 
@@ -62,7 +62,7 @@ class SqliteKeeping:
             said = _asked(connection, "pages", f"PRAGMA {'quick' if quick else 'integrity'}_check({_FEW})")
             findings = [line if isinstance(line, Finding) else Finding(_DAMAGED, "pages", *line) for line in said if line != ("ok",)]
             for name, question in load_queries("checks.sql").items():
-                found = _asked(connection, name, question)
+                found = _asked(connection, name, known(question, SINCE, numbers.version))
                 findings += [row if isinstance(row, Finding) else Finding(name, *row) for row in found]
         return Checked(numbers, LINEAGE.standing(self._where, numbers) is Standing.BEHIND, findings)
 

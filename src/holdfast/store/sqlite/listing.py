@@ -10,14 +10,16 @@ from holdfast.model import codec
 from holdfast.model.execution import ExecutionStatus
 from holdfast.store.seam import Filter
 
+_FORMERLY: Final = {"name": "former_name", "function": "former_function"}
 _PARAMETER: Final = re.compile(r":(\w+)")
 
 
 def question(sql: Mapping[str, str], wanted: Filter) -> tuple[str, dict[str, object]]:
     """The statement and its parameters.
 
-    A name or a parent leaves few rows, whatever their status. Else statuses without SUCCEEDED are looked up one by one: each is an
-    ordered range of its index, and several ranges are merged without reading more than the page.
+    A name or a parent leaves few rows, whatever their status; those that had a name before are in an index of their own. Else statuses
+    without SUCCEEDED are looked up one by one: each is an ordered range of its index, and several ranges
+    are merged without reading more than the page.
     """
     asked: dict[str, object] = {
         "function": wanted.function,
@@ -33,10 +35,13 @@ def question(sql: Mapping[str, str], wanted: Filter) -> tuple[str, dict[str, obj
     asked["limit"] = max(wanted.limit, 0)
     statuses = list(dict.fromkeys(status.value for status in wanted.statuses))
     order = sql["list_oldest_first" if wanted.oldest_first else "list_newest_first"]
-    if not statuses:
-        return f"{_kept(sql, asked)}\n{order}", asked
-    if ExecutionStatus.SUCCEEDED in statuses or wanted.name is not None or wanted.parent is not None:
+    if statuses and (ExecutionStatus.SUCCEEDED in statuses or wanted.name is not None or wanted.parent is not None):
         asked["statuses"] = codec.dumps(statuses)
+        statuses = []
+    if wanted.name is not None:
+        former = {_FORMERLY.get(name, name): value for name, value in asked.items()}
+        return f"{_kept(sql, asked)}\n{sql['list_merged']}\n{_kept(sql, former)}\n{order}", asked | former
+    if not statuses:
         return f"{_kept(sql, asked)}\n{order}", asked
     one = _kept(sql, asked | {"unsuccessful": ""})
     each = [one.replace(":unsuccessful", f":unsuccessful_{number}") for number in range(len(statuses))]

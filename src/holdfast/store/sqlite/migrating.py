@@ -14,7 +14,9 @@ from holdfast.store.migrating import Lineage, Numbers, number, told
 from holdfast.store.sqlite.copying import copy_to, free_name
 from holdfast.store.sqlite.sharing import holders
 
-SCHEMA_VERSION: Final = 8
+SCHEMA_VERSION: Final = 9
+SINCE: Final = {"superseded_by": 9, "quarantine": 9}
+"""The columns that checks.sql asks for and that older schemas do not have."""
 LINEAGE: Final = Lineage("holdfast.store.sqlite", oldest=6, newest=SCHEMA_VERSION)
 
 log = logging.getLogger("holdfast.store")

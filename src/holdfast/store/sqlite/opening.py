@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 import re
+import shlex
 import sqlite3
 import threading
 from collections.abc import Mapping
@@ -26,7 +27,8 @@ _LEAST_SQLITE = (3, 37, 0)
 _BUSY_SECONDS = 10.0
 _BUSY_PAUSE = 0.005
 _SEAL_BYTES = 32
-_BESIDE = ("-wal", "-shm", "-journal")
+_JOURNAL = "-journal"
+_BESIDE = ("-wal", "-shm", _JOURNAL)
 _PAGE_BYTES = 2_048
 """A lone step touches five pages, whatever their size: smaller ones mean fewer bytes to sync."""
 _CACHE_KIB = 65_536
@@ -57,9 +59,21 @@ def connect(where: str, *, any_schema: bool = False) -> sqlite3.Connection:
     if where != MEMORY:
         _refuse_remote(Path(where))
         private.reserve(where)  # what SQLite puts beside the file has the file's mode
-        private.refuse_links(f"{where}{beside}" for beside in _BESIDE)
         if os.path.exists(where) and not os.access(where, os.W_OK):  # SQLite would open it, and leave files behind that are as closed
             raise _read_only(where)
+        if _is_shut(Path(where).absolute().parent):
+            raise _in_a_shut_folder(where)
+    made = [] if where == MEMORY else private.reserve_beside(f"{where}{beside}" for beside in _BESIDE)
+    try:
+        connection = _connected(where, any_schema=any_schema)
+    except BaseException:
+        private.remove_empty(made)
+        raise
+    private.remove_empty(path for path in made if path == f"{where}{_JOURNAL}")  # with a WAL SQLite does not look for it any more
+    return connection
+
+
+def _connected(where: str, *, any_schema: bool) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(where, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256)
         try:
@@ -224,6 +238,8 @@ def explained(error: sqlite3.Error | OSError | UnicodeDecodeError, where: str) -
         return StoreUnsuitable(f"{where} is not a SQLite database. Choose another path.")
     if name.startswith("SQLITE_CORRUPT") or isinstance(error, UnicodeDecodeError):  # SQLite quotes what it found, whatever that is
         return StoreBroken(f"{where} is damaged: {error}. Put a good copy in its place.")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")) and _is_shut(Path(where).absolute().parent):
+        return _in_a_shut_folder(where)
     if name.startswith("SQLITE_READONLY"):
         return _read_only(where)
     if name.startswith("SQLITE_CANTOPEN") and Path(where).is_dir():
@@ -231,6 +247,18 @@ def explained(error: sqlite3.Error | OSError | UnicodeDecodeError, where: str) -
     if name.startswith("SQLITE_CANTOPEN") and not Path(where).parent.is_dir():
         return StoreBroken(f"{where} could not be opened: there is no folder {Path(where).parent}. Make it first.")
     return StoreBroken(f"{where} could not be read or written: {error}")
+
+
+def _is_shut(folder: Path) -> bool:
+    return folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK)
+
+
+def _in_a_shut_folder(where: str) -> StoreBroken:
+    folder = Path(where).absolute().parent
+    return StoreBroken(
+        f"{where} is in a folder that this user may not write: {folder}. A store keeps files beside it, also for those who look. Let this "
+        f"user write there (chmod u+w {shlex.quote(str(folder))}), or choose another path."
+    )
 
 
 def _read_only(where: str) -> StoreBroken:

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from holdfast.model.execution import Change, ExecutionStatus
+from holdfast.model.execution import Change, Execution, ExecutionStatus, Quarantine
 from holdfast.model.ids import Arn
-from holdfast.model.signals import StatusSignal
+from holdfast.model.signals import StatusSignal, is_news, signal_row
 from holdfast.store import rows
 from holdfast.store.sqlite.writing import Writing
 from holdfast.store.views import RowView
@@ -19,6 +19,7 @@ from holdfast.store.views import RowView
 log = logging.getLogger("holdfast.store")
 
 _STATUSES: Final = frozenset(status.value for status in ExecutionStatus)
+_REASONS: Final[Mapping[str | None, Quarantine | None]] = {None: None, **{reason.value: reason for reason in Quarantine}}
 
 
 class Outbox(Writing):
@@ -36,18 +37,16 @@ class Outbox(Writing):
             self._subscribed, self._subscribed_version = bool(found), self._version
         if not self._subscribed:
             return ()
-        statuses: dict[str, ExecutionStatus] = {}
+        latest: dict[str, Execution] = {}
         signals = []
         for change in changes:
             if change.slight:
                 continue
             header = change.header
-            born = header.revision == 1
-            before = None if born else statuses.get(header.id) or bases[header.id].header.status
-            if header.status is not before:
-                statuses[header.id] = header.status
-                told = (header.id, header.function, header.version, header.name, header.status._value_)
-                signals.append((*told, header.started_at, header.ended_at))
+            before = None if header.revision == 1 else latest.get(header.id) or bases[header.id].header
+            latest[header.id] = header
+            if is_news(before, header):
+                signals.append(signal_row(header))
         return signals
 
     def subscribe(self, subscriber: str) -> None:
@@ -96,8 +95,8 @@ class Outbox(Writing):
 
 def _signal_from(row: rows.Row) -> StatusSignal | None:
     """The signal of a row. One that is damaged cannot be told, and must not keep those after it from being told."""
-    number, execution, function, version, name, status, started_at, ended_at = row
-    if status not in _STATUSES:
+    number, execution, function, version, name, status, started_at, ended_at, quarantine, quarantined_at = row
+    if status not in _STATUSES or quarantine not in _REASONS:
         log.error("signal %s of execution %s is damaged and is passed over: its status is none", number, execution)
         return None
     return StatusSignal(
@@ -109,4 +108,6 @@ def _signal_from(row: rows.Row) -> StatusSignal | None:
         status=ExecutionStatus(status),
         started_at=started_at,
         ended_at=ended_at,
+        quarantine=_REASONS[quarantine],
+        quarantined_at=quarantined_at,
     )

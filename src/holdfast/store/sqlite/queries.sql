@@ -5,7 +5,7 @@ SELECT {execution} FROM executions WHERE id = ?
 SELECT {execution} FROM executions WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: named
-SELECT {execution} FROM executions WHERE function = ? AND name = ?
+SELECT {execution} FROM executions WHERE function = ? AND name = ? AND superseded_by IS NULL
 
 -- name: claimable
 -- Ready executions first come first served; what a dead runner left behind comes with them. Suspects have a query of their own.
@@ -30,7 +30,7 @@ ORDER BY ready_at LIMIT :limit
 -- name: suspect
 -- The index is named because the one of all ready executions would do too, and may be long.
 SELECT id FROM executions INDEXED BY executions_suspect
-WHERE state = 'ready' AND deaths >= 2 AND function || ':' || version IN (SELECT value FROM json_each(?))
+WHERE state = 'ready' AND deaths >= 2 AND (deaths = 2 OR ready_at <= ?) AND function || ':' || version IN (SELECT value FROM json_each(?))
 ORDER BY ready_at LIMIT 1
 
 -- name: due
@@ -112,11 +112,14 @@ SELECT number, type, at, place, payload, detail FROM events WHERE execution = ? 
 
 -- name: list
 -- Only the lines whose parameter is asked for are kept, so that each question finds its index. A question for several statuses that
--- have one is asked once for each of them; the answers are merged as they are read.
+-- have one is asked once for each of them; the answers are merged as they are read. So is a question for a name: who has it, and who had
+-- it before; there the function is hidden from the planner, which would read all executions of the function.
 SELECT {execution} FROM executions WHERE TRUE
   AND function = :function
   AND version = :version
-  AND name = :name
+  AND superseded_by IS NULL AND name = :name
+  AND superseded_by IS NOT NULL AND name = :former_name
+  AND +function = :former_function
   AND parent = :parent
   AND tenant = :tenant
   AND status IN (SELECT value FROM json_each(:statuses))
@@ -219,7 +222,7 @@ UPDATE subscribers SET cursor = max(cursor, ?) WHERE name = ? AND holder = ?
 SELECT 1 FROM subscribers WHERE name = ? AND holder = ?
 
 -- name: signals
-SELECT number, execution, function, version, name, status, started_at, ended_at FROM signals
+SELECT number, execution, function, version, name, status, started_at, ended_at, quarantine, quarantined_at FROM signals
 WHERE number > ? ORDER BY number LIMIT ?
 
 -- name: counter
@@ -253,7 +256,7 @@ UPDATE credentials SET secret = ? WHERE id = ? AND secret = ?
 DELETE FROM credentials WHERE id = ?
 
 -- name: put_signals
-INSERT INTO signals (execution, function, version, name, status, started_at, ended_at) VALUES {rows}
+INSERT INTO signals (execution, function, version, name, status, started_at, ended_at, quarantine, quarantined_at) VALUES {rows}
 
 -- name: drop_signals
 -- What every subscriber has had; without subscribers, all.
@@ -271,7 +274,8 @@ ON CONFLICT (key) DO UPDATE SET
     result_event = excluded.result_event, due_at = excluded.due_at, ready_at = excluded.ready_at,
     touched_at = excluded.touched_at, failures = excluded.failures, deaths = excluded.deaths, client = excluded.client,
     client_revision = excluded.client_revision, operations = excluded.operations, stored = excluded.stored,
-    continued_as = excluded.continued_as, expires_at = excluded.expires_at
+    continued_as = excluded.continued_as, expires_at = excluded.expires_at, superseded_by = excluded.superseded_by,
+    quarantine = excluded.quarantine, quarantine_event = excluded.quarantine_event
 
 -- name: touch_executions
 -- What an ordinary checkpoint changes, and nothing more: the statement of the hot path. No column of it is in an index.

@@ -53,9 +53,9 @@ class Reading:
         asked: dict[str, object] = {"targets": _keys(targets), "dead": codec.dumps(sorted(dead)), "now": now, "limit": limit}
         return [row[0] for row in self._read("claimable", asked)]
 
-    def suspect(self, targets: Sequence[Target]) -> str | None:
+    def suspect(self, targets: Sequence[Target], now: int) -> str | None:
         """A ready execution that must be claimed alone."""
-        found = self._read("suspect", (_keys(targets),))
+        found = self._read("suspect", (now, _keys(targets)))
         return found[0][0] if found else None
 
     def due(self, now: int, limit: int) -> Sequence[str]:

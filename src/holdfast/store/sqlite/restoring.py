@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from holdfast.files import private
 from holdfast.model.errors import InvalidParameter, StoreBroken, StoreNotFound, StoreUnsuitable
 from holdfast.store.sqlite.copying import copy_to, free_name
 from holdfast.store.sqlite.migrating import LINEAGE, check_unused, numbers_of
@@ -38,7 +39,11 @@ def restore(where: str, source: Path) -> Path | None:
 
 def _opened(source: Path) -> sqlite3.Connection:
     """Only to read, so that it may lie on a disk that cannot be written. One that has a log of its own was copied by other means."""
-    fixed = "" if Path(f"{source}-wal").exists() else "&immutable=1"
+    fixed = "&immutable=1"
+    for beside in (f"{source}-wal", f"{source}-shm", f"{source}-journal"):
+        if os.path.lexists(beside):
+            private.refuse_foreign(beside, source.stat().st_uid)  # else whoever may make files in its folder decides what is restored
+            fixed = ""
     return sqlite3.connect(f"file:{quote(str(source.absolute()))}?mode=ro{fixed}", uri=True, isolation_level=None)
 
 

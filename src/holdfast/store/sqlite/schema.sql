@@ -49,12 +49,17 @@ CREATE TABLE executions (
     stored          INTEGER NOT NULL,
     continued_as    TEXT,
     expires_at      INTEGER,
-    trace           TEXT
+    trace           TEXT,
+    superseded_by   TEXT,
+    quarantine      TEXT,
+    quarantine_event INTEGER
 );
 
 CREATE UNIQUE INDEX executions_by_id ON executions (id);
--- A name belongs to one execution of a function until retention removes it. It comes first: people ask for a name alone, too.
-CREATE UNIQUE INDEX executions_by_name ON executions (name, function);
+-- A name belongs to one execution of a function until retention removes it, or until it failed and its name is started again: then the
+-- old one is superseded. The name comes first: people ask for a name alone, too.
+CREATE UNIQUE INDEX executions_by_name ON executions (name, function) WHERE superseded_by IS NULL;
+CREATE INDEX executions_superseded ON executions (name, function) WHERE superseded_by IS NOT NULL;
 -- The questions people ask, newest first. What has succeeded is most of the rows, and is found without an index of its own.
 CREATE INDEX executions_by_function ON executions (function, id);
 CREATE INDEX executions_by_status ON executions (status, id) WHERE status <> 'SUCCEEDED';
@@ -137,7 +142,9 @@ CREATE TABLE signals (
     name       TEXT NOT NULL,
     status     TEXT NOT NULL,
     started_at INTEGER NOT NULL,
-    ended_at   INTEGER
+    ended_at   INTEGER,
+    quarantine TEXT,
+    quarantined_at INTEGER
 );
 
 -- Who is told of signals: the number of the last one each has had, and the runner that delivers the next ones.

@@ -44,7 +44,7 @@ class Snapshots(Writing):
                     return False
                 raise ExecutionAlreadyStarted(f"There is another execution {header.id} in {self._where}, which differs from this copy.")
             taken = writer.execute(self._sql["named"], (header.function, header.name)).fetchone()
-            if taken is not None:
+            if taken is not None and header.superseded_by is None:
                 raise ExecutionAlreadyStarted(
                     f"There is another execution {header.function}/{header.name} in {self._where}: {rows.execution_from(taken).id}."
                 )

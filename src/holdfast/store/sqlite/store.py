@@ -21,7 +21,7 @@ from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec, check_text, identified
 from holdfast.model.verbs import Answer, Start, Write
 from holdfast.store import rows
-from holdfast.store.isolating import committed_apart
+from holdfast.store.isolating import Spoilt, committed_apart, own
 from holdfast.store.seam import Committed, Hosted
 from holdfast.store.sqlite.batch import Batch, Blame, is_shared
 from holdfast.store.sqlite.credentials import Credentials
@@ -99,6 +99,8 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
                 writer.execute("ROLLBACK")
             if not deciding and isinstance(error, sqlite3.Error | OSError):
                 raise explained(error, self._where) from error
+            if deciding and isinstance(error, HoldfastError | OSError):  # SQLite raises neither
+                raise Spoilt from error
             raise
         try:
             self._keep(done)
@@ -150,7 +152,7 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             if change is not None:
                 self._accept(change, done, now)
         except HoldfastError as told:
-            return told
+            return own(told)
         if change is not None:
             done.views[change.header.id] = Overlay(view, change)
             if change.births or not change.slight:
@@ -203,9 +205,13 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             return None  # a name made from a fresh id cannot be taken
         twin = done.names.get((wanted.function, wanted.name))
         if twin is not None:
-            return done.views[twin]
-        row = self._writer.execute(self._sql["named"], (wanted.function, wanted.name)).fetchone()
-        return None if row is None else self._based(row, done)
+            found = done.views[twin]
+        else:
+            row = self._writer.execute(self._sql["named"], (wanted.function, wanted.name)).fetchone()
+            if row is None:
+                return None
+            found = done.views.get(row[1]) or self._based(row, done)
+        return found if found.header.superseded_by is None else None
 
     def _view(self, execution: str, done: Batch) -> RowView:
         base = done.bases.get(execution)
@@ -262,7 +268,9 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
             for operation in change.operations.values():
                 operations[key, operation.id] = operation
         keys = done.bases
-        self._put_rows("put_executions", [rows.execution_row(keys[x].key, headers[x]) for x in wide])
+        # Who gives up a name comes before who takes it.
+        first = sorted(wide, key=lambda x: headers[x].superseded_by is None)
+        self._put_rows("put_executions", [rows.execution_row(keys[x].key, headers[x]) for x in first])
         touched = [(keys[x], h) for x, h in headers.items() if x not in wide]
         self._put_rows("touch_executions", [rows.touched_row(base.key, h) for base, h in touched])
         self._put_rows("move_executions", [(base.key, h.due_at) for base, h in touched if h.due_at != base.header.due_at])

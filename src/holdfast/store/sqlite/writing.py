@@ -20,7 +20,7 @@ _WIDTHS = {
     "move_executions": 2,
     "put_operations": len(rows.COLUMNS["operation"]),
     "put_events": len(rows.COLUMNS["event"]),
-    "put_signals": 7,
+    "put_signals": 9,
 }
 
 

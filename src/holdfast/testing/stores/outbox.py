@@ -3,16 +3,18 @@
 import msgspec
 import pytest
 
-from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus
+from holdfast.model.codec import failure_text
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, Quarantine, State
 from holdfast.model.ids import Arn
 from holdfast.model.life import Claimant
-from holdfast.model.outside import Answering, Fire, Stop
+from holdfast.model.outside import Answering, Fire, Release, Stop
 from holdfast.model.signals import StatusSignal
 from holdfast.model.verbs import Started
 from holdfast.store.seam import Store
 from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
 from holdfast.testing.stores.writes import (
     LEASE,
+    OOPS,
     T0,
     after,
     answers,
@@ -62,6 +64,18 @@ class OutboxSuite(OneHandle):
     """Signals and their subscribers. One handle."""
 
     # --- what is told
+
+    def test_a_quarantine_is_told_with_its_reason_and_is_no_other_status(self, store: Store) -> None:
+        store.subscribe("billing")
+        header = live(store, "a")
+        aside = written(store, settled(header, Outcome(OutcomeStatus.MISMATCHED, None, OOPS)), at(2))
+        assert (aside.state, aside.status, aside.quarantine) == (State.QUARANTINED, X.RUNNING, Quarantine.REPLAY_MISMATCH)
+        assert store.history(aside.id, (aside.quarantine_event or 0) - 1, 1)[0].event.payload == failure_text(OOPS)
+        released = written(store, Release(aside.id), at(3))
+        assert (released.state, released.quarantine, released.quarantine_event) == (State.READY, None, None)
+        _, second = told(store)
+        assert (second.status, second.quarantine, second.quarantined_at) == (X.RUNNING, Quarantine.REPLAY_MISMATCH, at(2))
+        assert [signal.quarantine for signal in told(store)] == [None, Quarantine.REPLAY_MISMATCH], "a release is no news"
 
     def test_an_execution_tells_of_its_start_and_of_its_end(self, store: Store) -> None:
         store.subscribe("billing")

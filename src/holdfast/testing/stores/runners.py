@@ -1,7 +1,10 @@
 """What a runner is offered, what it holds, and when it is dead."""
 
 from holdfast.model.clock import VirtualClock
+from holdfast.model.errors import LeaseLost
 from holdfast.model.execution import Outcome, OutcomeStatus, State
+from holdfast.model.life import Claimant
+from holdfast.model.verbs import Claim
 from holdfast.store.seam import Store, Target
 from holdfast.testing.stores.handles import OneHandle
 from holdfast.testing.stores.writes import (
@@ -11,6 +14,7 @@ from holdfast.testing.stores.writes import (
     SECOND,
     T0,
     after,
+    answers,
     at,
     claim,
     execution_succeeds,
@@ -60,10 +64,25 @@ class RunnerSuite(OneHandle):
         taken = written(store, claim(header, "there", "there"))
         assert (taken.state, taken.deaths) == (State.READY, 2)
         assert list(store.claimable(ORDER, (), T0, 10)) == [other.id]
-        assert store.suspect(ORDER) == header.id
-        assert store.suspect((Target("another", "1"),)) is None
+        assert store.suspect(ORDER, T0) == header.id
+        assert store.suspect((Target("another", "1"),), T0) is None
         written(store, claim(other, "here"))
         assert store.next_due(ORDER) == header.deadline, "nobody is woken for it again and again"
+
+    def test_after_three_deaths_it_is_offered_again_when_its_time_has_come_and_then_alone(self, store: Store) -> None:
+        header = live(store, "suspect")
+        for runner, dead in (("there", "here"), ("there", "there")):
+            written(store, claim(header, runner, dead))
+        alone = Claim(header.id, Claimant("third", "third-1"), alone=True)
+        taken = written(store, alone)
+        aside = written(store, claim(taken, "here", "third"))
+        minute = at(60)
+        assert (aside.state, aside.deaths, aside.ready_at, aside.due_at) == (State.READY, 3, minute, minute)
+        assert (store.suspect(ORDER, minute - 1), store.suspect(ORDER, minute)) == (None, header.id)
+        assert list(store.claimable(ORDER, (), minute, 10)) == []
+        assert store.next_due(ORDER) == minute, "somebody looks then"
+        assert isinstance(answers(store, alone, now=minute - 1)[0], LeaseLost)
+        assert written(store, alone, minute).state is State.RUNNING
 
     def test_a_runner_within_its_lease_is_alive(self, store: Store) -> None:
         live(store, "a")

@@ -2,17 +2,41 @@
 
 import msgspec
 
-from holdfast.model.errors import ExecutionAlreadyStarted, HoldfastError
-from holdfast.model.execution import State
+from holdfast.model.charging import Charge
+from holdfast.model.errors import ExecutionAlreadyStarted, HoldfastError, LimitReached
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, Terms
 from holdfast.model.history import EventType as E
 from holdfast.model.ids import Position
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Status
 from holdfast.model.outside import Stop
-from holdfast.model.verbs import Checkpoint, Started
+from holdfast.model.verbs import Checkpoint, Start, Started
 from holdfast.store.seam import Filter, Store
 from holdfast.testing.stores.handles import OneHandle
-from holdfast.testing.stores.writes import ORDER, T0, answers, id_at, live, names, started, step, story, wanted, written
+from holdfast.testing.stores.writes import (
+    DAY,
+    ORDER,
+    T0,
+    answers,
+    at,
+    closed,
+    forgotten,
+    id_at,
+    live,
+    names,
+    now_at,
+    settled,
+    started,
+    step,
+    story,
+    wanted,
+    written,
+)
+
+
+def again(name: str, text: str = "{}", **set_to: object) -> Start:
+    """A start of a name that may have failed."""
+    return msgspec.structs.replace(wanted(name, text, **{"id": id_at(at(1))} | set_to), again=True)
 
 
 class StartingSuite(OneHandle):
@@ -71,6 +95,68 @@ class StartingSuite(OneHandle):
         assert isinstance(one, Started)
         assert isinstance(two, Started)
         assert one.header.id != two.header.id
+
+    def test_a_failed_name_started_again_is_a_new_execution_and_the_old_one_stays(self, store: Store) -> None:
+        old = written(store, Stop(started(store, "a").id))
+        asked = again("a", '{"other": 1}')
+        (answer,) = answers(store, asked, now=at(1))
+        assert isinstance(answer, Started)
+        assert (answer.created, answer.header.id) == (True, asked.header.id)
+        superseded = now_at(store, old)
+        assert superseded == msgspec.structs.replace(old, superseded_by=asked.header.id, revision=old.revision + 1)
+        assert store.find_named("order", "a") == store.find(asked.header.id)
+        assert [x.id for x in store.list(Filter(name="a"))] == [asked.header.id, old.id]
+        assert [x.id for x in store.list(Filter(name="a", statuses=(ExecutionStatus.STOPPED,)))] == [old.id]
+        assert (story(store, old), story(store, asked.header)) == ([E.EXECUTION_STARTED, E.EXECUTION_STOPPED], [E.EXECUTION_STARTED])
+
+    def test_a_name_is_started_again_only_after_a_failure(self, store: Store) -> None:
+        running, done = started(store, "running"), closed(store, "done")
+        for header in (running, done):
+            (answer,) = answers(store, again(header.name))
+            assert answer == Started(now_at(store, header), False)
+            (refused,) = answers(store, again(header.name, "[1]"))
+            assert isinstance(refused, ExecutionAlreadyStarted)
+        assert sorted(names(store.list(Filter()))) == ["done", "running"]
+
+    def test_one_that_went_on_as_others_is_started_again_when_the_caller_saw_the_last_one_fail(self, store: Store) -> None:
+        header = live(store, "a")
+        heir = id_at(T0)
+        gone_on = written(store, msgspec.structs.replace(settled(header, Outcome(OutcomeStatus.CONTINUED, "1")), successor=heir))
+        assert answers(store, again("a")) == [Started(gone_on, False)]
+        (answer,) = answers(store, msgspec.structs.replace(again("a"), failed_as=header.id))
+        assert isinstance(answer, Started)
+        assert (answer.created, now_at(store, header).superseded_by) == (True, answer.header.id)
+
+    def test_starting_again_twice_in_one_batch_starts_once(self, store: Store) -> None:
+        old = started(store, "a")
+        stopped, first, second = answers(store, Stop(old.id), again("a"), again("a"))
+        assert isinstance(stopped, Execution)
+        assert isinstance(first, Started)
+        assert second == Started(first.header, False)
+        assert [x.superseded_by for x in store.list(Filter(name="a"))] == [None, first.header.id]
+
+    def test_a_second_failure_is_superseded_too_and_retention_forgets_each(self, store: Store) -> None:
+        terms = Terms(3600, 1)
+        written(store, Stop(started(store, "a", terms=terms).id))
+        written(store, Stop(written(store, again("a", terms=terms)).id), at(1))
+        last = written(store, again("a", id=id_at(at(2))), at(2))
+        assert [x.superseded_by is None for x in store.list(Filter(name="a"))] == [True, False, False]
+        forgotten(store, T0 + 2 * DAY)
+        assert [x.id for x in store.list(Filter(name="a"))] == [last.id]
+        assert store.find_named("order", "a") == now_at(store, last)
+
+    def test_a_start_again_that_is_refused_leaves_the_name_where_it_was(self, store: Store) -> None:
+        old = written(store, Stop(started(store, "a").id))
+        bad = msgspec.structs.replace(again("a"), charges=(Charge("day", 2, 1, T0 + DAY),))
+        refused, found = answers(store, bad, wanted("a"))
+        assert isinstance(refused, LimitReached)
+        assert found == Started(old, False)
+
+    def test_a_start_again_may_be_claimed_in_the_same_write(self, store: Store) -> None:
+        written(store, Stop(started(store, "a").id))
+        (answer,) = answers(store, msgspec.structs.replace(again("a"), by=Claimant("here", "here-1")))
+        assert isinstance(answer, Started)
+        assert (answer.header.state, list(store.held("here"))) == (State.RUNNING, [answer.header.id])
 
     def test_a_start_may_be_claimed_in_the_same_write(self, store: Store) -> None:
         header = live(store, "a")

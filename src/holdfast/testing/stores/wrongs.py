@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from holdfast.model.charging import Charge
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import DiskFull, HoldfastError, StoreBroken, StoreBusy
 from holdfast.model.execution import Birth, Outcome, OutcomeStatus
 from holdfast.model.execution import Execution as Header
 from holdfast.model.ids import Position
@@ -25,6 +25,19 @@ from holdfast.testing.stores.writes import answers, callback, checkpoint, id_at,
 
 class Texts(str):
     """A text of a class of its own."""
+
+
+class Lying(str):
+    """A text that says wrong things of itself, and cannot be shown."""
+
+    def __contains__(self, _: object) -> bool:
+        return False
+
+    def replace(self, *_: object) -> str:
+        return self
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
 
 
 class Colour(Enum):
@@ -72,6 +85,11 @@ VALUES: Final[Mapping[str, object]] = {
     "endless": Hostile(RecursionError),
     "greedy": Hostile(MemoryError),
     "of ours": Hostile(HoldfastError),
+    "as a disk": Hostile(DiskFull),
+    "as a lock": Hostile(StoreBusy),
+    "as a store": Hostile(StoreBroken),
+    "as a socket": Hostile(ConnectionResetError),
+    "lying": Lying('a","b\\'),
 }
 
 Make = Callable[[Header, Any], Write]

@@ -6,8 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import httpx
+
 from holdfast.contract.checking import MAX_DEPTH
 from holdfast.model.shapes import crowding
+from holdfast.workers.tools.exchanging import Exchange
 from holdfast.workers.tools.fitting import mismatches
 from holdfast.workers.tools.retry_after import LONGEST_SECONDS, USUAL_SECONDS, retry_after
 from holdfast.workers.tools.seam import ToolFailed
@@ -17,10 +20,11 @@ _SHOWN: Final = 500
 
 def answered(data: Mapping[str, Any], cap: int | None) -> str:
     """The text of an answer; raises ToolFailed when it is not whole."""
-    choices = data.get("choices") or []
-    if not choices or not isinstance(choices[0], Mapping) or not isinstance(choices[0].get("message"), Mapping):
+    choices = data.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, Mapping) or not isinstance(first.get("message"), Mapping):
         raise ToolFailed("tool_unavailable", "The model's server answered without a message.")
-    message, reason = choices[0]["message"], choices[0].get("finish_reason")
+    message, reason = first["message"], first.get("finish_reason")
     text = message.get("content")
     if message.get("refusal") or reason == "content_filter":
         why = message.get("refusal") or "its content filter stopped the answer"
@@ -56,47 +60,46 @@ def _mismatch(problems: list[dict[str, str]]) -> ToolFailed:
     return ToolFailed("output_schema_mismatch", message, details={"problems": problems[:10]})
 
 
-def failed(error: Exception, now: int) -> ToolFailed:
-    """What an exception of the `openai` package means."""
+def failed(error: Exception, exchange: Exchange, now: int, seconds: float) -> ToolFailed:
+    """What an exception of the `openai` package, of its HTTP client or of our own clock means, after so much of the exchange."""
     import openai
 
-    match error:
-        case openai.APITimeoutError():
-            return ToolFailed("tool_timeout", "The model did not answer in time.", known=False)
-        case openai.APIConnectionError():
-            cause = error.__cause__
-            begun = type(cause).__name__ not in ("ConnectError", "ConnectTimeout", "PoolTimeout")
-            why = str(cause or "").strip() or type(cause or error).__name__
-            return ToolFailed("tool_unavailable", f"The model's server could not be asked: {why[:_SHOWN]}.", known=not begun)
-        case openai.APIStatusError():
-            return _refused(error, now)
-        case _:
-            return ToolFailed(
-                "tool_unavailable", f"The model's server answered nonsense: {type(error).__name__}: {str(error)[:_SHOWN]}", known=False
-            )
-
-
-def _refused(error: Any, now: int) -> ToolFailed:
-    status = int(error.status_code)
-    message = f"The model's server answered {status}: {_said(error)}"
-    if status == 429 and getattr(error, "code", None) != "insufficient_quota":
+    status, known = exchange.status, not exchange.billed
+    if isinstance(error, openai.APIStatusError):
         wait = _wait(error.response.headers, now)
-        return ToolFailed("rate_limited", message, retry_after_seconds=wait, closes="tool:language_model")
-    if status == 503 and error.response.headers.get("retry-after"):
-        return ToolFailed("rate_limited", message, retry_after_seconds=_wait(error.response.headers, now), closes="tool:language_model")
+        return _refused(int(error.status_code), _said(error), wait, code=getattr(error, "code", None))
+    if status is not None and not 200 <= status < 300:  # the status came, and what it said about it did not
+        return _refused(status, "it broke off before it said why", None)
+    if isinstance(error, TimeoutError | openai.APITimeoutError | httpx.TimeoutException):
+        return ToolFailed("tool_timeout", f"The model's answer was not there after {seconds:g} s.", known=known)
+    if isinstance(error, openai.APIConnectionError | httpx.TransportError):
+        cause = error.__cause__ or error
+        why = str(cause).strip() or type(cause).__name__
+        did = "broke off" if exchange.sent else "could not be asked"
+        return ToolFailed("tool_unavailable", f"The model's server {did}: {why[:_SHOWN].rstrip('.')}.", known=known)
+    return ToolFailed(
+        "tool_unavailable", f"The model's server answered nonsense: {type(error).__name__}: {str(error)[:_SHOWN]}", known=known
+    )
+
+
+def _refused(status: int, said: str, wait: float | None, code: str | None = None) -> ToolFailed:
+    """An answer of the server that is none of the model's: nothing is billed for it."""
+    message = f"The model's server answered {status}: {said}"
+    if (status == 429 and code != "insufficient_quota") or (status == 503 and wait is not None):
+        seconds = USUAL_SECONDS if wait is None else wait
+        return ToolFailed("rate_limited", message, retry_after_seconds=seconds, closes="tool:language_model")
     if status in (401, 403):
         return ToolFailed("access_denied", message)
     if status >= 500 or status in (408, 409):
-        return ToolFailed("tool_unavailable", message, known=status == 503)
+        return ToolFailed("tool_unavailable", message)
     return ToolFailed("tool_failed", message)
 
 
-def _wait(headers: Mapping[str, str], now: int) -> float:
+def _wait(headers: Mapping[str, str], now: int) -> float | None:
     milliseconds = retry_after(headers.get("retry-after-ms"), now)
     if milliseconds is not None:
         return min(milliseconds / 1000, LONGEST_SECONDS)
-    said = retry_after(headers.get("retry-after"), now)
-    return USUAL_SECONDS if said is None else said
+    return retry_after(headers.get("retry-after"), now)
 
 
 def _said(error: Any) -> str:

@@ -79,7 +79,8 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         allowed = [address for address, refusal in refusals if refusal is None]
         if not allowed:
             reasons = "; ".join(sorted({refusal for _, refusal in refusals if refusal})) or "it has no address"
-            raise ToolFailed("egress_denied", f"{host} may not be reached: {reasons}.")
+            remedy = self._egress.remedy(host_of(host), port, addresses)
+            raise ToolFailed("egress_denied", f"{host} may not be reached: {reasons}.{remedy}")
         failure: Exception | None = None
         for address in allowed[:4]:
             try:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 _ESCAPES: Final = re.compile(
     r"""(?P<percent>(?:%[0-9A-Fa-f]{2})+)            # %2F, %c3%a9
       | (?P<unicode>(?:\\u[0-9A-Fa-f]{4})+)          # \u00e9, and pairs of surrogates
-      | \\x(?P<byte>[0-9A-Fa-f]{2})
+      | (?P<bytes>(?:\\x[0-9A-Fa-f]{2})+)            # \xc3\xa9, as Python shows bytes; \xe9 in JavaScript
       | \\(?P<short>["\\/bfnrt'])
       | (?P<entity>&(?:\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6}|amp|lt|gt|quot|apos|sol|plus|equals|colon|percnt|lowbar|dollar|num|excl|ast
             |lpar|rpar|comma|period|semi|quest|commat|lsqb|lbrack|bsol|rsqb|rbrack|Hat|grave|lcub|lbrace|verbar|vert|rcub|rbrace);)
@@ -27,7 +27,7 @@ _ESCAPES: Final = re.compile(
 _SHORT: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WRAPPED: Final = re.compile(r"(?<=[A-Za-z0-9+/_-])[ \t]*\r?\n[ \t]*(?=[A-Za-z0-9+/_=-])")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{12,}")
-_HEX: Final = re.compile(r"(?:[0-9A-Fa-f]{2}){8,}")
+_HEX: Final = re.compile(r"[0-9A-Fa-f]{2}(?:[ :]?[0-9A-Fa-f]{2}){7,}")
 _TIMES: Final = 16
 _FREE: Final = 8 * 1024
 _MAY_BE_ESCAPED: Final = re.compile(r"[%\\&]")
@@ -128,11 +128,18 @@ def _unescape(hit: re.Match[str]) -> str:
         return bytes.fromhex(hit["percent"].replace("%", "")).decode("utf-8", "replace")
     if hit["unicode"] is not None:
         return bytes.fromhex(hit["unicode"].replace("\\u", "")).decode("utf-16-be", "replace")
-    if hit["byte"] is not None:
-        return chr(int(hit["byte"], 16))
+    if hit["bytes"] is not None:
+        return _from_bytes(bytes.fromhex(hit["bytes"].replace("\\x", "")))
     if hit["short"] is not None:
         return _SHORT.get(hit["short"], hit["short"])
     return html.unescape(hit["entity"])
+
+
+def _from_bytes(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
 
 
 def _from_base64(hit: re.Match[str]) -> str:
@@ -145,4 +152,4 @@ def _from_base64(hit: re.Match[str]) -> str:
 
 
 def _from_hex(hit: re.Match[str]) -> str:
-    return bytes.fromhex(hit.group()).decode("utf-8", "replace")
+    return bytes.fromhex(hit.group().replace(":", "")).decode("utf-8", "replace")

@@ -109,7 +109,11 @@ class Egress(Struct, frozen=True):
                 raise ToolFailed("egress_denied", f"{target.host} is not among the contract's egress domains ({listed}).")
             with_port = _split_port(entry)[1] is not None
         if target.port not in self.ports and not with_port and not self._opened(target):
-            raise ToolFailed("egress_denied", f"Port {target.port} of {target.host} is not open: {', '.join(map(str, self.ports))} are.")
+            own = f"for a host of your own network [fetch] allow_private = {_entry(target.host, target.port)}"
+            opens = f"The setting [fetch] ports of the operator's holdfast.toml opens a port; {own} opens both"
+            raise ToolFailed(
+                "egress_denied", f"Port {target.port} of {target.host} is not open: {', '.join(map(str, self.ports))} are. {opens}."
+            )
         return target
 
     def refusal(self, host: str, port: int, address: str) -> str | None:
@@ -127,8 +131,21 @@ class Egress(Struct, frozen=True):
             why = next((why for net, why in _REFUSED_V6 if ip in net), None if ip in _GLOBAL_V6 else "reserved")
         return why and f"{ip} is {why}"
 
+    @staticmethod
+    def remedy(host: str, port: int, addresses: Sequence[str]) -> str:
+        """What an operator writes to open these refused addresses; a metadata service is opened only by its own address."""
+        found = [ip for address in addresses if (ip := _parsed(address)) is not None]
+        if not found:
+            return ""
+        name = str(found[0]) if any(ip in _METADATA for ip in found) else host
+        return f" An operator who wants workers to reach it writes [fetch] allow_private = {_entry(name, port)} into holdfast.toml."
+
     def _opened(self, target: Target) -> bool:
         return any(entry.covers(target.host, target.port, _parsed(target.host)) for entry in self.private)
+
+
+def _entry(host: str, port: int) -> str:
+    return f'["[{host}]:{port}"]' if ":" in host else f'["{host}:{port}"]'
 
 
 def target_of(url: str) -> Target:

@@ -1,7 +1,8 @@
 """language_model: any server that speaks the OpenAI protocol, with a cap on what it may answer and a bill for what it did.
 
     reserve   estimate the input, give the rest of the budget to the output, price both
-    call      send the cap upstream; check the answer against its schema; settle on the server's own count
+    call      send the cap upstream; check the answer against its schema; settle on the server's own count,
+              or, without a whole answer, on how far the exchange came
 
 With a `schema` the result is the value itself; without one it is the text.
 """
@@ -22,6 +23,7 @@ from holdfast.model.clock import monotonic
 from holdfast.model.errors import InvalidParameter
 from holdfast.workers.tools.answers import answered, failed, value_of
 from holdfast.workers.tools.estimating import estimated_input
+from holdfast.workers.tools.exchanging import Exchange, current, watched
 from holdfast.workers.tools.fitting import check_schema
 from holdfast.workers.tools.prices import Price
 from holdfast.workers.tools.seam import ZERO, Call, Called, Effect, Remaining, Reservation, ToolFailed, Usage
@@ -159,23 +161,23 @@ class LanguageModel:
         seconds = min(self._settings.timeout_seconds, call.deadline - monotonic())
         if seconds <= 0:
             raise ToolFailed("tool_timeout", "There is no time left to ask the model.")
-        client = self._connected()
+        client, exchange = self._connected(), Exchange()
         try:
-            request = {**self._request(model, arguments, reservation), "extra_headers": _traced(call)}
+            request = {**self._request(model, arguments, reservation), "extra_headers": _traced(call), "timeout": seconds}
             async with asyncio.timeout(seconds):  # the client's own is for one read: an answer may come a byte at a time
-                response = await client.chat.completions.create(**request, timeout=seconds)
-            data = response.model_dump()
-        except TimeoutError:
-            raise ToolFailed("tool_timeout", f"The model's answer was not there after {seconds:g} s.", known=False) from None
+                data = await _exchanged(client, exchange, request)
         except Exception as error:
-            raise self._redactor.failure(failed(error, call.now)) from None
-        spent = self._spent(model, data.get("usage"), reservation)
+            failure = failed(error, exchange, call.now, seconds)
+            if exchange.billed:
+                failure.usage = self._unfinished(model, exchange, reservation)
+            raise self._redactor.failure(failure) from None
+        counted = self._counted(model, data.get("usage"))
         try:
             text = answered(data, reservation.output_tokens)
             result = text if "schema" not in arguments else await value_of(text, arguments["schema"], call.tenant)
-            return Called(await self._redactor.cleaned(result), spent)
+            return Called(await self._redactor.cleaned(result), counted or _all(reservation))
         except ToolFailed as failure:
-            failure.usage = spent
+            failure.usage = counted or self._unfinished(model, exchange, reservation)
             raise self._redactor.failure(failure) from None
 
     def _request(self, model: str, arguments: Mapping[str, Any], reservation: Reservation) -> dict[str, Any]:
@@ -195,16 +197,22 @@ class LanguageModel:
         host = urlsplit(self._settings.base_url).hostname or ""
         return "max_completion_tokens" if host.endswith((".openai.com", ".azure.com")) else "max_tokens"
 
-    def _spent(self, model: str, reported: Mapping[str, Any] | None, reservation: Reservation) -> Usage:
-        """What the server counted. A server that counts nothing is taken to have used all that was reserved."""
+    def _counted(self, model: str, reported: Any) -> Usage | None:
+        """What the server counted; None when it counted nothing."""
         tokens_in, tokens_out = (_count(reported, name) for name in ("prompt_tokens", "completion_tokens"))
         if tokens_in is None or tokens_out is None:
-            tokens_out = reservation.output_tokens or 0
-            return Usage(max(reservation.tokens - tokens_out, 0), tokens_out, reservation.cost_usd)
-        cached = _count((reported or {}).get("prompt_tokens_details"), "cached_tokens") or 0
+            return None
+        cached = _count(reported["prompt_tokens_details"], "cached_tokens") if "prompt_tokens_details" in reported else None
+        return Usage(tokens_in, tokens_out, self._cost(model, tokens_in, tokens_out, cached or 0))
+
+    def _unfinished(self, model: str, exchange: Exchange, reservation: Reservation) -> Usage:
+        """What a call is booked as that was sent and has no whole answer: the estimate of its input, and the output that came."""
+        tokens_in, tokens_out = max(reservation.tokens - (reservation.output_tokens or 0), 0), exchange.streamed(reservation.output_tokens)
+        return Usage(tokens_in, tokens_out, self._cost(model, tokens_in, tokens_out))
+
+    def _cost(self, model: str, tokens_in: int, tokens_out: int, cached: int = 0) -> Decimal:
         price = self._settings.prices.get(model)
-        cost: Decimal = price.cost(tokens_in, tokens_out, cached) if price else ZERO
-        return Usage(tokens_in, tokens_out, cost)
+        return price.cost(tokens_in, tokens_out, cached) if price else ZERO
 
     def _connected(self) -> Any:
         if self._client is None:
@@ -218,7 +226,7 @@ class LanguageModel:
                 api_key=self._settings.api_key or "no-key",
                 base_url=self._settings.base_url,
                 max_retries=0,  # a retry inside would be a call that nobody reserved or counted
-                http_client=openai.DefaultAsyncHttpxClient(trust_env=False, follow_redirects=False),
+                http_client=openai.DefaultAsyncHttpxClient(trust_env=False, follow_redirects=False, event_hooks={"request": [watched]}),
             )
         return self._client
 
@@ -233,6 +241,21 @@ def _traced(call: Call) -> dict[str, str]:
     return {} if call.traceparent is None else {"traceparent": call.traceparent}
 
 
-def _count(reported: Mapping[str, Any] | None, name: str) -> int | None:
-    value = (reported or {}).get(name)
+async def _exchanged(client: Any, exchange: Exchange, request: dict[str, Any]) -> Mapping[str, Any]:
+    """Send a request and take in its answer piece by piece: of an answer that breaks off it is known how much there was."""
+    current.set(exchange)
+    async with client.chat.completions.with_streaming_response.create(**request) as response:
+        async for piece in response.iter_bytes():
+            exchange.take(piece)
+    return exchange.document()
+
+
+def _all(reservation: Reservation) -> Usage:
+    """A server that answers and counts nothing is taken to have used all that was reserved."""
+    tokens_out = reservation.output_tokens or 0
+    return Usage(max(reservation.tokens - tokens_out, 0), tokens_out, reservation.cost_usd)
+
+
+def _count(reported: Any, name: str) -> int | None:
+    value = reported.get(name) if isinstance(reported, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

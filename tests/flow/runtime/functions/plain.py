@@ -98,6 +98,18 @@ def logs(event: Any, context: Any) -> Any:
     return None
 
 
+def traces(event: Any, context: Any) -> Any:
+    try:
+        raise ValueError("first\nsecond")
+    except ValueError:
+        logging.getLogger("mine").exception("it failed")
+    sys.stdout.write("printed after it\n")
+    logging.getLogger("mine").info("not grave")
+    logging.getLogger("mine").warning("logged after it")
+    if event == "raise":
+        raise KeyError("its own")
+
+
 def not_json(event: Any, context: Any) -> Any:
     return {1, 2}
 

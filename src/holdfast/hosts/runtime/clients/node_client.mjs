@@ -13,6 +13,9 @@ const API = "/2018-06-01/runtime/";
 const [host, port] = process.env.AWS_LAMBDA_RUNTIME_API.split(":");
 const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
 const JSON_LOGS = process.env.AWS_LAMBDA_LOG_FORMAT === "JSON";
+const LOG_LEVEL = (process.env.AWS_LAMBDA_LOG_LEVEL ?? "").toUpperCase();
+const FRAMES = process.env._LAMBDA_TELEMETRY_LOG_FD;
+delete process.env._LAMBDA_TELEMETRY_LOG_FD;
 let current = null;
 
 // --- speaking with the Runtime API
@@ -43,25 +46,55 @@ async function tellError(where, error, label) {
   const text = JSON_LOGS
     ? JSON.stringify({ timestamp: new Date().toISOString(), level: "ERROR", requestId: current ?? undefined, ...told })
     : [new Date().toISOString(), current ?? "undefined", "ERROR", label, JSON.stringify(told)].join("\t");
-  fs.writeSync(1, text + "\n");
+  record(text, "ERROR");
   const kind = told.errorType.replace(/[^\x20-\x7e]/g, "?");
   return ask("POST", where, JSON.stringify(told), { "Lambda-Runtime-Function-Error-Type": kind });
 }
 
 // --- what the handler sees
 
-const LEVELS = { log: "INFO", info: "INFO", warn: "WARN", error: "ERROR", debug: "DEBUG", trace: "TRACE" };
+const METHODS = { log: "INFO", info: "INFO", warn: "WARN", error: "ERROR", debug: "DEBUG", trace: "TRACE", fatal: "FATAL" };
+const LEVELS = ["", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
+
+// One record: in a frame to a descriptor of the platform's, so that it stays whole; without it, one line of the output.
+function record(text, level) {
+  if (FRAMES === undefined) {
+    process.stdout.write(text.replace(/\n/g, "\r") + "\n");
+    return;
+  }
+  const said = Buffer.from(text);
+  const frame = Buffer.alloc(16 + said.length);
+  frame.writeUInt32BE((0xa55a0002 | (JSON_LOGS ? 0 : 1) | (LEVELS.indexOf(level) << 2)) >>> 0, 0);
+  frame.writeUInt32BE(said.length, 4);
+  frame.writeBigUInt64BE(BigInt(Date.now()) * 1000n, 8);
+  said.copy(frame, 16);
+  for (let at = 0; at < frame.length; ) at += fs.writeSync(Number(FRAMES), frame, at);
+}
+
+function serializable(_, value) {
+  if (!(value instanceof Error)) return value;
+  return { errorType: value.constructor?.name ?? "UnknownError", errorMessage: value.message, stackTrace: (value.stack ?? "").split("\n"), ...value };
+}
+
+function jsonRecord(at, level, said) {
+  const told = { timestamp: at, level, requestId: current ?? undefined };
+  const error = said.find((one) => one instanceof Error);
+  if (said.length === 1) {
+    try {
+      return JSON.stringify({ ...told, message: said[0] }, serializable);
+    } catch {
+      return JSON.stringify({ ...told, message: util.format(...said) });
+    }
+  }
+  return JSON.stringify({ ...told, message: util.format(...said), ...(error ? serializable("", error) : {}) });
+}
 
 function patchConsole() {
-  for (const [method, level] of Object.entries(LEVELS)) {
+  for (const [method, level] of Object.entries(METHODS)) {
     console[method] = (...said) => {
-      const text = util.format(...said);
+      if (level !== "FATAL" && LEVELS.indexOf(level) < LEVELS.indexOf(LOG_LEVEL)) return;
       const at = new Date().toISOString();
-      const only = said.length === 1 && typeof said[0] === "object" && said[0] !== null && !(said[0] instanceof Error);
-      const line = JSON_LOGS
-        ? JSON.stringify({ timestamp: at, level, requestId: current ?? undefined, message: only ? said[0] : text })
-        : [at, current ?? "undefined", level, text].join("\t").replace(/\n/g, "\r");
-      process.stdout.write(line + "\n");
+      record(JSON_LOGS ? jsonRecord(at, level, said) : [at, current ?? "undefined", level, util.format(...said)].join("\t"), level);
     };
   }
 }

@@ -10,13 +10,16 @@ import importlib
 import json
 import logging
 import os
+import struct
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 _API = "/2018-06-01/runtime/"
+_IS_JSON = os.environ.get("AWS_LAMBDA_LOG_FORMAT") == "JSON"
 
 
 class Fault(Exception):
@@ -77,6 +80,47 @@ class _Requests(logging.Filter):
         return True
 
 
+class _Sink:
+    """Where records go: in frames to a descriptor of the platform's, so that each stays whole; without it, to the output."""
+
+    def __init__(self) -> None:
+        frames = os.environ.pop("_LAMBDA_TELEMETRY_LOG_FD", None)
+        self._frames = None if frames is None else int(frames)
+        self._writing = threading.Lock()
+
+    def write(self, text: str, level: int) -> None:
+        """Write one record."""
+        if self._frames is None:
+            return self._written(1, text.replace("\n", "\r").encode(errors="replace") + b"\n")
+        record = text.encode(errors="replace")
+        kind = 0xA55A0002 | (0 if _IS_JSON else 1) | _bits(level)
+        head = struct.pack(">IIQ", kind, len(record), time.clock_gettime_ns(time.CLOCK_REALTIME) // 1000)
+        return self._written(self._frames, head + record)
+
+    def _written(self, descriptor: int, data: bytes) -> None:
+        with self._writing:
+            while data:
+                data = data[os.write(descriptor, data) :]
+
+
+def _bits(level: int) -> int:
+    """The level of a frame: DEBUG is 2, FATAL is 6, and two bits stand below."""
+    return 0 if level < logging.DEBUG else (min(level, logging.CRITICAL) // 10 + 1) << 2
+
+
+class _Records(logging.Handler):
+    def __init__(self, sink: _Sink) -> None:
+        super().__init__()
+        self._sink = sink
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record of Python's logging."""
+        try:
+            self._sink.write(self.format(record), record.levelno)
+        except Exception:
+            self.handleError(record)
+
+
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         told = {
@@ -88,16 +132,21 @@ class _Json(logging.Formatter):
         }
         known = logging.LogRecord("", 0, "", 0, "", (), None).__dict__
         told.update({key: value for key, value in record.__dict__.items() if key not in known and key != "aws_request_id"})
-        if record.exc_info:
-            told["stackTrace"] = traceback.format_exception(*record.exc_info)
+        if record.exc_info and record.exc_info[0] is not None:
+            told["stackTrace"] = traceback.format_tb(record.exc_info[2])
+            told["errorType"] = record.exc_info[0].__name__
+            told["errorMessage"] = str(record.exc_info[1])
+            told["location"] = f"{record.pathname}:{record.funcName}:{record.lineno}"
         return json.dumps(told, default=str)
 
 
-def _set_up_logging() -> _Requests:
-    handler = logging.StreamHandler(os.fdopen(os.dup(1), "w", buffering=1))
-    if os.environ.get("AWS_LAMBDA_LOG_FORMAT") == "JSON":
+def _set_up_logging(sink: _Sink) -> _Requests:
+    handler = _Records(sink)
+    level = os.environ.get("AWS_LAMBDA_LOG_LEVEL", "").upper()
+    if isinstance(logging.getLevelName("DEBUG" if level == "TRACE" else level), int):
+        logging.getLogger().setLevel("DEBUG" if level == "TRACE" else level)
+    if _IS_JSON:
         handler.setFormatter(_Json())
-        logging.getLogger().setLevel(os.environ.get("AWS_LAMBDA_LOG_LEVEL", "INFO"))
     else:
         form = "[%(levelname)s]\t%(asctime)s.%(msecs)03dZ\t%(aws_request_id)s\t%(message)s"
         handler.setFormatter(logging.Formatter(form, "%Y-%m-%dT%H:%M:%S"))
@@ -134,8 +183,8 @@ def _described(error: BaseException) -> dict[str, Any]:
 class Client:
     """Speaks with the Runtime API."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, sink: _Sink) -> None:
+        self._sink = sink
         self._connection = http.client.HTTPConnection(address)
 
     def next(self) -> tuple[http.client.HTTPMessage, bytes]:
@@ -155,12 +204,16 @@ class Client:
         self._connection.request("POST", _API + path, body, headers)
         self._connection.getresponse().read()
 
-    def post_error(self, path: str, error: BaseException) -> None:
+    def post_error(self, path: str, error: BaseException, request: str = "") -> None:
         """Tell that it failed; the log has it too."""
         told = _described(error)
-        os.write(
-            1, f"[ERROR] {told['errorType']}: {told['errorMessage']}\r{''.join(told['stackTrace'])}".replace("\n", "\r").encode() + b"\n"
-        )
+        if _IS_JSON:
+            now = logging.Formatter().formatTime(logging.makeLogRecord({}), "%Y-%m-%dT%H:%M:%SZ")
+            text = json.dumps({"timestamp": now, "level": "ERROR", **told, "requestId": request})
+        else:
+            trace = "".join(told["stackTrace"]).rstrip("\n")
+            text = f"[ERROR] {told['errorType']}: {told['errorMessage']}\nTraceback (most recent call last):\n{trace}"
+        self._sink.write(text, logging.ERROR)
         self.post(path, json.dumps(told).encode(), told["errorType"])
 
 
@@ -176,7 +229,7 @@ def _handle(client: Client, handler: Callable[[Any, Any], Any], headers: http.cl
         except (TypeError, ValueError) as error:
             raise Fault("Runtime.MarshalError", f"Unable to marshal response: {error}") from error
     except Exception as error:
-        client.post_error(f"invocation/{request}/error", error)
+        client.post_error(f"invocation/{request}/error", error, request)
     else:
         client.post(f"invocation/{request}/response", answer)
 
@@ -184,8 +237,9 @@ def _handle(client: Client, handler: Callable[[Any, Any], Any], headers: http.cl
 def main() -> None:
     """Serve one function until nobody asks any more."""
     sys.path[0] = os.environ.get("LAMBDA_TASK_ROOT", os.getcwd())
-    client = Client(os.environ["AWS_LAMBDA_RUNTIME_API"])
-    requests = _set_up_logging()
+    sink = _Sink()
+    client = Client(os.environ["AWS_LAMBDA_RUNTIME_API"], sink)
+    requests = _set_up_logging(sink)
     try:
         handler = _load(sys.argv[1])
     except Exception as error:

@@ -28,6 +28,8 @@ export const about = async (event, context) => ({
 export const hoards = async (event) => {
   let kept = [];
   for (let made = 0; made < (event.litter ?? 0); made++) kept = [new Array(131072).fill(made)]; // a megabyte each
+  for (let had = 0; had < (event.heap ?? 0); had++) kept.push(new Array(131072).fill(had)); // a megabyte of the heap each
+  if (event.heap) return kept.length;
   for (let had = 0; had < (event.mb ?? 0); had++) kept.push(Buffer.alloc(2 ** 20, 1));
   if (event.mb) await new Promise((resolve) => setTimeout(resolve, 25_000));
   return event.litter;
@@ -58,4 +60,10 @@ export const raises_later = (event, context, callback) => {
   setTimeout(() => {
     throw new RangeError("raised later");
   }, 1);
+};
+export const traces = async (event) => {
+  console.debug("not grave");
+  console.error("it failed\nin two lines", new RangeError("first\nsecond"));
+  process.stdout.write("printed after it\n");
+  console.warn("logged after it");
 };

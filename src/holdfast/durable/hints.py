@@ -1,0 +1,195 @@
+"""What an author's annotations say of the values that a durable call keeps: which class to give back, and where one should be named."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from types import FunctionType, MethodType
+from typing import Any, Final, cast, get_args, get_origin
+
+from holdfast.durable.concurrency.models import BatchItem, BatchResult
+from holdfast.durable.exceptions import NonDeterministicExecutionError, SerDesError
+from holdfast.model.typed import Unfitting, is_model, models_in, names_models, resolved, typed
+
+log = logging.getLogger("holdfast.durable")
+
+Typing = Callable[[Any], Any]
+"""Gives a value that was read its type."""
+
+_PLAIN: Final = frozenset({"None", "str", "int", "float", "bool", "dict", "list", "tuple", "object", "Any", "bytes"})
+_warned: set[tuple[object, ...]] = set()
+"""Places that were told of; once for each is enough."""
+
+
+def returned(func: Any) -> Any:
+    """The return annotation of a function, if it names a model; else None."""
+    func = written(func)
+    said = getattr(func, "__annotations__", None)
+    return _named(func, said.get("return")) if said else None
+
+
+def taken(handler: Any) -> Any:
+    """The annotation of a handler's event, if it names a model; else None."""
+    bound = isinstance(handler, MethodType)
+    func = written(handler)
+    said, code = getattr(func, "__annotations__", None), getattr(func, "__code__", None)
+    place = 1 if bound else 0
+    if not said or code is None or code.co_argcount <= place:
+        return None
+    return _named(func, said.get(code.co_varnames[place]))
+
+
+def written(func: Any) -> Any:
+    """The function as its author wrote it, behind bound arguments and wrappers."""
+    while True:
+        if type(func) is FunctionType:  # most are: every step comes through here
+            own = func.__dict__
+            inner = (own.get("_original") or own.get("__wrapped__")) if own else None
+            if inner is None:
+                return func
+            func = inner
+            continue
+        inner = getattr(func, "_original", None) or getattr(func, "__wrapped__", None)
+        if inner is None and isinstance(func, functools.partial):
+            inner = func.func
+        if inner is None and hasattr(func, "func") and not hasattr(func, "__code__"):
+            inner = func.func  # a named branch of `parallel`
+        if inner is None or inner is func:
+            break
+        func = inner
+    if hasattr(func, "__code__") or isinstance(func, MethodType):
+        return func
+    return type(func).__call__ if callable(func) else func
+
+
+def _named(func: Any, hint: Any) -> Any:
+    if hint is None or (hint in _PLAIN if type(hint) is str else type(hint) is type and hint.__module__ == "builtins"):
+        return None
+    if isinstance(hint, str):
+        func = getattr(func, "__func__", func)
+        cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
+        hint = resolved(hint, getattr(func, "__globals__", {}), {name: cell.cell_contents for name, cell in cells if _is_set(cell)})
+    if get_origin(hint) in (Awaitable, Coroutine):
+        hint = get_args(hint)[-1]
+    return hint if names_models(hint) else None
+
+
+def _is_set(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+class BatchOf:
+    """The functions of a batch: each item of a BatchResult is what its own function says."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, at: Callable[[int], Any]) -> None:
+        self._at = at
+
+    def typing(self) -> Typing:
+        """Gives every item its type."""
+
+        def items(batch: Any) -> Any:
+            if not isinstance(batch, BatchResult):
+                return batch
+            return dataclasses.replace(batch, all=[self._typed(item) for item in batch.all])
+
+        return items
+
+    def _typed(self, item: BatchItem[Any]) -> BatchItem[Any]:
+        hint = None if item.result is None else returned(self._at(item.index))
+        return item if hint is None else dataclasses.replace(item, result=typed(item.result, hint, f"[{item.index}]"))
+
+
+class StateOf:
+    """The check of a condition: its state is what it says it returns, or what the state was at the beginning."""
+
+    __slots__ = ("func", "initial")
+
+    def __init__(self, func: Any, initial: Any) -> None:
+        self.func, self.initial = func, initial
+
+    def typing(self) -> Typing | None:
+        """Gives the state its type."""
+        hint = returned(self.func)
+        if hint is None and is_model(type(self.initial)):
+            hint = type(self.initial)
+        return None if hint is None else functools.partial(typed, hint=hint)
+
+
+class AnswerOf:
+    """A serdes that names the class of what it reads."""
+
+    __slots__ = ("_named",)
+
+    def __init__(self, serdes: Any) -> None:
+        self._named = getattr(serdes, "named", None)
+
+    def typing(self) -> Typing | None:
+        """Gives what was read its type."""
+        return None if self._named is None else functools.partial(typed, hint=self._named)
+
+
+_TYPED: Final = frozenset({BatchOf, StateOf, AnswerOf})
+
+
+def typing_of(func: Any) -> Typing | None:
+    """Gives a function's results the type that its annotation names; None if it names none."""
+    if type(func) in _TYPED:
+        return cast("BatchOf | StateOf | AnswerOf", func).typing()
+    hint = returned(func)
+    return None if hint is None else functools.partial(typed, hint=hint)
+
+
+def given_back(value: Any, typing: Typing, what: str) -> Any:
+    """A value that was just written, as a replay will give it."""
+    try:
+        return typing(value)
+    except Unfitting as error:
+        raise SerDesError(
+            f"{what} does not fit its annotation: {error}. Return what the annotation says, or mend the annotation."
+        ) from None
+
+
+def recalled_as(value: Any, typing: Typing, what: str, operation_id: str) -> Any:
+    """A recorded value; one that does not fit any more was written by other code than this."""
+    try:
+        return typing(value)
+    except Unfitting as error:
+        raise NonDeterministicExecutionError(
+            f"The code no longer matches this execution's history. {what} was recorded, and it does not fit the annotation that the code "
+            f"has now: {error}. Give new fields a default, or run this execution with the code that began it.",
+            step_id=operation_id,
+        ) from None
+
+
+def tell_of_lost_types(before: Any, after: Any, func: Any, what: str) -> None:
+    """Warn, once for each place, that a model comes back as a dict because no annotation names it."""
+    lost = models_in(before)
+    if len(lost) <= len(models_in(after)):
+        return
+    func = written(func)
+    code = getattr(func, "__code__", None)
+    place = (code, what) if code is None else (code.co_filename, code.co_firstlineno)
+    if place in _warned:
+        return
+    _warned.add(place)
+    kind = next((kind for kind in lost if kind not in models_in(after)), lost[0]).__name__
+    where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+    if getattr(func, "__name__", "") == "<lambda>":
+        cure = f"a lambda has no annotations: write a `def` that says `-> {kind}`"
+    else:
+        cure = f"let {getattr(func, '__qualname__', 'the function')}{where} say `-> {kind}`, alone or as a part of what it returns"
+    log.warning(
+        "%s holds an instance of %s, and no annotation names that class: it is a dict, now and on every replay. To get %s back, %s.",
+        what,
+        kind,
+        kind,
+        cure,
+    )

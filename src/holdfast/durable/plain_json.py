@@ -1,0 +1,56 @@
+"""Plain JSON, as results of handlers and payloads of `invoke` are written, with models as their JSON; and what is said of other types."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from typing import Any, Final
+
+from holdfast.durable.concurrency.models import BatchResult
+from holdfast.durable.exceptions import SerDesError
+from holdfast.model.typed import Unwritable, as_json, first_unwritable, is_model
+
+log = logging.getLogger("holdfast.durable")
+
+_CURE: Final = (
+    "Use what the default serdes writes (JSON, dates, UUID, Decimal, bytes, dataclasses, pydantic models), or give your own `serdes=`, "
+    "for example `StepConfig(serdes=...)`."
+)
+_KNOWN: Final = (str, int, float, type(None))
+
+
+def json_text(value: Any, cure: str, *, what: str = "", allow_nan: bool = True) -> str:
+    """The value as JSON. A value that JSON does not know is a TypeError with its type, its place in the whole, and the cure.
+
+    With `what` the sentence of a value that is itself unknown stays the standard library's, as AWS keeps it, and the rest is logged.
+    """
+    found: Unwritable | None = None
+    try:
+        return json.dumps(value, allow_nan=allow_nan, default=_model)
+    except TypeError as error:
+        with contextlib.suppress(RecursionError):
+            found = first_unwritable(value, lambda item: isinstance(item, _KNOWN))
+        if found is None:
+            raise
+        sentence = f"Object of type {found.kind} is not JSON serializable{found.why}"
+        if what and not found.path:
+            log.error("%s is a %s, which is not JSON. %s", what, found.kind, cure)
+            raise TypeError(sentence) from None
+        raise TypeError(f"{sentence} (at {found.where}). {cure}") from error
+
+
+def _model(value: Any) -> Any:
+    if is_model(type(value)) and not isinstance(value, BatchResult):
+        return as_json(value)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def refusal(value: Any, known: tuple[type, ...]) -> SerDesError:
+    """What the default serdes says of a value in which it does not know a type."""
+    found: Unwritable | None = None
+    with contextlib.suppress(RecursionError):
+        found = first_unwritable(value, lambda item: isinstance(item, known))
+    if found is None:  # it stands in a batch, or too deep
+        return SerDesError(f"Unsupported type in {type(value)}. {_CURE}")
+    return SerDesError(f"Unsupported type: <class '{found.kind}'>{found.why}, at {found.where} of the value. {_CURE}")

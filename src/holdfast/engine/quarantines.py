@@ -1,0 +1,61 @@
+"""Executions that were put aside: what is told of them. Who waits for their end is answered at once, because a person must act first."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from holdfast.model import codec
+from holdfast.model.errors import ExecutionQuarantined, HoldfastError
+from holdfast.model.execution import Execution, Quarantine
+from holdfast.model.life import next_try, reason_of
+from holdfast.store.seam import Store
+
+_CAUSES = {
+    Quarantine.RUNNER_DIED: "its runner died {deaths} times in a row, also when nothing else ran beside it.",
+    Quarantine.PAYLOAD_UNREADABLE: "its payloads could not be read.",
+    Quarantine.REPLAY_MISMATCH: "the code does not match its history.",
+}
+_MENDS = {
+    Quarantine.RUNNER_DIED: "Release it when the cause is mended",
+    Quarantine.PAYLOAD_UNREADABLE: "Release it when the payload codec has the keys it needs",
+    Quarantine.REPLAY_MISMATCH: "Release it when the code is mended or rolled back",
+}
+
+
+def quarantined(store: Store, header: Execution) -> ExecutionQuarantined:
+    """The error of whoever waits for the end of an execution that was put aside."""
+    who = f"{header.function}/{header.name}"
+    reason = reason_of(header)
+    told = f"{who} is quarantined ({reason}): {why(store, header)}: holdfast executions release {who}"
+    return ExecutionQuarantined(told, None if reason is None else reason.value)
+
+
+def why(store: Store, header: Execution) -> str:
+    """Why an execution was put aside, with the error that its last invocation left, and what a person does about it."""
+    reason = reason_of(header) or Quarantine.RUNNER_DIED
+    cause = _CAUSES[reason].format(deaths=header.deaths)
+    told = None if reason is Quarantine.RUNNER_DIED else _message(store, header)
+    if told is not None:
+        cause = told if reason is Quarantine.REPLAY_MISMATCH else f"{cause} {told}"
+    return f"{cause} {_MENDS[reason]}"
+
+
+def waits(header: Execution) -> str | None:
+    """What is told of an execution that was put aside for a while and is tried again by itself; None for any other."""
+    at = next_try(header)
+    if at is None:
+        return None
+    when = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return f"Its runner died {header.deaths} times in a row. It is tried again by itself at {when}, alone on its runner."
+
+
+def _message(store: Store, header: Execution) -> str | None:
+    """What the error said, if it can be read."""
+    if header.quarantine_event is None:
+        return None
+    try:
+        lines = store.history(header.id, header.quarantine_event - 1, 1)
+    except HoldfastError:
+        return None
+    payload = lines[0].event.payload if lines else None
+    return codec.failure_from(payload).message if payload is not None else None

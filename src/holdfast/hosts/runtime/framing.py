@@ -1,0 +1,80 @@
+"""Frames: records that a runtime client writes to a descriptor of its own (`_LAMBDA_TELEMETRY_LOG_FD`), each with its length and its level.
+
+    type, 4 bytes: 0xa55a00 and a byte of bits | length, 4 bytes | microseconds, 8 bytes | the record
+
+The lowest bits of the type are 2 for JSON and 3 for text; those above are the level. So a traceback of many lines is one record. The client
+is the function's own process: whatever it writes instead of frames is told as text, and no length that it announces is kept in memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+_HEAD: Final = struct.Struct(">IIQ")
+_MAGIC: Final = b"\xa5\x5a\x00"
+_LEVELS: Final = (None, "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+
+
+class Framed(NamedTuple):
+    """A record, or a piece of a very long one."""
+
+    text: bytes
+    level: str | None
+
+
+class Frames:
+    """Takes bytes as they come, and gives records."""
+
+    def __init__(self, most: int) -> None:
+        """`most` bytes are in one piece."""
+        self._most = most
+        self._held = b""
+        self._left: int | None = None
+        """Of the record that has begun."""
+        self._level: str | None = None
+
+    def take(self, data: bytes) -> list[Framed]:
+        """What is whole by now."""
+        held, at, found = self._held + data, 0, list[Framed]()
+        while True:
+            if self._left is None:
+                if len(held) - at < _HEAD.size:
+                    break
+                if not self._begin(held, at):
+                    until = _stray(held, at)
+                    found += [Framed(line, None) for line in held[at:until].split(b"\n") if line]
+                    at = until
+                    continue
+                at += _HEAD.size
+            left = self._left or 0
+            size = min(left, self._most)
+            if len(held) - at < size:
+                break
+            found.append(self._piece(held[at : at + size], is_last=size == left))
+            at += size
+            self._left = left - size or None
+        self._held = held[at:]
+        return found
+
+    def rest(self) -> list[Framed]:
+        """What is left of a process that ended in the middle."""
+        held, self._held, self._left = self._held, b"", None
+        return [Framed(held, self._level)] if held else []
+
+    def _begin(self, held: bytes, at: int) -> bool:
+        kind, length, _ = _HEAD.unpack_from(held, at)
+        bits = kind & 0xFF
+        if not held.startswith(_MAGIC, at) or bits & 2 == 0 or bits >> 2 >= len(_LEVELS):
+            return False
+        self._left, self._level = length, _LEVELS[bits >> 2]
+        return True
+
+    def _piece(self, text: bytes, *, is_last: bool) -> Framed:
+        return Framed(text.removesuffix(b"\n") if is_last else text, self._level)
+
+
+def _stray(held: bytes, at: int) -> int:
+    """Where the bytes end that are no frame: where one may begin."""
+    begins = held.find(_MAGIC, at + 1)
+    return begins if begins >= 0 else max(len(held) - len(_MAGIC) + 1, at + 1)

@@ -1,0 +1,191 @@
+"""Metrics of durable functions for Prometheus, all under names that begin with `holdfast_`.
+
+An execution is counted by the process that writes what happened to it, when that is on disk. The only labels are names of functions and
+words of ours; beyond a number of functions new ones are counted as `other`, so that nobody can make series.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.model.errors import ExtraMissing, HoldfastError
+from holdfast.model.execution import Execution, Outcome, OutcomeStatus
+from holdfast.model.operations import Operation, Status, Type
+from holdfast.model.ports import Sight
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
+
+OTHER: Final = "other"
+_MOST_FUNCTIONS: Final = 1000
+_MOST_WAITING: Final = 1000
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 86_400.0)
+_WRITES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
+_RESULTS: Final = {
+    OutcomeStatus.SUCCEEDED: "ok",
+    OutcomeStatus.CONTINUED: "ok",
+    OutcomeStatus.PENDING: "ok",
+    OutcomeStatus.FAILED: "failed",
+    OutcomeStatus.CRASHED: "failed",
+    OutcomeStatus.MISMATCHED: "mismatched",
+    OutcomeStatus.INTERRUPTED: "interrupted",
+}
+_NEEDED: Final = "Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'."
+Labels = tuple[str, ...]
+
+
+class _Counter:
+    """One count for each series of labels."""
+
+    def __init__(self, name: str, what: str, labels: Labels) -> None:
+        self._about = name, what, labels
+        self._series: dict[Labels, int] = {}
+
+    def add(self, *labels: str) -> None:
+        self._series[labels] = self._series.get(labels, 0) + 1
+
+    def family(self) -> Metric:
+        from prometheus_client.core import CounterMetricFamily
+
+        name, what, labels = self._about
+        family = CounterMetricFamily(name, what, labels=labels)
+        for series, count in self._series.items():
+            family.add_metric(series, count)
+        return family
+
+
+class _Histogram:
+    """How many were how large."""
+
+    def __init__(self, name: str, what: str, bounds: Sequence[float], labels: Labels = ()) -> None:
+        self._about = name, what, labels
+        self._bounds = bounds
+        self._series: dict[Labels, tuple[list[int], float]] = {}
+
+    def observe(self, value: float, *labels: str) -> None:
+        counts, total = self._series.get(labels) or ([0] * (len(self._bounds) + 1), 0.0)
+        counts[bisect_left(self._bounds, value)] += 1
+        self._series[labels] = (counts, total + value)
+
+    def family(self) -> Metric:
+        from prometheus_client.core import HistogramMetricFamily
+
+        name, what, labels = self._about
+        family = HistogramMetricFamily(name, what, labels=labels)
+        bounds = [*map(str, self._bounds), "+Inf"]
+        for series, (counts, total) in self._series.items():
+            sums = [sum(counts[: at + 1]) for at in range(len(counts))]
+            family.add_metric(series, list(zip(bounds, sums, strict=True)), total)
+        return family
+
+
+class FunctionMetrics:
+    """The counts, as an observer of an engine, and as a collector of prometheus-client: `REGISTRY.register(metrics)`."""
+
+    def __init__(self, *, most_functions: int = _MOST_FUNCTIONS) -> None:
+        _client()
+        self._most = most_functions
+        self._functions: set[str] = set()
+        self._lock = threading.Lock()
+        self._sight: Sight | None = None
+        self._registry: CollectorRegistry | None = None
+        one = ("function",)
+        self._started = _Counter("holdfast_executions_started", "Executions that began.", one)
+        self._closed = _Counter("holdfast_executions_closed", "Executions that ended, by their status.", ("function", "status"))
+        self._durations = _Histogram("holdfast_execution_duration_seconds", "From the start of an execution to its end.", _SECONDS, one)
+        self._invocations = _Counter("holdfast_invocations", "Invocations that ended: ok, failed or interrupted.", ("function", "result"))
+        self._took = _Histogram("holdfast_invocation_duration_seconds", "How long an invocation took.", _SECONDS, one)
+        self._steps = _Counter("holdfast_steps", "Steps that ended: succeeded or failed.", ("function", "result"))
+        self._retries = _Counter("holdfast_step_retries", "Attempts of steps that failed and are made again.", one)
+        self._writes = _Histogram("holdfast_commit_writes", "Writes that shared one commit.", _WRITES)
+
+    # --- looking on
+
+    def attach(self, sight: Sight) -> None:
+        """An engine opens."""
+        self._sight = sight
+
+    def started(self, header: Execution) -> None:
+        """Count a beginning."""
+        with self._lock:
+            self._started.add(self._name(header))
+
+    def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
+        """Count an invocation. One that waits is over, and ended well."""
+        with self._lock:
+            name = self._name(header)
+            self._invocations.add(name, _RESULTS[outcome.status])
+            self._took.observe(max(0, ended_at - (header.invoked_at or ended_at)) / 1000, name)
+
+    def operated(self, header: Execution, operation: Operation) -> None:
+        """Count a step, or one more attempt of it."""
+        if operation.type is not Type.STEP:
+            return
+        with self._lock:
+            if operation.status in (Status.SUCCEEDED, Status.FAILED):
+                self._steps.add(self._name(header), operation.status.value.lower())
+            else:
+                self._retries.add(self._name(header))
+
+    def closed(self, header: Execution) -> None:
+        """Count an end."""
+        with self._lock:
+            name = self._name(header)
+            self._closed.add(name, header.status.value)
+            self._durations.observe(max(0, (header.ended_at or header.started_at) - header.started_at) / 1000, name)
+
+    def committed(self, writes: int) -> None:
+        """Count a commit."""
+        with self._lock:
+            self._writes.observe(writes)
+
+    def _name(self, header: Execution) -> str:
+        if header.function not in self._functions:
+            if len(self._functions) >= self._most:
+                return OTHER
+            self._functions.add(header.function)
+        return header.function
+
+    # --- showing
+
+    def collect(self) -> Iterable[Metric]:
+        """Everything, as prometheus-client wants it."""
+        shown = (self._started, self._closed, self._durations, self._invocations, self._took, self._steps, self._retries, self._writes)
+        with self._lock:
+            families = [each.family() for each in shown]
+        return [*families, *self._now()]
+
+    def text(self) -> str:
+        """All of it in Prometheus's text format; blocks, because the store is asked what waits."""
+        client = _client()
+        if self._registry is None:
+            self._registry = client.CollectorRegistry()
+            self._registry.register(self)
+        return str(client.generate_latest(self._registry).decode())
+
+    def _now(self) -> Sequence[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        if self._sight is None:
+            return []
+        found = [GaugeMetricFamily("holdfast_invocations_live", "Invocations that run in this process.", self._sight.live())]
+        try:
+            ready, due = self._sight.waiting(_MOST_WAITING)
+        except HoldfastError:  # a store that cannot be read now has nothing to say about what waits
+            return found
+        upto = f"counted up to {_MOST_WAITING}."
+        found.append(GaugeMetricFamily("holdfast_executions_ready", f"Executions that wait for a runner, {upto}", ready))
+        found.append(GaugeMetricFamily("holdfast_executions_due", f"Executions with a timer that is due, {upto}", due))
+        return found
+
+
+def _client() -> Any:
+    try:
+        import prometheus_client
+    except ImportError:
+        raise ExtraMissing(_NEEDED) from None
+    return prometheus_client

@@ -1,0 +1,183 @@
+"""Traces of durable functions by OpenTelemetry: an execution, its invocations, and its steps below the contexts they stand in.
+
+    execution order ─┬─ invocation
+                     ├─ step reserve
+                     ├─ context map ── step charge
+                     └─ invocation
+
+The ids follow from the execution's id, so that an execution which ends in another process is one trace all the same. A caller's trace
+(X-Amzn-Trace-Id, or a traceparent) is gone on with; what an execution invokes is below it. No input, result or message is in a span.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus
+from holdfast.model.operations import Operation, Status, Type
+from holdfast.model.ports import Sight
+from holdfast.signals.spans import Spans
+from holdfast.signals.traceparent import below, parent_of, trace_hex
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+_ROOT: Final = re.compile(r"(?:^|;)\s*Root=1-([0-9a-f]{8})-([0-9a-f]{24})")
+_PARENT: Final = re.compile(r"(?:^|;)\s*Parent=([0-9a-f]{16})(?:;|$)")
+_UNSAMPLED: Final = re.compile(r"(?:^|;)\s*Sampled=0(?:;|$)")
+_DEEPEST: Final = 32
+_MOST_KEPT: Final = 10_000
+
+
+class Trace(NamedTuple):
+    """Where an execution stands."""
+
+    trace_id: str
+    parent: str | None
+    """The span above it."""
+    sampled: bool
+
+
+class FunctionTraces:
+    """Traces, as an observer of an engine."""
+
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+        self._sight: Sight | None = None
+        self._traces: OrderedDict[str, Trace] = OrderedDict()
+
+    def close(self) -> None:
+        """Send what is left; blocks for a few seconds at most."""
+        self._spans.close()
+
+    def attach(self, sight: Sight) -> None:
+        """An engine opens."""
+        self._sight = sight
+
+    def started(self, header: Execution) -> None:
+        """A span goes out when it is over."""
+
+    def committed(self, writes: int) -> None:
+        """No commit has a span."""
+
+    def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
+        """One invocation, below its execution."""
+        bad = outcome.status in (OutcomeStatus.FAILED, OutcomeStatus.CRASHED, OutcomeStatus.MISMATCHED)
+        error = ((outcome.error.type if outcome.error else None) or outcome.status.value, "") if bad else None
+        span_id = below(_span_of(header.id), "invocation", header.invocation)
+        about = {**_about(header), "holdfast.invocation": header.invocation, "holdfast.outcome": outcome.status.value}
+        times = (header.invoked_at or ended_at, ended_at)
+        self._say(header, "invocation", span_id, _span_of(header.id), times, about, error)
+
+    def operated(self, header: Execution, operation: Operation) -> None:
+        """A step or a child context that is over; attempts that are made again are within it."""
+        if operation.status not in (Status.SUCCEEDED, Status.FAILED):
+            return
+        kind = "step" if operation.type is Type.STEP else "context"
+        error = None
+        if operation.status is Status.FAILED:
+            error = ((operation.error.type if operation.error else None) or "failed", "")
+        about = {**_about(header), "holdfast.operation": operation.id, "holdfast.sub_type": operation.sub_type}
+        about |= {"holdfast.attempts": operation.attempt} if operation.type is Type.STEP else {}
+        parent = _span_of(header.id, operation.parent_id)
+        times = (operation.started_at, operation.ended_at or operation.started_at)
+        self._say(header, f"{kind} {operation.name or operation.id}", _span_of(header.id, operation.id), parent, times, about, error)
+
+    def closed(self, header: Execution) -> None:
+        """The whole execution."""
+        trace = self._trace(header)
+        self._traces.pop(header.id, None)
+        if not trace.sampled:
+            return
+        context = self._below(trace.trace_id, trace.parent, trace.sampled)
+        bad = header.status is not ExecutionStatus.SUCCEEDED
+        about = {**_about(header), "holdfast.status": header.status.value}
+        times = (header.started_at, header.ended_at or header.started_at)
+        ids = (trace.trace_id, _span_of(header.id))
+        self._spans.say(_named(header), ids, context, times, about, (header.status.value, "") if bad else None, kind=_server())
+
+    # --- where it stands
+
+    def _say(
+        self, header: Execution, name: str, span_id: str, parent: str, times: tuple[int, int], about: dict[str, Any], error: Any
+    ) -> None:
+        trace = self._trace(header)
+        if not trace.sampled:
+            return
+        above = self._below(trace.trace_id, trace.parent, trace.sampled)
+        sampled = self._spans.sampled(above, trace.trace_id, _named(header))
+        self._spans.say(name, (trace.trace_id, span_id), self._below(trace.trace_id, parent, sampled), times, about, error)
+
+    def _below(self, trace_id: str, span_id: str | None, sampled: bool) -> Context | None:
+        return None if span_id is None else self._spans.below(trace_id, span_id, sampled=sampled)
+
+    def _trace(self, header: Execution) -> Trace:
+        found = self._traces.get(header.id)
+        if found is None:
+            found = self._traces[header.id] = self._found(header)
+            if len(self._traces) > _MOST_KEPT:
+                self._traces.popitem(last=False)
+        return found
+
+    def _found(self, header: Execution) -> Trace:
+        """The caller's trace. What was invoked by an execution is in the trace of the first one, below the operation that waits."""
+        root = header
+        for _ in range(_DEEPEST):
+            above = self._above(root)
+            if above is None:
+                break
+            root = above
+        said = trace_of(root.trace)
+        trace_id = trace_hex(root.id) if said is None else said.trace_id
+        sampled = said is None or said.sampled
+        if header.parent is not None:
+            return Trace(trace_id, _span_of(header.parent), sampled)
+        return Trace(trace_id, None if said is None else said.parent, sampled)
+
+    def _above(self, header: Execution) -> Execution | None:
+        if header.parent is None or self._sight is None:
+            return None
+        try:
+            return self._sight.find(header.parent)
+        except HoldfastError:
+            return None
+
+
+def trace_of(header: str | None) -> Trace | None:
+    """What a trace header says: AWS's, or W3C's; one that is broken is as good as none."""
+    if header is None:
+        return None
+    w3c = parent_of(header)
+    if w3c is not None:
+        return Trace(w3c.trace_id, w3c.span_id, w3c.sampled)
+    root, parent = _ROOT.search(header), _PARENT.search(header)
+    if root is None or not int(root[1] + root[2], 16):
+        return None
+    return Trace(root[1] + root[2], parent[1] if parent is not None else None, _UNSAMPLED.search(header) is None)
+
+
+def _span_of(execution: str, operation: str | None = None) -> str:
+    return below(execution, "execution") if operation is None else below(execution, "operation", operation)
+
+
+def _named(header: Execution) -> str:
+    return f"execution {header.function}"
+
+
+def _about(header: Execution) -> dict[str, Any]:
+    return {
+        "holdfast.function": header.function,
+        "holdfast.version": header.version,
+        "holdfast.execution": header.id,
+        "holdfast.execution_name": header.name,
+        "holdfast.tenant": header.tenant,
+    }
+
+
+def _server() -> Any:
+    from opentelemetry.trace import SpanKind
+
+    return SpanKind.SERVER

@@ -1,0 +1,124 @@
+"""Spans: OpenTelemetry as workers and functions use it. A span is said when it is over, under ids that follow from what it is.
+
+Where spans go and how many is the environment's word (OTEL_*). A thread exports; a queue that is full drops, and nobody waits.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.model.errors import ExtraMissing
+from holdfast.signals.traceparent import span_hex, trace_hex
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import SpanProcessor
+    from opentelemetry.trace import SpanKind
+
+_NEEDED: Final = "Traces need OpenTelemetry: pip install 'holdfast[otel]'."
+_GRPC_NEEDED: Final = (
+    "OTLP over gRPC needs the package `opentelemetry-exporter-otlp-proto-grpc`; or set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf."
+)
+_NANO: Final = 1_000_000
+Attributes = Mapping[str, Any]
+
+
+class Spans:
+    """Says spans that are over; on one thread."""
+
+    def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
+        """`processor` takes the spans; without it they go where OTEL_EXPORTER_OTLP_ENDPOINT says."""
+        try:
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+
+            from holdfast.signals.span_ids import GivenIds
+        except ImportError:
+            raise ExtraMissing(_NEEDED) from None
+        named = "OTEL_SERVICE_NAME" in environment or "service.name=" in environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
+        self._ids = GivenIds()
+        self._provider = TracerProvider(
+            resource=Resource.create({} if named else {"service.name": "holdfast"}), id_generator=self._ids, shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(processor or _exporting(environment))
+        self._tracer = self._provider.get_tracer("holdfast")
+
+    def close(self, seconds: float = 3.0) -> None:
+        """Send what is left, as far as that is possible in this time."""
+        ending = threading.Thread(target=self._provider.shutdown, name="holdfast-traces", daemon=True)
+        ending.start()
+        ending.join(seconds)
+
+    def say(
+        self,
+        name: str,
+        ids: tuple[str, str],
+        parent: Context | None,
+        times: tuple[float, float],
+        about: Attributes,
+        error: tuple[str, str] | None = None,
+        *,
+        events: tuple[Attributes, ...] = (),
+        kind: SpanKind | None = None,
+    ) -> None:
+        """Say a span that is over."""
+        from opentelemetry.context import Context
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+
+        self._ids.next(int(trace_hex(ids[0]), 16), int(span_hex(ids[1]), 16))
+        began, ended = (int(at * _NANO) for at in times)
+        told = {key: value for key, value in about.items() if value is not None}
+        if error is not None:
+            told |= {"error_code": error[0], "error.type": error[0]}
+        span = self._tracer.start_span(
+            name, context=parent if parent is not None else Context(), kind=kind or SpanKind.INTERNAL, attributes=told, start_time=began
+        )
+        for event in events:
+            known = {key: value for key, value in event.items() if key != "at" and value is not None}
+            span.add_event("tool_refused", known, timestamp=int(event.get("at", times[1]) * _NANO))
+        if error is not None:
+            span.set_status(Status(StatusCode.ERROR, error[1]))
+        span.end(end_time=max(began, ended))
+
+    def sampled(self, caller: Context | None, trace_id: str, name: str) -> bool:
+        """Whether a span without a parent here is recorded: whoever asks, and whenever, the answer is the same."""
+        from opentelemetry.sdk.trace.sampling import Decision
+
+        answer = self._provider.sampler.should_sample(caller, int(trace_hex(trace_id), 16), name)
+        return answer.decision is Decision.RECORD_AND_SAMPLE
+
+    def below(self, trace_id: str, span_id: str, *, sampled: bool) -> Context:
+        """The place below a span of any process."""
+        from opentelemetry.context import Context
+        from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+        flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+        parent = SpanContext(int(trace_hex(trace_id), 16), int(span_hex(span_id), 16), is_remote=True, trace_flags=flags)
+        return set_span_in_context(NonRecordingSpan(parent), Context())
+
+
+def _exporting(environment: Mapping[str, str]) -> SpanProcessor:
+    protocol = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environment.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    if protocol == "grpc":
+        try:
+            from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+        except ImportError:
+            raise ExtraMissing(_GRPC_NEEDED) from None
+        return BatchSpanProcessor(GrpcExporter())
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError:
+        raise ExtraMissing(_NEEDED) from None
+    return BatchSpanProcessor(OTLPSpanExporter())
+
+
+def wanted(environment: Mapping[str, str]) -> bool:
+    """Whether the environment asks for traces, as OpenTelemetry says it: an address, and no word against it."""
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
+        return False
+    return any(environment.get(name) for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))

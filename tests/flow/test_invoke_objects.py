@@ -1,0 +1,57 @@
+"""`context.invoke` takes the function itself, as `engine.start` does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import AsyncDurableContext, DurableContext, durable_execution, plain_function
+from holdfast.durable.execution import DurableFunction
+from holdfast.model.errors import ExecutionFailed
+from tests.flow.harness import Harness
+
+
+@durable_execution(name="price", version=1)
+def old_price(event: Any, context: DurableContext) -> str:
+    return "10 EUR"
+
+
+@durable_execution(name="price", version=2)
+async def price(event: Any, context: AsyncDurableContext) -> str:
+    return "12 EUR"
+
+
+@plain_function
+def tax(event: Any, context: Any) -> str:
+    return "2 EUR"
+
+
+@durable_execution
+def blocking(event: Any, context: DurableContext) -> list[str]:
+    return [context.invoke(old_price, {}), context.invoke(price, {}), context.invoke(tax, {}), context.invoke("price:1", {})]
+
+
+@durable_execution
+async def awaiting(event: Any, context: AsyncDurableContext) -> list[str]:
+    return [
+        await context.invoke(old_price, {}),
+        await context.invoke(price, {}),
+        await context.invoke(tax, {}),
+        await context.invoke("price:1", {}),
+    ]
+
+
+@pytest.mark.parametrize("function", [blocking, awaiting], ids=["def", "async"])
+async def test_the_function_itself_is_invoked_in_its_own_version(harness: Harness, function: DurableFunction) -> None:
+    async with harness.engine(function, old_price, price, tax) as engine:
+        execution = await engine.start(function)
+        assert await execution.result() == ["10 EUR", "12 EUR", "2 EUR", "10 EUR"]
+        events = [event.get("ChainedInvokeStartedDetails") for event in await execution.history()]
+    told = [details["FunctionName"] for details in events if details]
+    assert told == ["price:1", "price:2", "tax:$LATEST", "price:1"]
+
+
+async def test_a_function_that_no_process_hosts_is_named(harness: Harness) -> None:
+    with pytest.raises(ExecutionFailed, match=r"Function not found: price:1"):
+        await harness.run(blocking)
