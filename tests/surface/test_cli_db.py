@@ -15,7 +15,7 @@ from tests.postgres import new_schema
 from tests.store.released import old_postgres, old_sqlite
 from tests.surface.cli_program import Program
 
-NEWEST = f"schema version {SCHEMA_VERSION}, for code of version 7 or newer"
+NEWEST = f"schema version {SCHEMA_VERSION}, for code of version 9 or newer"
 
 
 @pytest.fixture
