@@ -15,6 +15,7 @@ from holdfast.contract.terms import Limits, Retries
 from holdfast.hosts.sandbox.description import Code, Ended
 from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import State
+from holdfast.model.life import next_try
 from holdfast.service.client import Client
 from holdfast.store.seam import Filter
 from holdfast.workers.approvals import Decision
@@ -106,7 +107,7 @@ def test_a_timed_out_attempt_is_dead_with_all_it_started_before_the_next_begins(
     ]
 
 
-def test_the_runners_death_is_no_attempt_until_the_third_in_a_row(scene: Scene) -> None:
+def test_the_runners_death_is_no_attempt_and_after_the_third_in_a_row_the_run_waits_for_its_next_try(scene: Scene) -> None:
     runner = scene.runner()
     runner.ask("waiting", {"order": "o"}, key="k")
     scene.shop.wait_for("o", "attempt-1")
@@ -120,8 +121,8 @@ def test_the_runners_death_is_no_attempt_until_the_third_in_a_row(scene: Scene) 
             if deaths < 3:
                 until(lambda died=deaths: (at := client.find(run)).deaths == died and at.state is State.RUNNING, "it to go on")  # type: ignore[misc]
                 assert [op.name for op in client.operations(run) if op.sub_type == "Attempt"] == ["attempt-1"]
-        response = runner.run("waiting", {"order": "o"}, key="k")
-    assert (response["status"], response["error"]["error_code"]) == ("retryable_error", "worker_crashed")
+        until(lambda: next_try(client.find(run)), "it to be put aside for a while")
+        assert client.run(run).state == "waiting"
 
 
 # --- a key that begins again: inline, because only the order of things counts
