@@ -47,9 +47,16 @@ class Scene:
         """Run a body of tests/sandbox/bodies, and return what came of it."""
         self.tell(entry, *arguments, **wish)
         found = self.hear()
-        assert found.get("alive", False) is False
-        assert found.get("left", []) == []
+        assert "unavailable" not in found, found["unavailable"]
+        assert (found["alive"], found["left"]) == (False, [])
         return found
+
+    def refused(self, entry: str, *arguments: object, **wish: Any) -> str:
+        """Try to run a body, and return why there is no sandbox for it."""
+        self.tell(entry, *arguments, **wish)
+        found = self.hear()
+        assert found["code"] == "sandbox_unavailable"
+        return str(found["unavailable"])
 
     def tell(self, entry: str, *arguments: object, **wish: Any) -> None:
         assert self._process.stdin is not None

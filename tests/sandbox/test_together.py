@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,23 @@ async def ended(attempt: Attempt) -> Ended:
 
 
 # --- with real bodies
+
+
+@pytest.mark.alone
+async def test_a_body_that_keeps_descriptors_on_their_way_keeps_no_other_from_its_work(make: Make) -> None:
+    """The kernel counts them for a user, and all bodies are one user: beside this one, no body could hand over a file for a moment."""
+    hostile = await make(None, "greedy:flying").attempt(20)
+    await hostile.send({"op": "run"})
+    heard: Any = await hostile.receive()
+    assert heard.data["why"] == errno.ETOOMANYREFS
+    honest = await make(None, "talker:hand", arguments=("file",)).attempt(20)
+    await honest.send({"op": "run"})
+    assert await said(honest) == "before"
+    await hostile.kill()
+    heard = await honest.receive()
+    assert (heard.data, len(heard.fds)) == ({"op": "artifact"}, 1)
+    os.close(heard.fds[0])
+    assert await said(honest) == "after"
 
 
 async def test_bodies_that_are_each_within_their_limit_may_not_take_more_together(make: Make) -> None:

@@ -324,6 +324,21 @@ def pinned(fd, megabytes):
     channel.send({"op": "pinned", "mb": total >> 20, "enlarged": enlarged, "held": len(held)})
 
 
+def flying(fd):
+    """As many descriptors on their way as the kernel lets this user have; nobody ever takes them."""
+    channel = line.begun(fd)
+    carrier, other = socket.socketpair()
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    sent = 0
+    try:
+        while True:
+            socket.send_fds(carrier, [b"x"], [nothing] * 50)
+            sent += 50
+    except OSError as error:
+        channel.send({"op": "flying", "sent": sent, "why": error.errno})
+    time.sleep(1000)
+
+
 def pinned_by_children(fd):
     """Each process has descriptors of its own."""
     line.begun(fd)

@@ -6,6 +6,7 @@ import sys
 import time
 
 import line
+from holdfast.hosts.sandbox.inside.wire import sent_along
 
 
 def _raw(fd):
@@ -85,7 +86,7 @@ def hand(fd, what):
     talk = socket.socket(fileno=os.dup(fd))
     channel.send({"op": "before"})
     text = b'{"op":"artifact"}'
-    socket.send_fds(talk, [len(text).to_bytes(4, "big") + text], things[what]())
+    sent_along(talk, memoryview(len(text).to_bytes(4, "big") + text), *things[what]())
     channel.send({"op": "after"})
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.hosts.sandbox.inside.wire import sent_along
 from holdfast.model import codec
 from holdfast.model.errors import PayloadTooLarge
 from holdfast.workers.body.errors import ToolError
@@ -54,7 +55,7 @@ class SocketLink:
             raise PayloadTooLarge("What the body says to its runner has more than a megabyte: keep what is large with ctx.artifact.")
         data = codec.dumps(frame, sort=False).encode()
         packed = memoryview(_LENGTH.pack(len(data)) + data)
-        sent = socket.send_fds(self.sock, [packed], [fd]) if fd is not None else 0
+        sent = sent_along(self.sock, packed, fd) if fd is not None else 0
         self.sock.sendall(packed[sent:])
 
     def receive(self) -> Received:

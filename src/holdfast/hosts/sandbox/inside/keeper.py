@@ -81,7 +81,7 @@ def _kept(plan: Plan, means: Means, place: Place, lines: Lines, mapper: socket.s
             _say(lines.control, {"unable": scratch})
             return
         pidfd = os.pidfd_open(body) if kernel.LINUX else None
-        watch = Watch(body, plan, scratch if apart else place.scratch, whole_tree=tree, own_network=apart)
+        watch = Watch(body, plan, place.scratch if scratch is None else scratch, whole_tree=tree, own_network=apart)
         _say(lines.control, {"locked": {"pid": body, "isolation": held}}, pidfd)
         breach, end = _watched(body, watch, lines.control, woken)
     finally:
@@ -99,8 +99,7 @@ def _body(plan: Plan, means: Means, place: Place, lines: Lines, keeper: socket.s
             signal.signal(number, signal.SIG_DFL)
         channel, output = (os.dup(fd) for fd in (lines.channel.fileno(), lines.output))
         held = locking.lock(plan, means, place.root, scratch, keeper)
-        at = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
-        keeper.sendmsg([json.dumps(held).encode() + b"\n"], wire.rights(at))
+        keeper.sendall(json.dumps(held).encode() + b"\n")
         nothing = os.open(os.devnull, os.O_RDWR)
         for fd, to in ((nothing, 0), (output, 1), (output, 2), (channel, BODY_FD)):
             os.dup2(fd, to)  # not inheritable by default, so a child has the channel only if the body hands it on
@@ -113,21 +112,22 @@ def _body(plan: Plan, means: Means, place: Place, lines: Lines, keeper: socket.s
     launching.launch(plan, scratch)
 
 
-def _locked(body: socket.socket) -> tuple[dict[str, Any], int] | tuple[None, str]:
-    """Wait for its report: what holds, and a descriptor of its scratch. Until then it is our own code."""
+def _locked(body: socket.socket) -> tuple[dict[str, Any], int | None] | tuple[None, str]:
+    """Wait for its report: what holds, and a descriptor of its scratch where that is its own. Until then it is our own code."""
     text, fds = b"", []
     while not text.endswith(b"\n"):
         data, ancillary, _, _ = body.recvmsg(64 * 1024, socket.CMSG_SPACE(4))
         if not data:
             return None, "the process ended before it was locked"
         fds += wire.received(ancillary)
-        if data.startswith(b"?"):
-            body.sendall(b"!")
-            data = data[1:]
+        data = data.removeprefix(wire.SCRATCH)
+        if data.startswith(wire.ARE_YOU_THERE):
+            body.sendall(wire.I_AM)
+            data = data.removeprefix(wire.ARE_YOU_THERE)
         text += data
     body.close()
     told = json.loads(text)
-    return (told, fds[0]) if "unable" not in told else (None, str(told["unable"]))
+    return (told, fds[0] if fds else None) if "unable" not in told else (None, str(told["unable"]))
 
 
 def _watched(body: int, watch: Watch, control: socket.socket, woken: int) -> tuple[Breach | None, Any]:

@@ -19,11 +19,10 @@ _SPARE_TASKS: Final = 32
 
 
 def apply(plan: Plan) -> dict[str, int]:
-    """Set them, and say which."""
+    """Set all but those of tasks and open files, and say which."""
     limits = {
         "cpu_seconds": (resource.RLIMIT_CPU, math.ceil(plan.cpu_seconds * 2) + 2),  # once for the import, once for the attempt
         "file_bytes": (resource.RLIMIT_FSIZE, plan.scratch_mb * _MB),
-        "open_files": (resource.RLIMIT_NOFILE, plan.open_files),
         "core_bytes": (resource.RLIMIT_CORE, 1),  # not 0: a host's own program that takes core dumps would still be fed with this one
         "locked_bytes": (resource.RLIMIT_MEMLOCK, 0),
     }
@@ -34,13 +33,14 @@ def apply(plan: Plan) -> dict[str, int]:
         limits["address_bytes"] = (resource.RLIMIT_AS, _mapped() + _address_bytes(plan.memory_mb))
         limits["message_queue_bytes"] = (resource.RLIMIT_MSGQUEUE, 0)
         limits["pending_signals"] = (resource.RLIMIT_SIGPENDING, _SIGNALS)
-    set_limits = {}
-    for name, (kind, value) in limits.items():
-        _, hard = resource.getrlimit(kind)
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (value, value))
-        set_limits[name] = value
-    return set_limits
+    return {name: _set(kind, value) for name, (kind, value) in limits.items()}
+
+
+def _set(kind: int, value: int) -> int:
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+    return value
 
 
 def tighten(body: int, memory_mb: int, cpu_seconds: float) -> None:
@@ -63,6 +63,11 @@ def data_bytes(memory_mb: int) -> int:
 
 def _address_bytes(memory_mb: int) -> int:
     return (memory_mb * 2 + _ADDRESSES_MB) * _MB
+
+
+def bind_files(plan: Plan) -> int:
+    """Open files. Bound by it, a process may send no descriptor while its user has more of them on their way than this."""
+    return _set(resource.RLIMIT_NOFILE, plan.open_files)
 
 
 def bind_tasks(plan: Plan) -> int:

@@ -7,7 +7,7 @@ import signal
 import socket
 from typing import Any, Final
 
-from holdfast.hosts.sandbox.inside import filters, kernel, landlock, limits, mounts, namespaces
+from holdfast.hosts.sandbox.inside import filters, kernel, landlock, limits, mounts, namespaces, wire
 from holdfast.hosts.sandbox.inside.plan import PERIOD_MS, Means, Plan
 
 _FILTERED: Final = 2
@@ -27,9 +27,11 @@ def lock(plan: Plan, means: Means, root: str, scratch: str, keeper: socket.socke
     if apart:
         socket.sethostname(_HOST_NAME)
         mounts.enter(root, plan.seen(), plan.scratch_mb, means.owner(), means.machine)
+        _hand_over(scratch, keeper)
         held["rlimits"]["tasks"] = limits.bind_tasks(plan)
     else:
         os.chdir(scratch)
+    held["rlimits"]["open_files"] = limits.bind_files(plan)
     if jailed:
         kernel.bound_capabilities()
         if apart and os.getuid() == 0:
@@ -71,9 +73,20 @@ def _capabilities() -> str:
     return "unknown" if not kernel.LINUX else "some" if kernel.has_capabilities() else "none"
 
 
+def _hand_over(scratch: str, keeper: socket.socket) -> None:
+    """Give the keeper a descriptor of the scratch, while this process has neither the body's user nor the body's limit of open files.
+
+    The kernel counts the descriptors on their way for all processes of a user together. So a hostile body could keep as many on their way
+    as one process may have open, and no other body would begin.
+    """
+    at = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
+    keeper.sendmsg([wire.SCRATCH], wire.rights(at))
+    os.close(at)
+
+
 def _die_with(keeper: socket.socket) -> None:
     """Asked for late, for a change of user takes it back. If the keeper is gone by now, nobody would tell us: so ask it."""
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    keeper.sendall(b"?")
-    if keeper.recv(1) != b"!":
+    keeper.sendall(wire.ARE_YOU_THERE)
+    if keeper.recv(1) != wire.I_AM:
         os._exit(1)
