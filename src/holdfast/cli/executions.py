@@ -211,7 +211,8 @@ def release(
     with Place.of(store, codec).client() as client:
         if execution is None:
             count = client.release_all(function or "")
-            print_document({"function": function, "released": count}) if json_output else say(f"released: {count} of {function}")
+            told = f"released: {count} of {function}" if count else f"nothing to release: no execution of {function} is quarantined"
+            print_document({"function": function, "released": count}) if json_output else say(told)
             return
         header = client.release(execution)
     if json_output:

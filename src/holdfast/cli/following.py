@@ -65,7 +65,7 @@ class _Following:
         self._order = order
         self._loaded = loaded
         self._execution: OpenExecution | None = None
-        self._told_callbacks: set[str] = set()
+        self._told: set[str] = set()
 
     async def to_the_end(self) -> Description:
         place = self._order.place
@@ -118,7 +118,7 @@ class _Following:
             began = monotonic()
             told = await execution.describe()
             show(told.why)
-            self._tell_callbacks(self._not_aside(told))
+            self._tell_waits(self._not_aside(told))
             await asyncio.sleep(max(_LOOK_SECONDS, _LOOK_SHARE * (monotonic() - began)))
 
     def _not_aside(self, told: Description) -> Description:
@@ -128,12 +128,17 @@ class _Following:
             raise ExecutionQuarantined(f"{told.function}/{told.name}: {told.why} Then: {again}", told.quarantine)
         return told
 
-    def _tell_callbacks(self, told: Description) -> None:
+    def _tell_waits(self, told: Description) -> None:
+        """What only a person can bring on: a callback's answer, the release of an execution that it invoked."""
         if told.state != State.SUSPENDED:
             return
         for pending in told.waits_for:
-            if pending.callback_id is not None and pending.callback_id not in self._told_callbacks:
-                self._told_callbacks.add(pending.callback_id)
+            if pending.quarantined is not None and pending.quarantined not in self._told:
+                self._told.add(pending.quarantined)
+                look = self._order.place.command("executions", "show", pending.quarantined)
+                say(f"waits for {printable(pending.woken_by)}; see why with: {look}")
+            if pending.callback_id is not None and pending.callback_id not in self._told:
+                self._told.add(pending.callback_id)
                 answer = self._order.place.command("callbacks", "succeed", pending.callback_id, "--result", "TEXT")
                 say(f"waits for {printable(pending.name or pending.kind)}; answer it with: {answer}")
 

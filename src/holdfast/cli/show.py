@@ -20,6 +20,7 @@ from holdfast.service.describing import Description, Pending, Trouble, arn_of
 from holdfast.service.placing import described, failed_branches
 
 _SHOWN_BRANCHES = 10
+_PATCH = "Patch"  # the sub-type of a marker; the SDK that writes it is not loaded for a look at a store
 
 
 def execution_json(header: Execution, trouble: Trouble | None = None) -> dict[str, Any]:
@@ -163,6 +164,8 @@ def _print_pending(pending: Pending, error: Failure | None, place: Place, now: i
         ],
         "  ",
     )
+    if pending.quarantined is not None:
+        print(f"  see why with\n    {place.command('executions', 'show', pending.quarantined)}")
     if pending.callback_id is not None:
         print("  answer it with")
         print(f"    {place.command('callbacks', 'succeed', pending.callback_id, '--result', 'TEXT')}")
@@ -218,7 +221,7 @@ def _attempts(event: dict[str, Any], failures: dict[int, int], trouble: Trouble 
 
 def _details(event: dict[str, Any]) -> str:
     details = dict(event.get(f"{event['EventType']}Details") or {})
-    parts = []
+    parts = ["context.patched is true from here on"] if event.get("SubType") == _PATCH else []
     for member in ("Input", "Result", "Error"):
         payload = details.pop(member, {}).get("Payload")
         if payload is not None:

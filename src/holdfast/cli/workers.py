@@ -14,7 +14,7 @@ from holdfast.cli.arguments import Place, read_json
 from holdfast.cli.terminal import print_document, printable, say, shortened, warn_of_root
 from holdfast.library import find
 from holdfast.model.errors import InvalidParameter
-from holdfast.signals.observing import Nobody, RunSeen, ToolSeen
+from holdfast.signals.observing import AttemptSeen, Nobody, RunSeen, ToolSeen
 
 if TYPE_CHECKING:
     from holdfast.cli.consent import RunTerms
@@ -104,8 +104,24 @@ async def _ran(order: WorkerOrder, terms: RunTerms) -> tuple[Response, Limits]:
 class _Teller(Nobody):
     """Tells people what goes on. A call is told when it is made; a body that is run again after a crash says again what it said."""
 
+    def __init__(self) -> None:
+        self._failed: str | None = None
+
     def tool_began(self, run: RunSeen, tool: ToolSeen) -> None:
         say(f"calls {printable(tool.tool)}")
+
+    def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
+        if tool.error_code is not None and not tool.reused:
+            why = f"{tool.error_code}: {shortened(tool.message or '(no message)', 400)}"
+            say(f"{printable(tool.tool)} failed: {printable(why)}")
+
+    def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
+        self._failed = attempt.error_code
+
+    def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
+        if number > 1:
+            why = "" if self._failed is None else f": attempt {number - 1} failed with {printable(self._failed)}"
+            say(f"attempt {number}{why}")
 
     def progressed(self, run: RunSeen, data: Any) -> None:
         say(f"progress: {printable(shortened(_text(data), 200))}")

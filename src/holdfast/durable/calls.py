@@ -195,7 +195,7 @@ class Calls:
     ) -> tuple[Identity, Plan[T]]:
         config, name = config or InvokeConfig(), checking.name(name, "invoke")
         typing = hints.typing_of(getattr(function_name, "handler", None))  # of a function object
-        function_name = checking.text(_address(function_name), "invoke", "function_name")
+        function_name = checking.address(_address(function_name), "invoke", "function_name")
         checking.optional_text(config.tenant_id, "invoke", "tenant_id")
         at = self._scope.next_identity(Type.CHAINED_INVOKE, SubType.CHAINED_INVOKE.value, name)
         return at, invoke(at, self._scope, function_name, payload, config, typing)

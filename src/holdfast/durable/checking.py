@@ -74,6 +74,19 @@ def function(given: object, call: str, what: str = "its function") -> None:
         raise _refused(f"{call}: {what} is {shown(given)}, at {author_line()}. {hint}")
 
 
+def address(given: object, call: str, what: str) -> str:
+    """What names a function to invoke. A function object that is none to invoke is refused with what may be invoked."""
+    if not isinstance(given, str) and callable(given):
+        called = getattr(given, "__name__", type(given).__name__)
+        decorator = getattr(given, "_binds_arguments", None)
+        cure = "" if decorator is None else f" To run the @{decorator} here, write `context.step({called}(...))`."
+        raise _refused(
+            f"{call}: {called} is no durable function, at {author_line()}. Pass a function under @durable_execution, or the name of "
+            f"one.{cure}"
+        )
+    return text(given, call, what)
+
+
 def _refused(message: str) -> ValidationError:
     """The error of a call whose message has the author's line already."""
     error = ValidationError(message)

@@ -20,6 +20,7 @@ from holdfast.durable.interrupts import ContinueAsNew
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.lines import raised_at, refused_at
 from holdfast.durable.plain_json import json_text
+from holdfast.durable.raising import tell_raised
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.model.execution import Outcome, OutcomeStatus
@@ -89,6 +90,7 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
     described = ErrorObject.from_exception(error).to_failure()
     if through is not error:  # it was not raised here itself, so only its bringer knows the line
         described = msgspec.structs.replace(described, message=f"{described.message}{refused_at(error, through)}")
+    tell_raised(state, error, described)
     return Outcome(OutcomeStatus.FAILED, error=described)
 
 

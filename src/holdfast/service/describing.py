@@ -49,6 +49,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     last_error: str | None = None
     last_error_type: str | None = None
+    quarantined: str | None = None
+    """The invoked execution, if that was put aside: this one waits until a person has released it."""
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +209,7 @@ def _pending(op: Operation, child: Execution | None) -> Pending:
         attempt=op.attempt,
         last_error=op.error.message if op.error else None,
         last_error_type=op.error.type if op.error else None,
+        quarantined=None if child is None or reason_of(child) is None else f"{child.function}/{child.name}",
     )
 
 
@@ -216,7 +219,9 @@ def _woken_by(op: Operation, child: Execution | None) -> str:
     if op.type is Type.CALLBACK:
         return "an answer to its callback" + (", or its timeout" if op.due_at is not None else "")
     if op.type is Type.CHAINED_INVOKE:
-        return f"the end of {child.function}/{child.name}" if child else "the end of the invoked function"
+        reason = None if child is None else reason_of(child)
+        aside = "" if reason is None else f", which is quarantined ({reason})"
+        return f"the end of {child.function}/{child.name}{aside}" if child else "the end of the invoked function"
     return "a free runner" if op.status is Status.READY else "the clock (next attempt)"
 
 

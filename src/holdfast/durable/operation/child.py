@@ -12,6 +12,7 @@ from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.step import raise_recorded, recalled, remembered
 from holdfast.durable.plan import Look, Plan, Record, Run
+from holdfast.durable.raising import tell_raised
 from holdfast.durable.scope import Scope
 from holdfast.model.operations import Action, Operation, Status
 
@@ -61,6 +62,7 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         if isinstance(error, InvocationError) and error.is_retryable():
             raise
         described = ErrorObject.from_exception(error)
+        tell_raised(scope.state, error, described.to_failure(), at)
         if not config.is_virtual:
             yield Record(at.update(Action.FAIL, error=described.to_failure()))
         elif hooks is not None:

@@ -20,6 +20,7 @@ from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.lines import is_refusal
 from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
+from holdfast.durable.raising import tell_attempt
 from holdfast.durable.retries import RetryPresets
 from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import SerDes, deserialize, serialize
@@ -64,7 +65,7 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
             else:
                 yield Record(at.update(Action.SUCCEED, payload=text))
                 return cast("T", result)
-        yield from _retry_or_fail(at, config, error, attempt)
+        yield from _retry_or_fail(at, scope, config, error, attempt)
         seen = yield Look(at)
 
 
@@ -118,13 +119,16 @@ def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoRetu
     recorded.raise_as_operation_error(kind)
 
 
-def _retry_or_fail(at: Identity, config: StepConfig, error: Exception, attempt: int) -> Plan[None]:
+def _retry_or_fail(at: Identity, scope: Scope, config: StepConfig, error: Exception, attempt: int) -> Plan[None]:
     described = ErrorObject.from_exception(error)
+    failure = described.to_failure()
     # What cannot be written today cannot be written tomorrow, nor can a body be called that takes other arguments: no strategy is asked.
     never = isinstance(error, SerDesError) or (isinstance(error, TypeError) and is_refusal(error))
     decision = None if never else (config.retry_strategy or _default_strategy)(error, attempt)
     if decision is None or not decision.should_retry:
-        yield Record(at.update(Action.FAIL, error=described.to_failure()))
+        yield Record(at.update(Action.FAIL, error=failure))
+        tell_attempt(scope.state, at, error, failure, attempt, None)
         described.raise_as_operation_error(StepError)
     delay = max(1, checking.whole(decision.delay_seconds, "step", "the delay that its retry strategy asks for"))
-    yield Record(at.update(Action.RETRY, error=described.to_failure(), delay_seconds=delay))
+    yield Record(at.update(Action.RETRY, error=failure, delay_seconds=delay))
+    tell_attempt(scope.state, at, error, failure, attempt, delay)

@@ -13,6 +13,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from decimal import Decimal
+from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -158,10 +159,10 @@ class LanguageModel:
         model = self._model(arguments)
         if "schema" in arguments:
             await check_schema(arguments["schema"], "The schema", call.tenant)
+        client, exchange = await self._connected(), Exchange()
         seconds = min(self._settings.timeout_seconds, call.deadline - monotonic())
         if seconds <= 0:
             raise ToolFailed("tool_timeout", "There is no time left to ask the model.")
-        client, exchange = self._connected(), Exchange()
         try:
             request = {**self._request(model, arguments, reservation), "extra_headers": _traced(call), "timeout": seconds}
             async with asyncio.timeout(seconds):  # the client's own is for one read: an answer may come a byte at a time
@@ -214,14 +215,16 @@ class LanguageModel:
         price = self._settings.prices.get(model)
         return price.cost(tokens_in, tokens_out, cached) if price else ZERO
 
-    def _connected(self) -> Any:
-        if self._client is None:
-            if not self._settings.api_key and self._settings.base_url == _USUAL_SERVER:  # servers of one's own may want none
-                raise ToolFailed("access_denied", "There is no key for the model: set HOLDFAST_MODEL_KEY, or another server (base_url).")
-            try:
-                import openai
-            except ImportError:
-                raise ToolFailed("tool_failed", "language_model needs the package `openai`: pip install 'holdfast[llm]'.") from None
+    async def _connected(self) -> Any:
+        if self._client is not None:
+            return self._client
+        if not self._settings.api_key and self._settings.base_url == _USUAL_SERVER:  # servers of one's own may want none
+            raise ToolFailed("access_denied", "There is no key for the model: set HOLDFAST_MODEL_KEY, or another server (base_url).")
+        try:
+            openai = await asyncio.to_thread(import_module, "openai")  # loading it takes seconds, and the engine's loop must go on
+        except ImportError:
+            raise ToolFailed("tool_failed", "language_model needs the package `openai`: pip install 'holdfast[llm]'.") from None
+        if self._client is None:  # another call may have made it meanwhile
             self._client = openai.AsyncOpenAI(
                 api_key=self._settings.api_key or "no-key",
                 base_url=self._settings.base_url,
