@@ -85,6 +85,7 @@ def test_a_process_that_dies_again_and_again_without_progress_is_not_tried_for_e
     for deaths in (1, 2, 3):
         worker = scene.worker().wait_until_ready()
         until_told(scene, "held", deaths)
+        until(lambda: scene.client.operations(execution), "its start to be on disk: it is progress, and would end the count")
         assert scene.client.find(execution).deaths == deaths - 1
         scene.kill(worker)
     scene.hold.unlink()
