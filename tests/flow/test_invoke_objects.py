@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import AsyncDurableContext, DurableContext, durable_execution, plain_function
+from holdfast import AsyncDurableContext, DurableContext, StepContext, durable_execution, durable_step, plain_function
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.errors import ExecutionFailed
 from tests.flow.harness import Harness
@@ -55,3 +55,29 @@ async def test_the_function_itself_is_invoked_in_its_own_version(harness: Harnes
 async def test_a_function_that_no_process_hosts_is_named(harness: Harness) -> None:
     with pytest.raises(ExecutionFailed, match=r"Function not found: price:1"):
         await harness.run(blocking)
+
+
+@durable_step
+def charge(step: StepContext, cents: int) -> int:
+    return cents
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        (charge, "invoke: charge is no durable function, at {here}. Pass a function under @durable_execution, or the name of one. To run "
+         "the @durable_step here, write `context.step(charge(...))`."),
+        (lambda event, context: None, "invoke: <lambda> is no durable function, at {here}. Pass a function under "
+         "@durable_execution, or the name of one."),
+    ],
+    ids=["a step", "a plain function"],
+)  # fmt: skip
+async def test_a_function_that_is_no_durable_one_is_refused_with_what_may_be_invoked(harness: Harness, given: Any, told: str) -> None:
+    @durable_execution
+    def asks(event: Any, context: DurableContext) -> Any:
+        return context.invoke(given, {})
+
+    async with harness.engine(asks) as engine:
+        with pytest.raises(ExecutionFailed) as refused:
+            await (await engine.start(asks)).result()
+    assert str(refused.value) == told.format(here=f"{__file__}:{asks.handler.__code__.co_firstlineno + 2}")

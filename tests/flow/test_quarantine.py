@@ -194,7 +194,11 @@ async def test_a_parent_waits_for_a_child_that_was_put_aside(harness: Harness) -
     async with harness.engine(parent, made("refund")) as engine:
         with pytest.raises(ExecutionQuarantined):
             await (await engine.get(child.id)).result()
-        assert (await (await engine.get(execution.arn)).describe()).state == "suspended"
+        told = await (await engine.get(execution.arn)).describe()
+        assert told.state == "suspended"
+        (wait,) = told.waits_for
+        assert wait.quarantined == f"order/{child.name}"
+        assert wait.woken_by == f"the end of order/{child.name}, which is quarantined (replay_mismatch)"
     async with harness.engine(parent, made("charge")) as engine:
         await (await engine.get(child.id)).release()
         assert await (await engine.get(execution.arn)).result() == ["charge", "shipped"]

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.cli import show
+from holdfast.durable.identifier import PATCH
 from holdfast.model.execution import ExecutionStatus, Quarantine, State, Terms, new_execution
 from tests.surface.cli_program import Program
 
@@ -245,3 +246,17 @@ def test_a_release_names_one_execution_or_a_function_and_not_both(holdfast: Prog
         ended = holdfast("executions", "release", *words)
         assert ended.returncode == 2
         assert "Name one execution, or say --function NAME" in ended.stderr
+
+
+def test_history_says_that_a_marker_is_no_step(capsys: pytest.CaptureFixture[str]) -> None:
+    marker = {"EventId": 4, "EventTimestamp": 1.0, "EventType": "StepSucceeded", "SubType": PATCH, "Name": "weigh"}
+    show.history_table([marker, {**marker, "EventId": 5, "SubType": "Step"}])
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("weigh  context.patched is true from here on")
+    assert second.endswith("weigh")
+
+
+def test_a_release_that_finds_nothing_says_so(holdfast: Program) -> None:
+    holdfast("run", "functions.py:greet", "--input", '{"who": "you"}')
+    found = holdfast("executions", "release", "--function", "grete")
+    assert (found.returncode, found.stderr) == (0, "nothing to release: no execution of grete is quarantined\n")

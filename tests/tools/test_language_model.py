@@ -1,7 +1,9 @@
 """language_model, against a real server that speaks the protocol and counts."""
 
 import asyncio
+import importlib.abc
 import sys
+import threading
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
@@ -242,3 +244,21 @@ async def test_without_the_package_the_command_to_install_it_is_named(tool: Lang
 
 def test_a_reservation_is_plain_data() -> None:
     assert Reservation() == Reservation(0, Decimal(0), None)
+
+
+async def test_the_package_of_the_model_is_loaded_beside_the_loop(
+    model: Model, tool: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded_on: list[threading.Thread] = []
+
+    class Watching(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+            if name == "openai":
+                loaded_on.append(threading.current_thread())
+                raise ImportError(name)
+
+    monkeypatch.delitem(sys.modules, "openai", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Watching(), *sys.meta_path])
+    assert (await failure(tool, {"prompt": "x"})).code == "tool_failed"
+    assert loaded_on
+    assert threading.current_thread() not in loaded_on
