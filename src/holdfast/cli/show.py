@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.cli.arguments import Place
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
+from holdfast.model.cures import with_cure
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
 from holdfast.model.operations import Failure, Operation, Status, Type, shown_type
@@ -175,7 +176,7 @@ def _titled(kind: str, name: str | None) -> str:
 
 
 def _error(error: dict[str, Any]) -> str:
-    parts = [shown_type(error.get("ErrorType")), error.get("ErrorMessage")]
+    parts = [shown_type(error.get("ErrorType")), with_cure(error.get("ErrorMessage"))]
     return ": ".join(part for part in parts if part) or "(no message)"
 
 

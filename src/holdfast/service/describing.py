@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.model import codec
+from holdfast.model.cures import with_cure
 from holdfast.model.errors import (
     ExecutionFailed,
     ExecutionNotFound,
@@ -75,7 +76,7 @@ def result_of(header: Execution, payload: str | None) -> Any:
     if header.status is ExecutionStatus.SUCCEEDED:
         return None if payload is None else codec.loads(payload)
     failure = codec.failure_from(payload or "{}")
-    raise _ENDINGS[header.status](failure.message, failure.type, failure.data)
+    raise _ENDINGS[header.status](with_cure(failure.message), failure.type, failure.data)
 
 
 def check_will_end(store: Store, header: Execution) -> None:
