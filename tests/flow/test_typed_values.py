@@ -271,7 +271,7 @@ class Bag:
 @pytest.mark.parametrize(
     "value, kind, where",
     [
-        (object(), "object", "at $ of the value"),
+        (object(), "object", ""),
         ({"a": [1, {2}]}, "set", "at $['a'][1] of the value"),
         (Bag([1, {"x": 1j}]), "complex", "at $.things[1]['x'] of the value"),
         ((1, [Bag([object()])]), "object", "at $[1][0].things[0] of the value"),
@@ -287,20 +287,19 @@ async def test_what_a_step_cannot_keep_is_told_with_its_type_its_place_and_serde
 
     with pytest.raises(ExecutionFailed) as failed:
         await harness.run(shop)
-    assert f"Unsupported type: <class '{kind}'>, {where}" in str(failed.value)
+    assert f"Unsupported type: <class '{kind}'>{where and ', '}{where}. " in str(failed.value)
     assert "`StepConfig(serdes=...)`" in str(failed.value)
 
 
-async def test_what_a_handler_cannot_return_is_told_with_its_type_and_its_place(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_handler_cannot_return_is_told_with_its_type_and_its_place(harness: Harness) -> None:
     @durable_execution
     async def shop(event: Any, context: AsyncDurableContext) -> Any:
         return {"a": [{1}]} if event else {1}
 
     with pytest.raises(ExecutionFailed, match=r"Object of type set is not JSON serializable \(at \$\['a'\]\[0\]\)\. .*`serdes=`"):
         await harness.run(shop, 1)
-    with pytest.raises(ExecutionFailed, match="Object of type set is not JSON serializable"):
+    with pytest.raises(ExecutionFailed, match=r"Object of type set is not JSON serializable\. A handler returns JSON, .* `serdes=`"):
         await harness.run(shop, 0)
-    assert "The handler's result is a set, which is not JSON. A handler returns JSON, a dataclass or a pydantic model" in caplog.text
 
 
 async def test_what_invoke_and_start_cannot_send_is_told_with_its_type_and_its_place(harness: Harness) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.cli.arguments import Place
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
+from holdfast.model.cures import with_cure
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
 from holdfast.model.life import RUNNER_DIED, reason_of
@@ -263,7 +264,7 @@ def _titled(kind: str, name: str | None) -> str:
 
 
 def _error(error: dict[str, Any]) -> str:
-    parts = [class_of(error.get("ErrorType") or ""), error.get("ErrorMessage")]
+    parts = [class_of(error.get("ErrorType") or ""), with_cure(error.get("ErrorMessage"))]
     return ": ".join(part for part in parts if part) or "(no message)"
 
 

@@ -23,14 +23,11 @@ from holdfast.durable.plain_json import json_text
 from holdfast.durable.raising import tell_raised
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
+from holdfast.model.cures import OF_A_RESULT
 from holdfast.model.execution import Outcome, OutcomeStatus
 from holdfast.model.ports import Invocation, Port
 
 PENDING = Outcome(OutcomeStatus.PENDING)
-_CURE = (
-    "A handler returns JSON, a dataclass or a pydantic model, because its result has no `serdes=`. Keep a value of another type in a step "
-    "with `StepConfig(serdes=...)`, and return what names it."
-)
 
 
 def given(invocation: Invocation, port: Port) -> str | None:
@@ -45,7 +42,7 @@ def event_of(payload: str | None) -> Any:
 
 def text_of(result: Any) -> str:
     """What a handler returned, as it is stored."""
-    return json_text(result, _CURE, what="The handler's result", allow_nan=False)
+    return json_text(result, OF_A_RESULT, allow_nan=False)
 
 
 def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str] = text_of) -> Outcome:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 from typing import Any, Final
 
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.exceptions import SerDesError
+from holdfast.model.cures import OF_A_STEP
 from holdfast.model.typed import Unwritable, as_json, first_unwritable, is_model
 
-log = logging.getLogger("holdfast.durable")
-
-_CURE: Final = (
-    "Use what the default serdes writes (JSON, dates, UUID, Decimal, bytes, dataclasses, pydantic models), or give your own `serdes=`, "
-    "for example `StepConfig(serdes=...)`."
-)
 _KNOWN: Final = (str, int, float, type(None))
 
 
-def json_text(value: Any, cure: str, *, what: str = "", allow_nan: bool = True) -> str:
-    """The value as JSON. A value that JSON does not know is a TypeError with its type, its place in the whole, and the cure.
+def json_text(value: Any, cure: str, *, allow_nan: bool = True) -> str:
+    """The value as JSON. What JSON does not know is a TypeError with its type, its place in the whole, and the cure.
 
-    With `what` the sentence of a value that is itself unknown stays the standard library's, as AWS keeps it, and the rest is logged.
+    The sentence for a value that is itself unknown stays the standard library's (model.cures).
     """
     found: Unwritable | None = None
     try:
@@ -34,8 +28,7 @@ def json_text(value: Any, cure: str, *, what: str = "", allow_nan: bool = True) 
         if found is None:
             raise
         sentence = f"Object of type {found.kind} is not JSON serializable{found.why}"
-        if what and not found.path:
-            log.error("%s is a %s, which is not JSON. %s", what, found.kind, cure)
+        if not found.path and not found.why:
             raise TypeError(sentence) from None
         raise TypeError(f"{sentence} (at {found.where}). {cure}") from error
 
@@ -52,5 +45,7 @@ def refusal(value: Any, known: tuple[type, ...]) -> SerDesError:
     with contextlib.suppress(RecursionError):
         found = first_unwritable(value, lambda item: isinstance(item, known))
     if found is None:  # it stands in a batch, or too deep
-        return SerDesError(f"Unsupported type in {type(value)}. {_CURE}")
-    return SerDesError(f"Unsupported type: <class '{found.kind}'>{found.why}, at {found.where} of the value. {_CURE}")
+        return SerDesError(f"Unsupported type in {type(value)}. {OF_A_STEP}")
+    if not found.path and not found.why:
+        return SerDesError(f"Unsupported type: {type(value)}")
+    return SerDesError(f"Unsupported type: <class '{found.kind}'>{found.why}, at {found.where} of the value. {OF_A_STEP}")

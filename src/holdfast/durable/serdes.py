@@ -25,6 +25,7 @@ from holdfast.durable.exceptions import RetryableSerDesError, SerDesError
 from holdfast.durable.plain_json import json_text, refusal
 from holdfast.durable.protocols import SerDes as SerDes
 from holdfast.durable.protocols import SerDesContext as SerDesContext
+from holdfast.model.cures import OF_A_PAYLOAD
 from holdfast.model.typed import Unfitting, Unwritable, as_json, is_model, typed
 
 logger = logging.getLogger(__name__)
@@ -53,8 +54,6 @@ class TypeTag(StrEnum):
     DICT = "m"
     BATCH_RESULT = "br"
 
-
-_JSON_CURE = "Use JSON, dataclasses or pydantic models, or give your own `serdes=`, for example `InvokeConfig(serdes_payload=...)`."
 
 # ---- writing ---------------------------------------------------------------------------------------------------------------
 
@@ -327,7 +326,7 @@ class JsonSerDes(SerDes[T]):
 
     def serialize(self, value: T, _: SerDesContext) -> str:
         """The value as JSON; dataclasses and pydantic models are written as theirs."""
-        return json_text(value, _JSON_CURE)
+        return json_text(value, OF_A_PAYLOAD)
 
     def deserialize(self, data: str, _: SerDesContext) -> T:
         """The value of the JSON."""

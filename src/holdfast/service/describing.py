@@ -10,6 +10,7 @@ import msgspec
 from holdfast.engine.quarantines import waits
 from holdfast.engine.quarantines import why as why_quarantined
 from holdfast.model import codec
+from holdfast.model.cures import with_cure
 from holdfast.model.errors import (
     ExecutionFailed,
     ExecutionNotFound,
@@ -109,8 +110,8 @@ def result_of(store: Store, header: Execution, payload: str | None) -> Any:
         return None if payload is None else codec.loads(payload)
     failure = codec.failure_from(payload or "{}")
     where = failed_in(store, header, failure)
-    message = failure.message if where is None else f"{failure.message} (in {where})"
-    raise _ENDINGS[header.status](message, failure.type, failure.data)
+    message = with_cure(failure.message)
+    raise _ENDINGS[header.status](message if where is None else f"{message} (in {where})", failure.type, failure.data)
 
 
 def check_will_end(store: Store, header: Execution) -> None:
