@@ -25,8 +25,8 @@ from bench.figures import Taken
 from bench.hostile_files.pages import HOSTILE, written
 from bench.terms import Sizes
 from holdfast.model.credentials import checked_roles
-from holdfast.server.auth.keys import new_token
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
+from holdfast.web.auth.keys import new_token
 
 MS: Final = 1e3
 _SECONDS: Final = 8.0

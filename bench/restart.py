@@ -24,7 +24,7 @@ from bench.terms import ANSWER, PAYLOAD
 from bench.workloads import blocking_body, body
 from holdfast import AsyncDurableContext, DurableContext, durable_execution
 from holdfast.model.execution import State
-from holdfast.service.opening import OpenEngine
+from holdfast.service.engines import OpenEngine
 
 WARM_STEPS = 20
 

@@ -36,7 +36,7 @@ from holdfast.durable.config import StepConfig
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.retries import RetryStrategyConfig, create_retry_strategy
 from holdfast.service.client import Client
-from holdfast.service.opening import OpenEngine
+from holdfast.service.engines import OpenEngine
 from holdfast.store.seam import Filter
 
 IN_FLIGHT = 100

@@ -23,7 +23,7 @@ import holdfast
 from bench.terms import DAY_SECONDS, PAYLOAD, Sizes, memory
 from holdfast import AsyncDurableContext, DurableContext, Duration, Settings, durable_execution
 from holdfast.model.clock import SystemClock
-from holdfast.service.opening import OpenEngine
+from holdfast.service.engines import OpenEngine
 from holdfast.store.sqlite.store import SqliteStore
 
 STARTERS: Final = 500

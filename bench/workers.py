@@ -19,7 +19,7 @@ import uvloop
 import holdfast
 from bench.terms import PAYLOAD, Sizes
 from holdfast.contract.checking import checker_of
-from holdfast.service.staff import StaffSettings
+from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
 
 FILES: Final = Path(__file__).resolve().parent / "workers_files"
@@ -35,9 +35,9 @@ def run(work: Coroutine[Any, Any, float]) -> float:
 
 
 async def _opened(folder: Path, isolation: Any, act: Any) -> Any:
-    staff = StaffSettings(policy=Policy(isolation=isolation))
+    worker_settings = WorkerSettings(policy=Policy(isolation=isolation))
     with TemporaryDirectory(dir=folder, prefix="bench-") as place:
-        async with holdfast.open(f"{place}/bench.db", workers=[FILES / f"{WORKER}.py"], staff=staff) as engine:
+        async with holdfast.open(f"{place}/bench.db", workers=[FILES / f"{WORKER}.py"], worker_settings=worker_settings) as engine:
             return await act(engine)
 
 

@@ -16,7 +16,7 @@ import holdfast
 from bench.terms import PAYLOAD, Sizes
 from holdfast import AsyncDurableContext, DurableContext, StepContext, durable_execution, durable_step
 from holdfast.service.client import Client
-from holdfast.service.opening import OpenEngine
+from holdfast.service.engines import OpenEngine
 
 enough = Event()
 """Ends the step that computes; a thread cannot be ended from outside."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.model.errors import HoldfastError as HoldfastError
     from holdfast.model.payloads import PayloadCodec as PayloadCodec
     from holdfast.model.signals import StatusSignal as StatusSignal
-    from holdfast.service.opening import open as open
+    from holdfast.service.engines import open as open
     from holdfast.service.replaying import Replayed as Replayed
     from holdfast.service.replaying import replay as replay
     from holdfast.service.settings import Settings as Settings
@@ -63,7 +63,7 @@ _WHERE = {
     "durable_step": "holdfast.durable",
     "durable_wait_for_callback": "holdfast.durable",
     "durable_with_child_context": "holdfast.durable",
-    "open": "holdfast.service.opening",
+    "open": "holdfast.service.engines",
     "plain_function": "holdfast.durable.plain",
     "replay": "holdfast.service.replaying",
     "tool": "holdfast.workers.tools.decorating",

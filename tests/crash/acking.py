@@ -22,8 +22,8 @@ from unittest import mock
 import holdfast
 from holdfast.engine import writer
 from holdfast.model.ids import Arn
-from holdfast.service.opening import OpenEngine
-from holdfast.store.sqlite import opening
+from holdfast.service.engines import OpenEngine
+from holdfast.store.sqlite import connecting as opening
 from holdfast.store.sqlite import store as sqlite_store
 
 STEPS = 3

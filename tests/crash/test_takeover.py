@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.engine import tending
+from holdfast.engine import scheduler as tending
 from holdfast.model.clock import SystemClock, monotonic
 from holdfast.model.errors import LeaseLost
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
@@ -20,7 +20,7 @@ from holdfast.model.life import Claimant, next_try
 from holdfast.model.operations import Action, Failure, Type, Update
 from holdfast.model.verbs import Checkpoint, Checkpointed, Claim, Start, Started
 from holdfast.service.settings import Settings
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from tests.crash import worker as hosted
 from tests.crash.laws import check_history, died
 from tests.crash.scene import PATIENCE_SECONDS, POLL_SECONDS, Scene, until
@@ -234,16 +234,16 @@ async def test_who_slept_with_the_machine_is_not_taken_for_dead(scene: Scene, mo
         execution = await one.start(held)
         runner = one._engine.runner
         async with holdfast.open(scene.store, functions=[held], settings=settings) as two:
-            tender = two._engine._tender
-            await fact(lambda: monotonic() - tender._awake_at > 1)  # it would call a silent runner dead
+            scheduler = two._engine._scheduler
+            await fact(lambda: monotonic() - scheduler._awake_at > 1)  # it would call a silent runner dead
             lease = scene.leases()[runner]
             await fact(lambda: scene.leases()[runner] != lease)  # there is time until the next one
             clock.slept = 3_600_000
             woken_at = clock.now()
-            await fact(lambda: tender._looked_at > woken_at and scene.leases()[runner] > woken_at)
+            await fact(lambda: scheduler._looked_at > woken_at and scene.leases()[runner] > woken_at)
             assert scene.leases().keys() == {runner, two._engine.runner}
-            looked_at = tender._looked_at
-            await fact(lambda: tender._looked_at > looked_at + 1000)
+            looked_at = scheduler._looked_at
+            await fact(lambda: scheduler._looked_at > looked_at + 1000)
             go.set()
             assert await execution.result() == "done"
     assert died(scene.client.history(execution.id)) == 0

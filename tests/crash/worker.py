@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 import holdfast
-from holdfast.engine import tending
+from holdfast.engine import scheduler as tending
 from tests.crash import trips
 from tests.crash.orders import ONCE, aorder, order
 from tests.crash.outside import outside

@@ -12,8 +12,8 @@ import holdfast
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import Clock, VirtualClock
 from holdfast.service.describing import Pending
+from holdfast.service.engines import OpenEngine
 from holdfast.service.open_execution import OpenExecution
-from holdfast.service.opening import OpenEngine
 from holdfast.service.settings import Settings
 
 _REST_SECONDS = 0.001

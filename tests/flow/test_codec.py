@@ -21,8 +21,8 @@ from holdfast.model.errors import CodecFailed, CodecMismatch, ExecutionFailed, E
 from holdfast.model.execution import State
 from holdfast.model.payloads import PayloadCodec
 from holdfast.service.client import Client
+from holdfast.service.engines import OpenEngine
 from holdfast.service.open_execution import OpenExecution
-from holdfast.service.opening import OpenEngine
 from tests.flow.harness import Harness, eventually, pending
 
 KEY = b"k" * 32

@@ -9,11 +9,11 @@ import pytest
 from holdfast import AsyncDurableContext, DurableContext, durable_execution
 from holdfast.durable.exceptions import InvokeError
 from holdfast.engine.engine import Engine
-from holdfast.engine.registry import Function, Registry, Slots
+from holdfast.engine.registry import Capacity, Function, Registry
 from holdfast.hosts.choosing import ChoosingHost
 from holdfast.model.errors import FunctionNotFound
 from holdfast.model.execution import State
-from holdfast.service.opening import OpenEngine
+from holdfast.service.engines import OpenEngine
 from holdfast.store.seam import Hosted
 from tests.flow.harness import Harness, eventually, pending
 
@@ -107,9 +107,9 @@ async def test_an_invoke_reaches_a_version_by_its_alias_and_nothing_that_was_rem
 
 
 def test_a_function_that_comes_while_a_suspect_runs_alone_gets_no_room_before_the_others() -> None:
-    registry = Registry([Function(name="a", slots=Slots(1))])
+    registry = Registry([Function(name="a", slots=Capacity(1))])
     registry.shut()
-    late = Function(name="b", slots=Slots(2))
+    late = Function(name="b", slots=Capacity(2))
     registry.put(late)
     registry.put(late)
     assert registry.claimable() == {}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncDurableContext, Duration, StepContext, durable_execution
-from holdfast.engine.tending import Tender
+from holdfast.engine.scheduler import Scheduler
 from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import ExecutionStatus, State
 from holdfast.model.verbs import Settle
@@ -88,13 +88,13 @@ async def test_what_is_in_trouble_is_left_alone_for_a_while_instead_of_being_ask
         damaged = await engine.start(patient)
         await pending(damaged)
     change(harness, DAMAGE["its status is none"], damaged.id)
-    rounds, tend = [0], Tender._round
+    rounds, tend = [0], Scheduler._round
 
-    async def counted(self: Tender) -> None:
+    async def counted(self: Scheduler) -> None:
         rounds[0] += 1
         await tend(self)
 
-    monkeypatch.setattr(Tender, "_round", counted)
+    monkeypatch.setattr(Scheduler, "_round", counted)
     clock = VirtualClock(skipping=False)
     clock.skip_to(clock.now() + 7_200_000)
     async with harness.engine(patient, quick, clock=clock) as engine:

@@ -12,7 +12,8 @@ import pytest
 from holdfast import AsyncDurableContext, DurableContext, Duration, StepConfig, durable_execution
 from holdfast.durable.config import StepSemantics
 from holdfast.durable.execution import DurableFunction
-from holdfast.engine import health, tending
+from holdfast.engine import health
+from holdfast.engine import scheduler as tending
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, StoreBroken
 from holdfast.store.sqlite.store import SqliteStore

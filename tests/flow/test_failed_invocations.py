@@ -18,8 +18,8 @@ from holdfast.durable.exceptions import InvocationError
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.errors import ExecutionFailed
 from holdfast.service.describing import Description
+from holdfast.service.engines import OpenEngine
 from holdfast.service.open_execution import OpenExecution
-from holdfast.service.opening import OpenEngine
 from tests.flow.harness import Harness
 
 

@@ -18,17 +18,17 @@ from prometheus_client.parser import text_string_to_metric_families
 import holdfast
 from holdfast.durable.config import Duration, JitterStrategy, StepConfig
 from holdfast.durable.retries import RetryPresets, RetryStrategyConfig, create_retry_strategy
+from holdfast.lambda_api.functions.records import Config
+from holdfast.lambda_api.routes.app import make_app
+from holdfast.lambda_api.serving import open_serving
+from holdfast.lambda_api.templates.descriptions import Described, TextCode
 from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import Outcome, OutcomeStatus, Terms, new_execution
 from holdfast.model.ids import Ids
 from holdfast.model.ports import Observer
-from holdfast.server.app import make_app
 from holdfast.server.measuring import Measuring
-from holdfast.service.catalogue.records import Config
-from holdfast.service.opening import OpenEngine
-from holdfast.service.serving import open_serving
+from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
-from holdfast.service.targets.descriptions import Described, TextCode
 from holdfast.signals.function_metrics import FunctionMetrics
 from holdfast.signals.function_traces import FunctionTraces, Trace, trace_of
 from holdfast.signals.spans import Spans

@@ -12,8 +12,8 @@ from holdfast.durable.exceptions import InvokeError
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import ExecutionFailed, ExecutionStopped
 from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.service.engines import OpenEngine
 from holdfast.service.open_execution import OpenExecution
-from holdfast.service.opening import OpenEngine
 from holdfast.store.seam import Filter
 from tests.flow.harness import Harness, eventually, pending, types
 

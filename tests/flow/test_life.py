@@ -22,8 +22,8 @@ from holdfast.model.errors import (
     InvalidParameter,
 )
 from holdfast.model.execution import ExecutionStatus
+from holdfast.service.engines import BlockingEngine, BlockingExecution, OpenEngine
 from holdfast.service.open_execution import OpenExecution
-from holdfast.service.opening import BlockingEngine, BlockingExecution, OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore

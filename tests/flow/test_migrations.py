@@ -10,13 +10,13 @@ import pytest
 from holdfast import StatusSignal
 from holdfast.contract.codes import Status
 from holdfast.model.errors import ExecutionFailed
+from holdfast.service.engines import OpenEngine
 from holdfast.service.open_execution import OpenExecution
-from holdfast.service.opening import OpenEngine
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from holdfast.store.postgres import migrating as postgres
 from holdfast.store.sqlite import migrating as sqlite
 from holdfast.workers.approvals import Decision
-from holdfast.workers.workforce import Workforce
+from holdfast.workers.service import WorkerService
 from tests.flow.harness import eventually, pending, types
 from tests.postgres import new_schema
 from tests.store import flight
@@ -74,7 +74,7 @@ async def named(engine: OpenEngine, function: str, name: str) -> OpenExecution:
     return await engine.get(found.id)
 
 
-async def _answer(engine: OpenEngine, force: Workforce) -> None:
+async def _answer(engine: OpenEngine, force: WorkerService) -> None:
     """What people do: they answer the callback and decide the approval."""
     asking = await named(engine, "ask", "ask-1")
     await engine.succeed_callback((await pending(asking)).callback_id or "", "yes")

@@ -18,9 +18,9 @@ from holdfast.engine import outbox
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import DeliveryFailed, InvalidParameter, StoreBusy
 from holdfast.model.signals import Subscriber
-from holdfast.service.opening import OpenEngine
+from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
 from holdfast.store.sqlite.store import SqliteStore
 from tests.flow.harness import eventually

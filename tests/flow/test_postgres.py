@@ -12,13 +12,13 @@ import pytest
 import holdfast
 from holdfast import AsyncDurableContext, DurableContext, Duration, StepContext, durable_execution
 from holdfast.durable.retries import RetryDecision
-from holdfast.engine import tending
+from holdfast.engine import scheduler as tending
 from holdfast.model.clock import Clock, SystemClock, VirtualClock
 from holdfast.model.errors import DiskFailed
 from holdfast.model.signals import StatusSignal
 from holdfast.service.client import Client
+from holdfast.service.engines import OpenEngine
 from holdfast.service.open_execution import OpenExecution
-from holdfast.service.opening import OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Filter

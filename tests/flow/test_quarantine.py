@@ -23,7 +23,7 @@ from holdfast.model.life import Claimant
 from holdfast.model.verbs import Claim
 from holdfast.service.client import Client
 from holdfast.service.settings import Settings
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from holdfast.testing import CrashDiffers, Runner, crash_everywhere
 from holdfast.testing.stores import writes
 from holdfast.workers.looking import state_of

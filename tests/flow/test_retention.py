@@ -11,7 +11,7 @@ from holdfast import AsyncDurableContext, Duration, StepContext, durable_executi
 from holdfast.engine import upkeep
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import ExecutionNotFound, StoreBusy
-from holdfast.service.opening import OpenEngine
+from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore

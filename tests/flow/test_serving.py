@@ -16,16 +16,16 @@ import msgspec
 import pytest
 
 from holdfast.engine.registry import Function
-from holdfast.hosts.runtime.description import Limits
+from holdfast.lambda_api.functions.records import Config, Entry
+from holdfast.lambda_api.operations.invoke import Invoke
+from holdfast.lambda_api.routes.app import make_app
+from holdfast.lambda_api.runtime.description import Limits
+from holdfast.lambda_api.serving import Serving, open_serving
+from holdfast.lambda_api.templates.descriptions import Described, FolderCode, TextCode, ZipCode
 from holdfast.model.clock import Clock, SystemClock, VirtualClock
 from holdfast.model.execution import Execution, ExecutionStatus, Terms
 from holdfast.model.history import EventType
-from holdfast.server.app import make_app
-from holdfast.service.catalogue.records import Config, Entry
-from holdfast.service.lambda_api.invoking import Invoke
-from holdfast.service.serving import Serving, open_serving
 from holdfast.service.settings import Settings
-from holdfast.service.targets.descriptions import Described, FolderCode, TextCode, ZipCode
 from holdfast.store.seam import Filter
 from tests.flow.harness import eventually
 
@@ -51,11 +51,11 @@ async def test_old_versions_are_forgotten_unless_something_needs_them(tmp_path: 
                 registry.shut()  # so that it stays
                 await service.engine.start("f", "null", version="2")
         await service.forget_old("f", 2)
-        entry = service.catalogue.needed("f")
+        entry = service.deployed.needed("f")
         assert sorted(entry.versions) == ["1", "2", "5", "6"]
         assert sorted(target.version for target in service.engine.registry.targets()) == ["$LATEST", "1", "2", "5", "6"]
         await service.forget_old("f", 20)
-        assert service.catalogue.needed("f") == entry
+        assert service.deployed.needed("f") == entry
 
 
 async def test_code_of_forgotten_versions_goes_when_nothing_runs_it_any_more(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_code_of_forgotten_versions_goes_when_nothing_runs_it_any_more(tmp
             (folder / "late.py").write_text(f"x = {number}")
             await service.deploy(wanted)
         await service.forget_old("f", 1)
-        assert sorted(service.catalogue.needed("f").versions) == ["4"]
+        assert sorted(service.deployed.needed("f").versions) == ["4"]
         assert codes() == 2, "the newest, and the one that runs"
         gate.touch()
         assert (await old).payload == b"1", "what it had not read yet was still there"
@@ -99,14 +99,14 @@ async def test_a_change_is_finished_also_when_nobody_waits_for_it_any_more(tmp_p
             begun.set()
             may_end.wait()
             code = service.code_of(wanted.code)
-            return service.catalogue.deploy("f", wanted.config, code, tags={})
+            return service.deployed.deploy("f", wanted.config, code, tags={})
 
         caller = asyncio.create_task(service.change("f", verb))
         await asyncio.to_thread(begun.wait)
         caller.cancel()
         with pytest.raises(asyncio.CancelledError):
             await caller
-        assert service.catalogue.entry("f") is None
+        assert service.deployed.entry("f") is None
         may_end.set()
         found: Function = await eventually(lambda: service.engine.registry.get("f", "$LATEST"))
         assert found.terms == Terms(600)
@@ -120,14 +120,14 @@ async def test_a_change_under_way_when_the_service_closes_is_finished_first(tmp_
         def verb() -> Entry:
             begun.set()
             may_end.wait()
-            return service.catalogue.deploy("f", wanted.config, service.code_of(wanted.code), tags={})
+            return service.deployed.deploy("f", wanted.config, service.code_of(wanted.code), tags={})
 
         caller = asyncio.create_task(service.change("f", verb))
         await asyncio.to_thread(begun.wait)
         caller.cancel()
         asyncio.get_running_loop().call_later(0.05, may_end.set)
     async with served(tmp_path) as again:
-        assert again.catalogue.entry("f") is not None
+        assert again.deployed.entry("f") is not None
 
 
 CALLS = """
@@ -244,7 +244,7 @@ async def test_what_a_store_keeps_beside_its_file_is_nobodys_code(tmp_path: Path
     (tmp_path / "app.py").write_text("x = 1")
     async with served(tmp_path) as service:
         code = await asyncio.to_thread(service.code_of, FolderCode(tmp_path))
-        kept = service.catalogue.keeper.code_folder(code)
+        kept = service.deployed.keeper.code_folder(code)
         assert [path.name for path in kept.iterdir()] == ["app.py"]
         await service.deploy(described("x = 2"))
         assert await asyncio.to_thread(service.code_of, FolderCode(tmp_path)) == code

@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.lambda_api.functions.records import Config
+from holdfast.lambda_api.operations.invoke import Invoke
+from holdfast.lambda_api.routes.app import make_app
+from holdfast.lambda_api.serving import Serving, open_serving
+from holdfast.lambda_api.templates.descriptions import Described, FolderCode, TextCode
 from holdfast.model.execution import Terms
-from holdfast.server.app import make_app
-from holdfast.service.catalogue.records import Config
-from holdfast.service.lambda_api.invoking import Invoke
-from holdfast.service.serving import Serving, open_serving
 from holdfast.service.settings import Settings
-from holdfast.service.targets.descriptions import Described, FolderCode, TextCode
 
 PLAIN = "def handler(event, context):\n    return event\n"
 

@@ -13,8 +13,8 @@ import holdfast
 from holdfast.contract.protocol import response_document
 from holdfast.contract.terms import RateLimit
 from holdfast.library import WORKERS, find
-from holdfast.service.opening import OpenEngine
-from holdfast.service.staff import StaffSettings
+from holdfast.service.engines import OpenEngine
+from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.fetching import FetchSettings
 from holdfast.workers.tools.language_model import ModelSettings
@@ -53,10 +53,10 @@ def model_at(url: str, **settings: Any) -> ModelSettings:
 
 
 @asynccontextmanager
-async def working(worker: str | Path, *, policy: dict[str, Any] | None = None, **staff: Any) -> AsyncIterator[OpenEngine]:
+async def working(worker: str | Path, *, policy: dict[str, Any] | None = None, **worker_settings: Any) -> AsyncIterator[OpenEngine]:
     """An engine that serves a worker, by its id or by its file, each body in its jail."""
-    settings = StaffSettings(policy=Policy(rate_limits=OFTEN, **(policy or {})), **staff)
-    async with holdfast.open(":memory:", workers=[worker], staff=settings) as engine:
+    settings = WorkerSettings(policy=Policy(rate_limits=OFTEN, **(policy or {})), **worker_settings)
+    async with holdfast.open(":memory:", workers=[worker], worker_settings=settings) as engine:
         yield engine
 
 

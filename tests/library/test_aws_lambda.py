@@ -34,8 +34,8 @@ def inside(**changes: Any) -> dict[str, Any]:
     return {"request": {**CASE["request"], **changes}}
 
 
-async def answered(model: Model, inputs: dict[str, Any], *, policy: dict[str, Any] | None = None, **staff: Any) -> dict[str, Any]:
-    async with working(WORKER, policy=policy, model=model_at(model.url), **staff) as engine:
+async def answered(model: Model, inputs: dict[str, Any], *, policy: dict[str, Any] | None = None, **worker_settings: Any) -> dict[str, Any]:
+    async with working(WORKER, policy=policy, model=model_at(model.url), **worker_settings) as engine:
         return await ran(engine, WORKER, inputs)
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.contract.checking import checker_of
-from holdfast.contract.reading import read
+from holdfast.contract.renderings import read
 from holdfast.contract.terms import Contract, Reading
 from holdfast.hosts.sandbox.snapshot import gather
 from holdfast.library import WORKERS, find

@@ -53,7 +53,7 @@ async def test_it_runs_as_written_without_a_key_and_waits_for_a_person() -> None
         waits = await ran(engine, WORKER, CASE, idempotency_key="case-7")
         (asked,) = waits["approvals"]
         assert (waits["status"], asked["tool"], asked["arguments"]) == ("needs_human", "refund_payment", {"order_id": "42", "cents": 1900})
-        await engine.workforce.decide(asked["approval_id"], approve(), LOCAL)
+        await engine.worker_service.decide(asked["approval_id"], approve(), LOCAL)
         told = await ran(engine, WORKER, CASE, idempotency_key="case-7")
     assert (told["status"], told["outputs"], told["run_id"]) == ("ok", {"refund_id": "re_1900"}, waits["run_id"])
     assert told["observability"]["usage"]["tokens"] == {"input": 118, "output": 1086}
@@ -127,7 +127,7 @@ async def test_the_money_is_paid_once_after_a_person_agreed(near: Path, model: M
     async with working(near, model=model_at(model.url)) as engine:
         waits = await ran(engine, WORKER, CASE, idempotency_key="k")
         assert (waits["status"], payments.paid) == ("needs_human", {})
-        await engine.workforce.decide(waits["approvals"][0]["approval_id"], approve(), LOCAL)
+        await engine.worker_service.decide(waits["approvals"][0]["approval_id"], approve(), LOCAL)
         told = await ran(engine, WORKER, CASE, idempotency_key="k")
         again = await ran(engine, WORKER, CASE, idempotency_key="k")
     assert (told["status"], told["outputs"]) == ("ok", {"refund_id": "re_1"})
@@ -144,13 +144,13 @@ async def test_the_money_is_paid_once_after_a_person_agreed(near: Path, model: M
 async def test_a_person_may_pay_less_and_a_person_may_say_no(near: Path, model: Model, payments: Payments) -> None:
     async with working(near, model=model_at(model.url)) as engine:
         waits = await ran(engine, WORKER, CASE, idempotency_key="less")
-        await engine.workforce.decide(
+        await engine.worker_service.decide(
             waits["approvals"][0]["approval_id"], approve(edited_arguments={"order_id": "42", "cents": 500}), LOCAL
         )
         assert (await ran(engine, WORKER, CASE, idempotency_key="less"))["status"] == "ok"
         waits = await ran(engine, WORKER, CASE, idempotency_key="no")
         no = Decision(verdict="reject", decided_by="anna", decided_at=0, comment="too much")
-        await engine.workforce.decide(waits["approvals"][0]["approval_id"], no, LOCAL)
+        await engine.worker_service.decide(waits["approvals"][0]["approval_id"], no, LOCAL)
         told = await ran(engine, WORKER, CASE, idempotency_key="no")
     assert (told["status"], told["error"]["error_code"]) == ("permanent_error", "approval_rejected")
     assert list(payments.paid.values()) == [{"order": "42", "cents": 500}]
@@ -185,12 +185,12 @@ async def test_a_payment_whose_answer_was_lost_is_asked_about_and_not_sent_again
     payments.web.pages["/refunds"] = lost
     async with working(near, model=model_at(model.url)) as engine:
         waits = await ran(engine, WORKER, CASE, idempotency_key="k")
-        await engine.workforce.decide(waits["approvals"][0]["approval_id"], approve(), LOCAL)
+        await engine.worker_service.decide(waits["approvals"][0]["approval_id"], approve(), LOCAL)
         unknown = await ran(engine, WORKER, CASE, idempotency_key="k")
         (asked,) = unknown["approvals"]
         assert (unknown["status"], asked["kind"]) == ("needs_human", "unknown_outcome")
         happened = Decision(verdict="happened", decided_by="anna", decided_at=0, result={"id": "re_77"})
-        await engine.workforce.decide(asked["approval_id"], happened, LOCAL)
+        await engine.worker_service.decide(asked["approval_id"], happened, LOCAL)
         told = await ran(engine, WORKER, CASE, idempotency_key="k")
     assert (told["status"], told["outputs"]) == ("ok", {"refund_id": "re_77"})
     assert payments.web.paths() == ["/refunds"]

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.hosts.sandbox import surroundings
-from holdfast.hosts.sandbox.attempt import Attempt
 from holdfast.hosts.sandbox.description import Ended, Jail, SandboxUnavailable, Tighter
+from holdfast.hosts.sandbox.jailed_body import JailedBody
 from holdfast.hosts.sandbox.sandbox import Sandbox
 from holdfast.model.clock import monotonic
 from tests.sandbox import settings
@@ -57,7 +57,7 @@ async def tried(wish: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def heard(attempt: Attempt) -> tuple[list[dict[str, Any]], Ended]:
+async def heard(attempt: JailedBody) -> tuple[list[dict[str, Any]], Ended]:
     """All its frames; a descriptor is read, as far as it goes."""
     frames: list[dict[str, Any]] = []
     while not isinstance(said := await attempt.receive(), Ended):

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.sandbox.attempt import Attempt
 from holdfast.hosts.sandbox.description import Ended, Frame, SandboxUnavailable
+from holdfast.hosts.sandbox.jailed_body import JailedBody
 from holdfast.hosts.sandbox.sandbox import Sandbox
 from tests.sandbox.conftest import BODIES
 from tests.sandbox.scene import alive, heard, jail_of
@@ -54,7 +54,7 @@ async def test_attempts_at_the_same_time_do_not_wait_for_each_other(sandboxes: A
     sandbox = sandboxes("talker:printing")
     attempts = await asyncio.gather(*(sandbox.attempt(20) for _ in range(6)))
 
-    async def run(attempt: Attempt) -> Ended:
+    async def run(attempt: JailedBody) -> Ended:
         await attempt.send({"op": "run"})
         return (await heard(attempt))[1]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast.contract.refusals import Overloaded
-from holdfast.hosts.sandbox.attempt import Attempt
 from holdfast.hosts.sandbox.description import Code, Ended, Tighter
+from holdfast.hosts.sandbox.jailed_body import JailedBody
 from holdfast.hosts.sandbox.sandbox import Sandbox
 from holdfast.hosts.sandbox.together import Together, machine_memory_mb
 from tests.sandbox.scene import jail_of
@@ -34,19 +34,19 @@ async def make(package: Path) -> AsyncIterator[Make]:
         await one.close()
 
 
-async def held(sandbox: Sandbox, megabytes: int) -> Attempt:
+async def held(sandbox: Sandbox, megabytes: int) -> JailedBody:
     """A body that has so much, and waits."""
     attempt = await sandbox.attempt(20)
     await attempt.send({"op": "run", "megabytes": megabytes})
     return attempt
 
 
-async def said(attempt: Attempt) -> Any:
+async def said(attempt: JailedBody) -> Any:
     heard = await attempt.receive()
     return heard if isinstance(heard, Ended) else heard.data["op"]
 
 
-async def ended(attempt: Attempt) -> Ended:
+async def ended(attempt: JailedBody) -> Ended:
     while not isinstance(heard := await attempt.receive(), Ended):
         continue
     return heard

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.registry import Function, Slots
+from holdfast.engine.registry import Capacity, Function
 from holdfast.hosts.inline import InlineHost
 from holdfast.model.clock import measured_by
 from holdfast.model.errors import HoldfastError
@@ -154,7 +154,7 @@ class World:
         ids = Ids(Random(f"ids {self.seed} {self._count}"))
         runner = ids(self.clock.now())
         inner = self._store(runner)
-        slots = Slots(self.chance.choice([1, 3, 1000]))
+        slots = Capacity(self.chance.choice([1, 3, 1000]))
         functions = self.players.functions
         host = InlineHost(functions, clock=self.clock, threads=1, park=self.chance.choice([0, 1, 1000]))
         chance = Random(f"chance {self.seed} {self._count}")

@@ -25,14 +25,14 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.model.ids import Ids
 from holdfast.model.signals import Subscriber
-from holdfast.service.opening import OpenEngine
+from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.service import WorkerService
 from holdfast.workers.storing.folder import Folder
 from holdfast.workers.tools.seam import Effect
-from holdfast.workers.workforce import Workforce
 from tests.flow.harness import eventually, pending
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request
 
@@ -154,7 +154,7 @@ async def paying(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 @contextlib.asynccontextmanager
 async def opened(
     where: str, folder: Path, now: int, subscriber: Subscriber, *, skipping: bool
-) -> AsyncIterator[tuple[OpenEngine, Workforce, VirtualClock]]:
+) -> AsyncIterator[tuple[OpenEngine, WorkerService, VirtualClock]]:
     """An engine with the functions above and a worker whose call needs an approval."""
 
     async def unknown(worker_id: str, package: str) -> Any:
@@ -162,7 +162,7 @@ async def opened(
 
     pay = Counted("pay", Effect.WRITE, lambda cents: {"cents": cents})
     policy = Policy(caps=Caps(runs=100))
-    force = Workforce(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=unknown)
+    force = WorkerService(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=unknown)
     force.serve(InlineWorker(contract("pay"), paying, pay, approvals=frozenset({"pay"})))
     clock = VirtualClock(now, skipping=skipping)
     settings = Settings(clock=clock, ids=Ids(Random(now)), tune=False)

@@ -9,8 +9,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from holdfast.store.backends import open_keeping, open_store
 from holdfast.store.keeping import Migrated
-from holdfast.store.opening import open_keeping, open_store
 from tests.postgres import database, new_schema, schema_of
 from tests.store import flight
 

@@ -17,7 +17,7 @@ from holdfast.model.outside import Fire, Release
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Checkpoint, Checkpointed, Started
 from holdfast.store.encryption import AesGcm
-from holdfast.store.sqlite.opening import load_queries
+from holdfast.store.sqlite.connecting import load_queries
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores import Opening, SharedStoreSuite
 from holdfast.testing.stores.writes import (

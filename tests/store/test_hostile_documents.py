@@ -10,7 +10,7 @@ from typing import Any
 import holdfast
 from holdfast import DurableContext, durable_execution
 from holdfast.cli import show as shown
-from holdfast.cli.arguments import Place
+from holdfast.cli.arguments import StorePlace
 from holdfast.durable.exceptions import StepError
 from holdfast.model.errors import ExportInvalid, HoldfastError, PayloadNotJson
 from holdfast.service.client import Client
@@ -57,7 +57,7 @@ def order(event: Any, context: DurableContext) -> Any:
 
 
 def looked_at_in_every_way(client: Client, execution: str) -> None:
-    place = Place.of(None, None)
+    place = StorePlace.of(None, None)
     with contextlib.suppress(PayloadNotJson):  # a result may be any text
         told, operations = client.describe(execution), client.operations(execution)
         shown.description_page(told, operations, place, 0)

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.errors import HoldfastError, InvalidParameter, StoreBroken, StoreInUse, StoreNotFound, StoreUnsuitable
+from holdfast.store.backends import open_keeping
 from holdfast.store.keeping import Keeping
-from holdfast.store.opening import open_keeping
+from holdfast.store.postgres.connecting import load_statements
 from holdfast.store.postgres.keeping import PostgresKeeping
-from holdfast.store.postgres.opening import load_statements
 from holdfast.store.sqlite import restoring
+from holdfast.store.sqlite.connecting import load_queries
 from holdfast.store.sqlite.migrating import SCHEMA_VERSION, check_unused
-from holdfast.store.sqlite.opening import load_queries
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores.writes import LEASE, T0, closed, started, suspended, wait
 from tests.postgres import database, new_schema, schema_of

@@ -23,8 +23,8 @@ from holdfast.model.outside import Stop
 from holdfast.model.verbs import Started
 from holdfast.service.settings import Settings
 from holdfast.store import migrating
-from holdfast.store.migrating import Lineage, Numbers, Standing, Step
-from holdfast.store.opening import open_keeping, open_store
+from holdfast.store.backends import open_keeping, open_store
+from holdfast.store.migrating import Lineage, Numbers, SchemaStanding, Step
 from holdfast.store.postgres import migrating as postgres
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Filter, Hosted
@@ -108,9 +108,15 @@ def test_what_comes_before_a_deployment_only_adds(lineage: Lineage) -> None:
 
 @pytest.mark.parametrize(
     "version, least, standing",
-    [(6, 6, Standing.BEHIND), (8, 7, Standing.BEHIND), (9, 7, Standing.USABLE), (9, 9, Standing.USABLE), (11, 9, Standing.USABLE)],
+    [
+        (6, 6, SchemaStanding.BEHIND),
+        (8, 7, SchemaStanding.BEHIND),
+        (9, 7, SchemaStanding.USABLE),
+        (9, 9, SchemaStanding.USABLE),
+        (11, 9, SchemaStanding.USABLE),
+    ],
 )
-def test_code_may_use_what_is_not_newer_than_it_can_bear(version: int, least: int, standing: Standing) -> None:
+def test_code_may_use_what_is_not_newer_than_it_can_bear(version: int, least: int, standing: SchemaStanding) -> None:
     assert Lineage("holdfast.store.sqlite", oldest=6, newest=9).standing("s.db", Numbers(version, least)) is standing
 
 

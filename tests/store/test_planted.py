@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.errors import NotPrivate, StoreBroken, StoreUnsuitable
+from holdfast.store.backends import open_keeping, open_store
 from holdfast.store.migrating import number
-from holdfast.store.opening import open_keeping, open_store
 
 NOBODY = 65534
 

@@ -21,8 +21,8 @@ from holdfast.model.errors import (
 from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus
 from holdfast.model.operations import Action, Status
 from holdfast.model.verbs import Checkpointed
+from holdfast.store.backends import open_store, shown
 from holdfast.store.encryption import AesGcm
-from holdfast.store.opening import open_store, shown
 from holdfast.store.postgres import listing
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.store import PostgresStore

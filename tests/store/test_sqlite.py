@@ -19,9 +19,9 @@ import pytest
 from holdfast.model.errors import DiskFull, HoldfastError, InvalidParameter, StoreBroken, StoreBusy, StoreUnsuitable
 from holdfast.model.operations import Action, Status
 from holdfast.model.verbs import Checkpointed
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
-from holdfast.store.sqlite import opening as opening_module
+from holdfast.store.sqlite import connecting as opening_module
 from holdfast.store.sqlite import sharing
 from holdfast.store.sqlite.migrating import SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore

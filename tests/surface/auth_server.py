@@ -15,13 +15,13 @@ from botocore.credentials import Credentials
 
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.credentials import checked_roles
-from holdfast.server.asgi import Receive, Scope, Send
-from holdfast.server.auth.identity import identity_of
-from holdfast.server.auth.keys import Issued, new_access_key, new_token
-from holdfast.server.auth.protecting import Gate, protect
-from holdfast.server.auth.sealing import Sealing
-from holdfast.server.auth.secret import KeysSecrets
 from holdfast.store.seam import Store
+from holdfast.web.asgi import Receive, Scope, Send
+from holdfast.web.auth.identity import identity_of
+from holdfast.web.auth.keys import Issued, new_access_key, new_token
+from holdfast.web.auth.protecting import Gate, protect
+from holdfast.web.auth.sealing import Sealing
+from holdfast.web.auth.secret import KeysSecrets
 
 _chance = itertools.count(1)
 BASE = "http://127.0.0.1:9001"

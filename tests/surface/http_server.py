@@ -24,21 +24,21 @@ from botocore.config import Config
 from holdfast.durable.exceptions import wire_name
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.port import EnginePort
+from holdfast.lambda_api.operations import LambdaApi
+from holdfast.lambda_api.routes.app import make_app
 from holdfast.model import wire
 from holdfast.model.execution import Outcome, OutcomeStatus
 from holdfast.model.ids import Seal
 from holdfast.model.operations import Failure, served_since
 from holdfast.model.pages import FIRST_OPERATION, cut, state_marker
 from holdfast.model.ports import Host, Invocation, Port
-from holdfast.server.app import make_app
-from holdfast.server.asgi import ASGIApp
-from holdfast.server.limits import Limits
-from holdfast.server.serving import bound, serving
-from holdfast.service import opening
-from holdfast.service.lambda_api import LambdaApi
-from holdfast.service.opening import OpenEngine
+from holdfast.service import engines as opening
+from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
+from holdfast.web.asgi import ASGIApp
+from holdfast.web.limits import Limits
+from holdfast.web.listener import bound, serving
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 30.0

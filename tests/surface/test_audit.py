@@ -18,11 +18,11 @@ from holdfast.model.auditing import Actor, Note, NoteFilter, NoteKind, kept_days
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import DiskFull, InvalidParameter, StoreBroken
 from holdfast.model.ids import id_at
-from holdfast.server.asgi import Receive, Scope, Send
-from holdfast.server.auth.noting import MANY, Refusals
-from holdfast.server.auth.protecting import protect
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
+from holdfast.web.asgi import Receive, Scope, Send
+from holdfast.web.auth.noting import MANY, Refusals
+from holdfast.web.auth.protecting import protect
 from tests.surface.auth_server import access_key, bearer, client, gate, signed, token
 from tests.surface.cli_program import Program
 from tests.surface.test_auth_gate import CREATE, INVOKE, LIST
@@ -325,7 +325,7 @@ def test_how_long_lines_are_kept_is_a_setting() -> None:
 
 
 def test_executions_stopped_and_callbacks_answered_on_the_command_line_are_noted(holdfast: Program, tmp_path: Path) -> None:
-    from holdfast.cli.arguments import Place
+    from holdfast.cli.arguments import StorePlace
     from holdfast.model.execution import Terms, new_execution
     from holdfast.model.operations import Failure
     from holdfast.model.verbs import Start
@@ -336,7 +336,7 @@ def test_executions_stopped_and_callbacks_answered_on_the_command_line_are_noted
         for name in ("a", "b"):
             header = new_execution(id_at(1), name, "order", "1", payload="1", now=1, terms=Terms())
             store.commit([Start(header, "1")], 1)
-    with Place.of(where, None).client() as mine:
+    with StorePlace.of(where, None).client() as mine:
         mine.stop("order/a")
         mine.stop("order/a")
         with pytest.raises(InvalidParameter):

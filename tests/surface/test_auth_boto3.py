@@ -16,9 +16,9 @@ import uvicorn
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from holdfast.server.auth.keys import Issued
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
+from holdfast.web.auth.keys import Issued
 from tests.surface.auth_server import access_key, gate
 
 ARN = "arn:aws:lambda:local:000000000000:function:order:$LATEST/durable-execution/o-1/0190a1b2-0000-7000-8000-000000000000"

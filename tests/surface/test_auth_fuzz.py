@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from holdfast.model.clock import VirtualClock
 from holdfast.model.credentials import checked_roles
-from holdfast.server.asgi import Receive, Scope, Send
-from holdfast.server.auth.keys import new_access_key
-from holdfast.server.auth.protecting import Gate, protect
-from holdfast.server.auth.sealing import Sealing
-from holdfast.server.auth.secret import KeysSecret
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
+from holdfast.web.asgi import Receive, Scope, Send
+from holdfast.web.auth.keys import new_access_key
+from holdfast.web.auth.protecting import Gate, protect
+from holdfast.web.auth.sealing import Sealing
+from holdfast.web.auth.secret import KeysSecret
 from tests.parts import examples
 from tests.surface.auth_server import token
 

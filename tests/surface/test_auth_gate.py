@@ -20,11 +20,11 @@ from holdfast.model.errors import CredentialsNeeded, InvalidParameter, KeysSecre
 from holdfast.model.execution import Terms, new_execution
 from holdfast.model.ids import Arn, id_at
 from holdfast.model.verbs import Start
-from holdfast.server.auth.keys import Keys
-from holdfast.server.auth.sealing import Sealing
-from holdfast.server.auth.secret import KeysSecret
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
+from holdfast.web.auth.keys import Keys
+from holdfast.web.auth.sealing import Sealing
+from holdfast.web.auth.secret import KeysSecret
 from tests.surface.auth_server import access_key, bearer, client, gate, random_bytes, sealing, signed, token
 
 INVOKE = "/2015-03-31/functions/order/invocations?Qualifier=%24LATEST"
@@ -285,7 +285,7 @@ async def test_a_credential_expires(store: Store) -> None:
 
 def test_a_revoked_credential_is_refused_a_second_later_and_a_new_one_is_known(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     passed = [0.0]
-    monkeypatch.setattr("holdfast.server.auth.keys.monotonic", lambda: passed[0])
+    monkeypatch.setattr("holdfast.web.auth.keys.monotonic", lambda: passed[0])
     keys = Keys(store, sealing(store), VirtualClock())
     assert keys.is_stale()
     first = access_key(store, "admin")

@@ -11,11 +11,11 @@ import pytest
 
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import KeysSecretNeeded
-from holdfast.server.auth.keys import Keys
-from holdfast.server.auth.refusing import Refused
-from holdfast.server.auth.sealing import Sealing
-from holdfast.server.auth.secret import KeysSecrets
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
+from holdfast.web.auth.keys import Keys
+from holdfast.web.auth.refusing import Refused
+from holdfast.web.auth.sealing import Sealing
+from holdfast.web.auth.secret import KeysSecrets
 from tests.surface.auth_server import random_bytes
 from tests.surface.cli_program import Program
 

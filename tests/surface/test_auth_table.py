@@ -7,19 +7,19 @@ from unittest.mock import Mock
 
 import pytest
 
+from holdfast.lambda_api.routes.callbacks import Callbacks
+from holdfast.lambda_api.routes.deploy import Deploying
+from holdfast.lambda_api.routes.executions import Executions
+from holdfast.lambda_api.routes.functions import Functions
+from holdfast.lambda_api.routes.hooks import Hooks
+from holdfast.lambda_api.routes.logs import LogReading
 from holdfast.model.credentials import Role
-from holdfast.server.auth.operations import TABLE, UNKNOWN, Needs, Reach, asked, may
-from holdfast.server.callbacks import Callbacks
-from holdfast.server.deploying import Deploying
-from holdfast.server.executions import Executions
-from holdfast.server.functions import Functions
-from holdfast.server.hooks import Hooks
-from holdfast.server.logs import LogReading
 from holdfast.server.protocol.approvals import Approvals
 from holdfast.server.protocol.artifacts import Artifacts
 from holdfast.server.protocol.metrics import WorkerMetrics
 from holdfast.server.protocol.runs import Runs
 from holdfast.server.protocol.workers import Workers
+from holdfast.web.auth.operations import TABLE, UNKNOWN, Needs, Reach, asked, may
 from tests.surface.test_auth_gate import CREATE, EVENTS, INVOKE
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import httpx
 import pytest
 
+from holdfast.lambda_api.functions.records import Config
+from holdfast.lambda_api.routes.app import make_app
+from holdfast.lambda_api.routes.deploy import Deploying
+from holdfast.lambda_api.serving import Serving, open_serving
+from holdfast.lambda_api.templates.descriptions import Described, TextCode
 from holdfast.model.clock import SystemClock
 from holdfast.model.execution import Terms
-from holdfast.server.app import make_app
-from holdfast.server.auth import protect
-from holdfast.server.deploying import Deploying
-from holdfast.service.catalogue.records import Config
-from holdfast.service.serving import Serving, open_serving
 from holdfast.service.settings import Settings
-from holdfast.service.targets.descriptions import Described, TextCode
 from holdfast.store.seam import Store
+from holdfast.web.auth import protect
 from tests.surface.auth_server import bearer, client, token
 
 FUNCTIONS = "/2015-03-31/functions"

@@ -17,14 +17,14 @@ from botocore.exceptions import ClientError
 
 import holdfast
 from holdfast import AsyncDurableContext, durable_execution
+from holdfast.lambda_api.operations import LambdaApi
+from holdfast.lambda_api.routes.app import make_app
 from holdfast.model.clock import SystemClock
-from holdfast.server.app import make_app
-from holdfast.server.auth import protect
 from holdfast.server.events import with_events
-from holdfast.server.serving import bound, serving
-from holdfast.service.lambda_api import LambdaApi
 from holdfast.signals.broadcast import Broadcaster
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
+from holdfast.web.auth import protect
+from holdfast.web.listener import bound, serving
 from tests.surface.auth_server import access_key, bearer, token
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Whole:
 
 @pytest.fixture
 async def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Whole]:
-    monkeypatch.setattr("holdfast.server.auth.keys._FRESH_SECONDS", 0.0)  # every new key is known at once
+    monkeypatch.setattr("holdfast.web.auth.keys._FRESH_SECONDS", 0.0)  # every new key is known at once
     where = str(tmp_path / "test.db")
     with contextlib.closing(open_store(where, "first")) as store:
         token(store, "admin")

@@ -20,12 +20,12 @@ from holdfast.model.execution import ExecutionStatus, Terms, new_execution
 from holdfast.model.ids import Arn, id_at
 from holdfast.model.outside import Stop
 from holdfast.model.verbs import Start
-from holdfast.server.asgi import Receive, Scope, Send
-from holdfast.server.auth.protecting import protect
 from holdfast.server.events import with_events
 from holdfast.signals.broadcast import Broadcaster
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
+from holdfast.web.asgi import Receive, Scope, Send
+from holdfast.web.auth.protecting import protect
 from tests.surface.auth_server import bearer, telling, token
 
 ENDS = quote(json.dumps({"detail": {"status": [{"anything-but": "RUNNING"}]}}))

@@ -14,9 +14,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from holdfast.model.ids import Arn
-from holdfast.server.asgi import ASGIApp, Receive, Scope, Send
-from holdfast.server.auth.identity import Identity, identified
 from holdfast.service.settings import Settings
+from holdfast.web.asgi import ASGIApp, Receive, Scope, Send
+from holdfast.web.auth.identity import Identity, identified
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, client, served
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.server.app import make_app
+from holdfast.lambda_api.routes.app import make_app
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
 from tests.parts import examples

@@ -10,20 +10,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
 from botocore.exceptions import ClientError
 
 from holdfast.model.errors import DiskFull
-from holdfast.server.app import App
-from holdfast.server.limits import Limits
-from holdfast.server.replies import Reply, json_reply
-from holdfast.server.requests import Request
-from holdfast.server.routing import Handler, Route, Routes
-from holdfast.server.serving import BoundedProtocol
+from holdfast.web.app import App
+from holdfast.web.limits import Limits
+from holdfast.web.listener import BoundedProtocol
+from holdfast.web.replies import Reply, json_reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Handler, Route, Routes
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, SilentHost, client, served
 
@@ -329,7 +328,7 @@ async def ask(app: App, before: Callable[[asyncio.Task[None]], None] = lambda _:
 
 
 def app_with(handler: Handler, *, waits: bool = False) -> App:
-    return App(cast("Any", SimpleNamespace(request_id=lambda: "an-id")), Routes([Route("GET", "/x", handler, waits=waits)]), Limits())
+    return App(Routes([Route("GET", "/x", handler, waits=waits)]), Limits(), lambda: "an-id")
 
 
 async def test_a_mistake_of_ours_is_a_500_that_tells_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:

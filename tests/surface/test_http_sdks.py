@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.server.app import make_app
-from holdfast.server.serving import bound, serving
-from holdfast.service.lambda_api import LambdaApi
+from holdfast.lambda_api.operations import LambdaApi
+from holdfast.lambda_api.routes.app import make_app
+from holdfast.web.listener import bound, serving
 from tests.flow.cases import CASES, OFFICIAL, OURS, Case, Sdk, some_quick
 from tests.flow.official.running import Ending, opened
 from tests.flow.test_official_sdk import answer_early, assert_as_promised, assert_same_history, by_official, others, run

@@ -12,11 +12,10 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
-from holdfast.server.asgi import Receive, Scope, Send
-from holdfast.server.limits import Limits
-from holdfast.server.protocol.desk import Desk
 from holdfast.server.protocol.workers import Workers
-from holdfast.server.serving import _MOST_HEADERS, _SLICE, BoundedProtocol
+from holdfast.web.asgi import Receive, Scope, Send
+from holdfast.web.limits import Limits
+from holdfast.web.listener import _MOST_HEADERS, _SLICE, BoundedProtocol
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, served
 
@@ -52,7 +51,7 @@ def test_a_body_in_very_many_small_chunks_is_refused_and_one_in_a_few_thousand_i
 
 def test_a_request_to_a_worker_that_cannot_be_kept_is_refused_before_it_is_read() -> None:
     """Reading fifteen megabytes, to find that six can be kept, took a second in which the server did nothing else."""
-    way = next(way for way in Workers(cast("Desk", None)).routes() if way.path.endswith("/invoke"))
+    way = next(way for way in Workers(cast("Any", None)).routes() if way.path.endswith("/invoke"))
     assert way.most is not None
     assert MAX_PAYLOAD_BYTES < way.most < 2 * MAX_PAYLOAD_BYTES
 

@@ -15,13 +15,13 @@ import pytest
 from holdfast.model.clock import SystemClock
 from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.model.errors import KeysSecretNeeded
-from holdfast.server.auth.keys import Keys, new_access_key, sealing_of
-from holdfast.server.auth.sealing import Sealing, access_keys
-from holdfast.server.auth.secret import KeysSecret, KeysSecrets
 from holdfast.service.trust import configuration_folder
+from holdfast.store.backends import open_store
 from holdfast.store.encryption import AesGcm
-from holdfast.store.opening import open_store
 from holdfast.store.seam import Store
+from holdfast.web.auth.keys import Keys, new_access_key, sealing_of
+from holdfast.web.auth.sealing import Sealing, access_keys
+from holdfast.web.auth.secret import KeysSecret, KeysSecrets
 from holdfast.workers.tools.secrets import EnvironmentSecrets
 from tests.surface.auth_server import gate, token
 from tests.surface.cli_program import Program

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.hosts.runtime.output import Line
+from holdfast.lambda_api.logs.api import Logs
+from holdfast.lambda_api.logs.segments import Folder, Retention
+from holdfast.lambda_api.logs.writer import LogKeeper
+from holdfast.lambda_api.routes.logs import TARGET, LogReading
+from holdfast.lambda_api.runtime.output import Line
 from holdfast.model.clock import VirtualClock
-from holdfast.server.app import App
-from holdfast.server.auth.identity import Identity, identified
-from holdfast.server.limits import Limits
-from holdfast.server.logs import TARGET, LogReading
-from holdfast.server.routing import Routes
-from holdfast.service.logs.api import Logs
-from holdfast.service.logs.keeping import LogKeeper
-from holdfast.service.logs.segments import Folder, Retention
+from holdfast.web.app import App
+from holdfast.web.auth.identity import Identity, identified
+from holdfast.web.limits import Limits
+from holdfast.web.routing import Routes
 from tests.parts import examples
 
 OPERATIONS = ["FilterLogEvents", "GetLogEvents", "DescribeLogGroups", "DescribeLogStreams"]
@@ -41,7 +41,7 @@ class Target:
             self.keeper.put([Line(clock.now() + number, "f", "1", f"2026/01/01/[1]{number % 3}", text, tenant=whose)])
         assert self.keeper.flush(60)
         api: Any = Mock(request_id=lambda: "id")
-        app = App(api, Routes(LogReading(Logs(self.keeper, clock, lambda name: name == "f")).routes()), Limits())
+        app = App(Routes(LogReading(Logs(self.keeper, clock, lambda name: name == "f")).routes()), Limits(), api.request_id)
 
         async def asked(scope: Any, receive: Any, send: Any) -> None:
             await app(identified(scope, Identity("somebody", (), "blue")), receive, send)

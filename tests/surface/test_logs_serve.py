@@ -21,7 +21,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from tests.postgres import empty_store
 from tests.surface.auth_server import access_key
 from tests.surface.serve_program import DATA, Program, Programs, programs, until

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.server.app import make_app
-from holdfast.server.deploying import Deploying
-from holdfast.service.serving import Serving, open_serving
+from holdfast.lambda_api.routes.app import make_app
+from holdfast.lambda_api.routes.deploy import Deploying
+from holdfast.lambda_api.serving import Serving, open_serving
 from holdfast.service.settings import Settings
 from tests.parts import examples
 from tests.surface.test_serve_deploying import DOUBLE, packed
@@ -98,10 +98,10 @@ PLACES = st.sampled_from(
 @given(place=PLACES, names=st.tuples(NAMES, NAMES), body=BODIES)
 def test_any_request_gets_an_answer_in_shape(target: Target, place: tuple[str, str], names: tuple[str, str], body: bytes) -> None:
     method, path = place
-    before = target.service.catalogue.everything()
+    before = target.service.deployed.everything()
     answer = target.ask(method, FUNCTIONS + path.format(*(quote(name, safe="") for name in names)), body)
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 400:
         assert answer.headers["x-amzn-errortype"]
         assert answer.json()["message"]
-        assert target.service.catalogue.everything() == before
+        assert target.service.deployed.everything() == before

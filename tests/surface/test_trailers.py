@@ -14,10 +14,10 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from holdfast.model.clock import SystemClock
-from holdfast.server.asgi import ASGIApp, Receive, Scope, Send
-from holdfast.server.auth.keys import Issued
-from holdfast.server.auth.protecting import protect
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
+from holdfast.web.asgi import ASGIApp, Receive, Scope, Send
+from holdfast.web.auth.keys import Issued
+from holdfast.web.auth.protecting import protect
 from tests.surface.auth_server import access_key, token
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, served

@@ -15,16 +15,16 @@ import pytest
 import typer
 
 import holdfast
-from holdfast.cli.arguments import Place
+from holdfast.cli.arguments import StorePlace
 from holdfast.cli.check import check
 from holdfast.cli.consent import Consent, Wish, run_terms
 from holdfast.cli.new import worker as new_worker
 from holdfast.cli.trust import trust
+from holdfast.lambda_api.templates.discovery import discover
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.client import Client
-from holdfast.service.staff import StaffSettings
-from holdfast.service.targets.discovering import discover
 from holdfast.service.trust import TrustNeeded, TrustRefused
+from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
 from tests.surface.cli_program import PATIENCE_SECONDS, PROGRAM
 from tests.surface.stranger import RUN, WITH_A_TOOL, WITHOUT, Stranger
@@ -82,8 +82,8 @@ def test_a_worker_without_tools_and_without_a_toml_runs_without_a_question_even_
     inside.book.file.write_text("{")
     for stream in (sys.stdin, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True)
-    terms = run_terms(Path("shop.py"), Place.of(None, None), None, None, trust=False)
-    assert (terms.settings, terms.tools, capsys.readouterr().err) == (StaffSettings(), False, "")
+    terms = run_terms(Path("shop.py"), StorePlace.of(None, None), None, None, trust=False)
+    assert (terms.settings, terms.tools, capsys.readouterr().err) == (WorkerSettings(), False, "")
 
 
 def test_what_a_terminal_is_asked_is_asked_once_and_no_is_no(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,13 +114,13 @@ def test_what_a_terminal_is_asked_is_asked_once_and_no_is_no(stranger: Stranger,
     assert said.count("[y/N]") == 1
     code, said = answered("y\n")
     assert (code, stranger.ran_outside, stranger.book.folders()) == (0, True, [stranger.folder])
-    run_terms(stranger.folder / "shop.py", Place.of("named.db", None), None, None, trust=False)  # it is in the record: no question
+    run_terms(stranger.folder / "shop.py", StorePlace.of("named.db", None), None, None, trust=False)  # it is in the record: no question
 
 
 def test_a_trusted_folder_that_others_can_change_by_now_is_refused_at_the_next_use(inside: Stranger) -> None:
     inside.write(WITH_A_TOOL)
     inside.trust()
-    place = Place.of(None, None)
+    place = StorePlace.of(None, None)
     run_terms(Path("shop.py"), place, None, None, trust=False)
     (inside.folder / "neighbour.py").write_text("")
     (inside.folder / "neighbour.py").chmod(0o666)
@@ -132,7 +132,7 @@ def test_a_trusted_folder_that_others_can_change_by_now_is_refused_at_the_next_u
 
 def test_trust_on_the_command_covers_the_tools_and_the_toml_of_the_folder_and_is_remembered(inside: Stranger) -> None:
     inside.write(WITH_A_TOOL, holdfast_toml='[policy]\nisolation = "process"\n')
-    terms = run_terms(Path("shop.py"), Place.of(None, None), None, None, trust=True)
+    terms = run_terms(Path("shop.py"), StorePlace.of(None, None), None, None, trust=True)
     assert (terms.settings.policy.isolation, terms.tools, terms.refusal) == ("process", True, None)
     assert inside.book.folders() == [inside.folder]
 
@@ -144,9 +144,9 @@ def test_a_worker_elsewhere_needs_its_own_folder_and_the_one_whose_store_is_foun
     os.chdir(elsewhere)
     worker = inside.folder / "shop.py"
     with pytest.raises(TrustNeeded, match=rf"holdfast trust {inside.folder} {elsewhere} "):
-        run_terms(worker, Place.of(None, None), None, None, trust=False)
+        run_terms(worker, StorePlace.of(None, None), None, None, trust=False)
     with pytest.raises(TrustNeeded, match=rf"holdfast trust {inside.folder} \(or"):
-        run_terms(worker, Place.of("named.db", None), None, None, trust=False)
+        run_terms(worker, StorePlace.of("named.db", None), None, None, trust=False)
 
 
 def test_where_the_record_cannot_be_written_the_trust_holds_for_the_command_and_that_is_said(
@@ -174,13 +174,13 @@ def test_a_toml_of_an_untrusted_folder_turns_no_jail_off_and_plays_no_cassette_a
     assert not stranger.ran_outside
     stranger.trust()
     stranger.enter(monkeypatch)
-    applied = run_terms(Path("shop.py"), Place.of(None, None), None, None, trust=False).settings
+    applied = run_terms(Path("shop.py"), StorePlace.of(None, None), None, None, trust=False).settings
     assert (applied.policy.isolation, applied.cassette.path) == ("inline", "none.jsonl")
 
 
 def test_a_toml_that_only_tightens_applies_and_says_nothing(inside: Stranger, capsys: pytest.CaptureFixture[str]) -> None:
     inside.write(WITHOUT, holdfast_toml="[policy]\nmemory_mb = 256\n")
-    terms = run_terms(Path("shop.py"), Place.of(None, None), None, None, trust=False)
+    terms = run_terms(Path("shop.py"), StorePlace.of(None, None), None, None, trust=False)
     assert (terms.settings.policy.memory_mb, capsys.readouterr().err) == (256, "")
 
 
@@ -263,7 +263,7 @@ def test_a_new_folder_is_trusted_and_where_it_cannot_be_that_is_said(inside: Str
 def test_a_program_that_opens_an_engine_is_the_operator_and_needs_no_trust(inside: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
     inside.write(WITH_A_TOOL)
     monkeypatch.setenv("PAY_KEY", "k")
-    with holdfast.open(":memory:", workers=["shop.py"], staff=StaffSettings(policy=Policy(isolation="inline"))) as engine:
+    with holdfast.open(":memory:", workers=["shop.py"], worker_settings=WorkerSettings(policy=Policy(isolation="inline"))) as engine:
         assert engine.run("shop", {}).outputs == {"paid": 5}
 
 

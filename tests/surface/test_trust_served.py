@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.arguments import Place
+from holdfast.cli.arguments import StorePlace
 from holdfast.cli.consent import run_terms
-from holdfast.cli.serving_workers import Workers
+from holdfast.cli.serve_workers import Workers
+from holdfast.lambda_api.templates.descriptions import Found
 from holdfast.library import find
-from holdfast.service.targets.descriptions import Found
 from holdfast.service.trust import ToolsNotAllowed, TrustNeeded, TrustRefused
 from holdfast.workers.packages import Packages
 from tests.surface.stranger import WITH_A_TOOL, WITHOUT, Stranger
@@ -24,7 +24,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stranger:
 
 
 def served(*workers: str, config: Path | None = None, store: str | None = "named.db", trust: bool = False) -> Workers | None:
-    return Workers.of(Found(workers=tuple(map(Path, workers))), Place.of(store, None), None, config, trust=trust)
+    return Workers.of(Found(workers=tuple(map(Path, workers))), StorePlace.of(store, None), None, config, trust=trust)
 
 
 def test_a_server_refuses_tools_that_the_operators_file_does_not_name_with_the_lines_to_add(inside: Stranger, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_tools_that_appear_later_in_a_folder_of_another_user_do_not_run(inside: 
     inside.write(WITHOUT)
     config = tmp_path / "operator.toml"
     config.write_text('[tools]\nallow = ["pay"]\n')
-    terms = run_terms(Path("shop.py"), Place.of("named.db", None), None, config, trust=False)
+    terms = run_terms(Path("shop.py"), StorePlace.of("named.db", None), None, config, trust=False)
     inside.folder.chmod(0o777)  # no tools: anybody may have written the folder
     workers = served("shop.py", config=config, store=str(tmp_path / "named.db"))
     assert workers is not None
@@ -80,7 +80,7 @@ def test_tools_that_appear_later_in_a_folder_of_another_user_do_not_run(inside: 
     (package,) = Packages(tmp_path / "packages").add(Path("shop.py"))
     with pytest.raises(TrustNeeded, match="has changed while it was looked at"):
         terms.check([package])
-    assert "Another user could change the folder of shop" in str(workers.staff.admits("shop", package.tools[0]))
+    assert "Another user could change the folder of shop" in str(workers.runtime.admits("shop", package.tools[0]))
 
 
 def test_tools_of_older_code_in_a_servers_store_are_held_to_the_same_list(inside: Stranger, tmp_path: Path) -> None:
@@ -89,15 +89,15 @@ def test_tools_of_older_code_in_a_servers_store_are_held_to_the_same_list(inside
     config.write_text('[tools]\nallow = ["pay"]\n')
     workers = served("shop.py", config=config)
     assert workers is not None
-    (tool,) = workers.staff.packages[0].tools
-    assert workers.staff.admits("shop", tool) is None
+    (tool,) = workers.runtime.packages[0].tools
+    assert workers.runtime.admits("shop", tool) is None
     older = type(tool)(**{**{name: getattr(tool, name) for name in tool.__struct_fields__}, "name": "wipe"})
-    assert 'allow = ["shop:wipe"]' in str(workers.staff.admits("shop", older))
+    assert 'allow = ["shop:wipe"]' in str(workers.runtime.admits("shop", older))
 
 
 def test_ready_workers_need_neither_trust_nor_an_entry(inside: Stranger) -> None:
     ready = find("refund-worker")
     assert ready is not None
     assert served(str(ready)) is not None
-    terms = run_terms(Path("refund-worker"), Place.of("named.db", None), None, None, trust=False)
+    terms = run_terms(Path("refund-worker"), StorePlace.of("named.db", None), None, None, trust=False)
     assert (terms.refusal, terms.settings.policy.isolation) == (None, "all")

@@ -396,8 +396,8 @@ def test_http_the_command_line_and_python_give_the_same_response(tmp_path: Path)
     assert [one.returncode for one in ran] == [0, 1, 4, 5, 0, 2, 4]
 
     async def in_python() -> list[dict[str, Any]]:
-        staff = read_operator(file=tmp_path / "holdfast.toml")
-        async with holdfast.open(tmp_path / "python.db", workers=[file], staff=staff) as engine:
+        worker_settings = read_operator(file=tmp_path / "holdfast.toml")
+        async with holdfast.open(tmp_path / "python.db", workers=[file], worker_settings=worker_settings) as engine:
             return [response_document(await engine.run(worker, inputs)) for worker, inputs in SAME]
 
     by_python = asyncio.run(in_python())

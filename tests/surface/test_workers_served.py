@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from holdfast.model.auditing import NoteFilter
-from holdfast.server.auth.keys import Issued
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
+from holdfast.web.auth.keys import Issued
 from tests.surface.serve_program import Program, Programs, programs, until
 from tests.surface.worker_desk import SAID, SAYS, ask, events_of, issue, start, web, written
 from tests.workers.pages import page

@@ -192,8 +192,8 @@ def _load() -> None:
     """What commands load, with what they load only when they come to it."""
     for name in (
         "holdfast.durable",
-        "holdfast.service.opening",
-        "holdfast.service.staff",
+        "holdfast.service.engines",
+        "holdfast.service.worker_runtime",
         "holdfast.store.sqlite.store",
         "holdfast.workers.tools.declaring",
     ):

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from holdfast.server.auth.keys import Issued
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
+from holdfast.web.auth.keys import Issued
 from tests.surface.auth_server import bearer, token
 from tests.surface.serve_program import PATIENCE_SECONDS, Program, Programs
 from tests.workers.pages import page, write

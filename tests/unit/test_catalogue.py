@@ -15,6 +15,13 @@ import msgspec
 import pytest
 
 from holdfast.files import removing
+from holdfast.lambda_api.functions import folder as keeping
+from holdfast.lambda_api.functions import packing
+from holdfast.lambda_api.functions.deployed import DeployedFunctions
+from holdfast.lambda_api.functions.folder import Keeper, folder_of
+from holdfast.lambda_api.functions.records import Code, Config, Version, about
+from holdfast.lambda_api.operations.checks import FunctionAsked
+from holdfast.lambda_api.routes.deploy_requests import Configured
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.errors import (
     CodeInvalid,
@@ -29,12 +36,6 @@ from holdfast.model.errors import (
 )
 from holdfast.model.execution import Terms
 from holdfast.model.ids import id_at
-from holdfast.server.deploy_requests import Configured
-from holdfast.service.catalogue import keeping, packing
-from holdfast.service.catalogue.catalogue import Catalogue
-from holdfast.service.catalogue.keeping import Keeper, folder_of
-from holdfast.service.catalogue.records import Code, Config, Version, about
-from holdfast.service.lambda_api.checks import FunctionAsked
 
 CONFIG = Config(handler="app.handler", runtime="python3.13")
 CODE = Code("a" * 64, "A=", 1)
@@ -47,29 +48,29 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def opened(tmp_path: Path, clock: Clock) -> Iterator[Callable[[], Catalogue]]:
+def opened(tmp_path: Path, clock: Clock) -> Iterator[Callable[[], DeployedFunctions]]:
     """Opens the catalogue, again and again: each time as a new process would."""
     keepers: list[Keeper] = []
 
-    def open_() -> Catalogue:
+    def open_() -> DeployedFunctions:
         for keeper in keepers:
             keeper.close()
         keepers.append(Keeper(tmp_path / "store.functions"))
-        return Catalogue(keepers[-1], clock=clock, ids=id_at)
+        return DeployedFunctions(keepers[-1], clock=clock, ids=id_at)
 
     yield open_
     for keeper in keepers:
         keeper.close()
 
 
-def version(catalogue: Catalogue, name: str, qualifier: str | None = None) -> Version:
-    return catalogue.version(FunctionAsked(name, qualifier))
+def version(deployed: DeployedFunctions, name: str, qualifier: str | None = None) -> Version:
+    return deployed.version(FunctionAsked(name, qualifier))
 
 
 # --- functions, versions, aliases
 
 
-def test_what_was_created_is_there_after_a_restart(opened: Callable[[], Catalogue]) -> None:
+def test_what_was_created_is_there_after_a_restart(opened: Callable[[], DeployedFunctions]) -> None:
     config = msgspec.structs.replace(CONFIG, environment={"A": "1"}, terms=Terms(60, 7), other={"VpcConfig": {"a": [1]}})
     made = opened().create("f", config, CODE, tags={"t": "1"})
     again = opened()
@@ -79,64 +80,64 @@ def test_what_was_created_is_there_after_a_restart(opened: Callable[[], Catalogu
     assert (shown["Environment"], shown["VpcConfig"], shown["CodeSha256"]) == ({"Variables": {"A": "1"}}, {"a": [1]}, "A=")
 
 
-def test_nothing_is_made_on_disk_before_something_is_kept(opened: Callable[[], Catalogue], tmp_path: Path) -> None:
+def test_nothing_is_made_on_disk_before_something_is_kept(opened: Callable[[], DeployedFunctions], tmp_path: Path) -> None:
     assert opened().entries() == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_published_version_stays_what_it_was(opened: Callable[[], Catalogue]) -> None:
-    catalogue = opened()
-    first = catalogue.create("f", CONFIG, CODE, publish=True)
-    catalogue.update_code("f", OTHER)
-    catalogue.update_config("f", {"timeout": 9})
+def test_a_published_version_stays_what_it_was(opened: Callable[[], DeployedFunctions]) -> None:
+    deployed = opened()
+    first = deployed.create("f", CONFIG, CODE, publish=True)
+    deployed.update_code("f", OTHER)
+    deployed.update_config("f", {"timeout": 9})
     assert version(opened(), "f", "1") == first
-    assert (version(catalogue, "f").code, version(catalogue, "f").config.timeout) == (OTHER, 9)
+    assert (version(deployed, "f").code, version(deployed, "f").config.timeout) == (OTHER, 9)
 
 
-def test_publishing_the_same_again_is_the_same_version(opened: Callable[[], Catalogue]) -> None:
-    catalogue = opened()
-    catalogue.create("f", CONFIG, CODE)
-    assert [catalogue.publish("f").version, catalogue.publish("f", description="new words").version] == ["1", "1"]
-    catalogue.update_config("f", {"memory": 256})
-    assert catalogue.publish("f").version == "2"
+def test_publishing_the_same_again_is_the_same_version(opened: Callable[[], DeployedFunctions]) -> None:
+    deployed = opened()
+    deployed.create("f", CONFIG, CODE)
+    assert [deployed.publish("f").version, deployed.publish("f", description="new words").version] == ["1", "1"]
+    deployed.update_config("f", {"memory": 256})
+    assert deployed.publish("f").version == "2"
 
 
-def test_version_numbers_are_never_used_again(opened: Callable[[], Catalogue]) -> None:
-    catalogue = opened()
-    catalogue.create("f", CONFIG, CODE, publish=True)
-    catalogue.delete("f")
+def test_version_numbers_are_never_used_again(opened: Callable[[], DeployedFunctions]) -> None:
+    deployed = opened()
+    deployed.create("f", CONFIG, CODE, publish=True)
+    deployed.delete("f")
     with pytest.raises(FunctionNotFound, match="Function not found: arn:aws:lambda:local:000000000000:function:f"):
-        version(catalogue, "f")
+        version(deployed, "f")
     assert opened().create("f", CONFIG, CODE, publish=True).version == "2"
 
 
-def test_a_qualifier_is_a_version_an_alias_or_the_newest(opened: Callable[[], Catalogue]) -> None:
-    catalogue = opened()
-    catalogue.create("f", CONFIG, CODE, publish=True)
-    catalogue.update_code("f", OTHER, publish=True)
-    catalogue.create_alias("f", "live", "1")
-    found = [version(catalogue, "f", qualifier).version for qualifier in (None, "$LATEST", "$LATEST.PUBLISHED", "2", "live")]
+def test_a_qualifier_is_a_version_an_alias_or_the_newest(opened: Callable[[], DeployedFunctions]) -> None:
+    deployed = opened()
+    deployed.create("f", CONFIG, CODE, publish=True)
+    deployed.update_code("f", OTHER, publish=True)
+    deployed.create_alias("f", "live", "1")
+    found = [version(deployed, "f", qualifier).version for qualifier in (None, "$LATEST", "$LATEST.PUBLISHED", "2", "live")]
     assert found == ["$LATEST", "$LATEST", "2", "2", "1"]
     for absent in ("3", "dead"):
         with pytest.raises(FunctionNotFound):
-            version(catalogue, "f", absent)
+            version(deployed, "f", absent)
 
 
-def test_an_alias_moves_and_keeps_what_is_not_named(opened: Callable[[], Catalogue]) -> None:
-    catalogue = opened()
-    catalogue.create("f", CONFIG, CODE, publish=True)
-    catalogue.update_code("f", OTHER, publish=True)
-    made = catalogue.create_alias("f", "live", "1", description="here", weights={"2": 0.25})
-    moved = catalogue.update_alias("f", "live", version="2", weights={}, revision=made.revision)
+def test_an_alias_moves_and_keeps_what_is_not_named(opened: Callable[[], DeployedFunctions]) -> None:
+    deployed = opened()
+    deployed.create("f", CONFIG, CODE, publish=True)
+    deployed.update_code("f", OTHER, publish=True)
+    made = deployed.create_alias("f", "live", "1", description="here", weights={"2": 0.25})
+    moved = deployed.update_alias("f", "live", version="2", weights={}, revision=made.revision)
     assert (moved.version, moved.description, moved.weights) == ("2", "here", {})
     assert opened().alias("f", "live") == moved
-    catalogue = opened()
-    catalogue.delete_alias("f", "live")
-    catalogue.delete_alias("f", "live")  # as on AWS
+    deployed = opened()
+    deployed.delete_alias("f", "live")
+    deployed.delete_alias("f", "live")  # as on AWS
     assert opened().needed("f").aliases == {}
 
 
-MISTAKES: list[tuple[Callable[[Catalogue], object], type[HoldfastError], str]] = [
+MISTAKES: list[tuple[Callable[[DeployedFunctions], object], type[HoldfastError], str]] = [
     (lambda c: c.create("f", CONFIG, CODE), ResourceConflict, "Function already exist: f"),
     (lambda c: c.create("a b", CONFIG, CODE), InvalidParameter, "Function name 'a b'"),
     (lambda c: c.create("g", msgspec.structs.replace(CONFIG, timeout=901), CODE), InvalidParameter, "Timeout"),
@@ -162,18 +163,18 @@ MISTAKES: list[tuple[Callable[[Catalogue], object], type[HoldfastError], str]] =
 
 @pytest.mark.parametrize("mistake, kind, says", MISTAKES)
 def test_a_mistake_changes_nothing(
-    opened: Callable[[], Catalogue], mistake: Callable[[Catalogue], object], kind: type[HoldfastError], says: str
+    opened: Callable[[], DeployedFunctions], mistake: Callable[[DeployedFunctions], object], kind: type[HoldfastError], says: str
 ) -> None:
-    catalogue = opened()
-    catalogue.create("f", CONFIG, CODE, publish=True)
-    catalogue.create_alias("f", "live", "1")
-    before = catalogue.entries()
+    deployed = opened()
+    deployed.create("f", CONFIG, CODE, publish=True)
+    deployed.create_alias("f", "live", "1")
+    before = deployed.entries()
     with pytest.raises(kind, match=says):
-        mistake(catalogue)
-    assert catalogue.entries() == before == opened().entries()
+        mistake(deployed)
+    assert deployed.entries() == before == opened().entries()
 
 
-def test_deploying_the_same_again_changes_nothing(opened: Callable[[], Catalogue]) -> None:
+def test_deploying_the_same_again_changes_nothing(opened: Callable[[], DeployedFunctions]) -> None:
     entry = opened().deploy("f", CONFIG, CODE, aliases=("live",), tags={})
     assert opened().deploy("f", CONFIG, CODE, aliases=("live",), tags={}) == entry
     moved = opened().deploy("f", CONFIG, OTHER, aliases=("live",), tags={})
@@ -188,7 +189,7 @@ def test_deploying_the_same_again_changes_nothing(opened: Callable[[], Catalogue
 
 
 def test_a_kill_between_any_two_writes_leaves_the_old_or_the_new(
-    opened: Callable[[], Catalogue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[[], DeployedFunctions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call that touches the disk is the last one, in turn."""
     opened().create("f", CONFIG, CODE, publish=True)
@@ -242,22 +243,22 @@ def test_a_kill_between_any_two_writes_leaves_the_old_or_the_new(
     assert version(opened(), "f", "2").code.id != CODE.id
 
 
-def test_code_that_nobody_names_is_removed_by_the_next_process(opened: Callable[[], Catalogue], tmp_path: Path) -> None:
-    catalogue = opened()
-    kept, left = (catalogue.keeper.add_text("app.py", text) for text in ("a", "b"))
-    catalogue.create("f", CONFIG, kept)
+def test_code_that_nobody_names_is_removed_by_the_next_process(opened: Callable[[], DeployedFunctions], tmp_path: Path) -> None:
+    deployed = opened()
+    kept, left = (deployed.keeper.add_text("app.py", text) for text in ("a", "b"))
+    deployed.create("f", CONFIG, kept)
     opened()
     assert sorted(path.name for path in (tmp_path / "store.functions/code").iterdir()) == [kept.id, f"{kept.id}.sha256"]
     assert kept != left
 
 
-def test_one_process_at_a_time_keeps_functions(opened: Callable[[], Catalogue], tmp_path: Path, clock: Clock) -> None:
+def test_one_process_at_a_time_keeps_functions(opened: Callable[[], DeployedFunctions], tmp_path: Path, clock: Clock) -> None:
     opened().create("f", CONFIG, CODE)
     with pytest.raises(StoreBusy, match="Another server has the functions in"):
-        Catalogue(Keeper(tmp_path / "store.functions"), clock=clock, ids=id_at)
+        DeployedFunctions(Keeper(tmp_path / "store.functions"), clock=clock, ids=id_at)
 
 
-def test_a_document_that_is_none_is_named(opened: Callable[[], Catalogue], tmp_path: Path) -> None:
+def test_a_document_that_is_none_is_named(opened: Callable[[], DeployedFunctions], tmp_path: Path) -> None:
     opened().create("f", CONFIG, CODE)
     (document,) = (tmp_path / "store.functions/functions").iterdir()
     document.write_text('{"name": 1}')
@@ -265,19 +266,19 @@ def test_a_document_that_is_none_is_named(opened: Callable[[], Catalogue], tmp_p
         opened()
 
 
-def test_a_disk_that_fails_is_said(opened: Callable[[], Catalogue], monkeypatch: pytest.MonkeyPatch) -> None:
-    catalogue = opened()
-    catalogue.create("f", CONFIG, CODE)
+def test_a_disk_that_fails_is_said(opened: Callable[[], DeployedFunctions], monkeypatch: pytest.MonkeyPatch) -> None:
+    deployed = opened()
+    deployed.create("f", CONFIG, CODE)
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DiskFailed, match="No space left on device"):
-        catalogue.update_code("f", OTHER)
+        deployed.update_code("f", OTHER)
     with pytest.raises(DiskFailed, match="No space left on device"):
-        catalogue.keeper.add_zip(packed(("a", b"x")))
-    assert version(catalogue, "f").code == CODE  # what is not on disk is not shown
+        deployed.keeper.add_zip(packed(("a", b"x")))
+    assert version(deployed, "f").code == CODE  # what is not on disk is not shown
 
 
 def test_functions_are_kept_beside_their_store() -> None:
@@ -303,7 +304,7 @@ def special(name: str, mode: int) -> zipfile.ZipInfo:
     return made
 
 
-def test_a_zip_file_becomes_a_folder(opened: Callable[[], Catalogue]) -> None:
+def test_a_zip_file_becomes_a_folder(opened: Callable[[], DeployedFunctions]) -> None:
     keeper = opened().keeper
     script = special("bin/run", stat.S_IFREG | 0o755)
     code = keeper.add_zip(packed(("app.py", b"x"), ("lib/", b""), ("lib/one.py", b"y"), (script, b"z")))
@@ -337,7 +338,9 @@ HOSTILE = {
     "says, archive",
     [pytest.param(says, archive, id=f"{says}-{number}") for says, archives in HOSTILE.items() for number, archive in enumerate(archives)],
 )
-def test_a_hostile_zip_file_leaves_nothing_behind(opened: Callable[[], Catalogue], tmp_path: Path, says: str, archive: bytes) -> None:
+def test_a_hostile_zip_file_leaves_nothing_behind(
+    opened: Callable[[], DeployedFunctions], tmp_path: Path, says: str, archive: bytes
+) -> None:
     keeper = opened().keeper
     with pytest.raises(CodeInvalid, match=says):
         keeper.add_zip(archive)
@@ -346,14 +349,14 @@ def test_a_hostile_zip_file_leaves_nothing_behind(opened: Callable[[], Catalogue
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_name_that_is_there_twice_is_refused(opened: Callable[[], Catalogue]) -> None:
+def test_a_name_that_is_there_twice_is_refused(opened: Callable[[], DeployedFunctions]) -> None:
     for twice in ([("a", b"1"), ("a", b"2")], [("a", b"1"), ("a/b", b"2")], [("a/b", b"1"), ("a", b"2")]):
         with pytest.raises(CodeInvalid, match="twice"):
             opened().keeper.add_zip(packed(*twice))
 
 
 def test_a_zip_bomb_stops_at_the_limit_whatever_its_directory_says(
-    opened: Callable[[], Catalogue], monkeypatch: pytest.MonkeyPatch
+    opened: Callable[[], DeployedFunctions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packing, "MAX_BYTES", 1 << 20)
     bomb = packed(("zeros", b"\0" * (4 << 20)))
@@ -366,7 +369,7 @@ def test_a_zip_bomb_stops_at_the_limit_whatever_its_directory_says(
         opened().keeper.add_zip(lying)
 
 
-def test_too_many_entries_are_refused(opened: Callable[[], Catalogue], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_entries_are_refused(opened: Callable[[], DeployedFunctions], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "MAX_FILES", 3)
     with pytest.raises(CodeInvalid, match="4 entries; at most 3"):
         opened().keeper.add_zip(packed(*((str(number), b"") for number in range(4))))
@@ -375,7 +378,7 @@ def test_too_many_entries_are_refused(opened: Callable[[], Catalogue], monkeypat
         opened().keeper.add_zip(packed(("a", b"")))
 
 
-def test_an_encrypted_zip_file_is_refused(opened: Callable[[], Catalogue]) -> None:
+def test_an_encrypted_zip_file_is_refused(opened: Callable[[], DeployedFunctions]) -> None:
     plain = bytearray(packed(("a", b"x")))
     for at in (plain.index(b"PK\x03\x04") + 6, plain.index(b"PK\x01\x02") + 8):
         plain[at] |= 1
@@ -386,7 +389,7 @@ def test_an_encrypted_zip_file_is_refused(opened: Callable[[], Catalogue]) -> No
 # --- folders
 
 
-def test_a_folder_is_known_by_what_is_in_it(opened: Callable[[], Catalogue], tmp_path: Path) -> None:
+def test_a_folder_is_known_by_what_is_in_it(opened: Callable[[], DeployedFunctions], tmp_path: Path) -> None:
     source = tmp_path / "code"
     (source / "pack/__pycache__").mkdir(parents=True)
     (source / ".git").mkdir()
@@ -403,7 +406,9 @@ def test_a_folder_is_known_by_what_is_in_it(opened: Callable[[], Catalogue], tmp
     assert keeper.add_folder(source, without) != code
 
 
-def test_links_in_a_folder_are_followed_and_those_that_lead_up_are_found_out(opened: Callable[[], Catalogue], tmp_path: Path) -> None:
+def test_links_in_a_folder_are_followed_and_those_that_lead_up_are_found_out(
+    opened: Callable[[], DeployedFunctions], tmp_path: Path
+) -> None:
     source = tmp_path / "code"
     source.mkdir()
     (tmp_path / "shared.py").write_text("x = 1")
@@ -417,7 +422,7 @@ def test_links_in_a_folder_are_followed_and_those_that_lead_up_are_found_out(ope
 
 
 def test_a_folder_that_is_not_only_code_is_refused(
-    opened: Callable[[], Catalogue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[[], DeployedFunctions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packing, "MAX_BYTES", 10)
     (tmp_path / "code").mkdir()
@@ -430,7 +435,7 @@ def test_a_folder_that_is_not_only_code_is_refused(
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_folder_that_changes_while_it_is_copied_is_read_again_or_refused(
-    opened: Callable[[], Catalogue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+    opened: Callable[[], DeployedFunctions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     source = tmp_path / "code"
     source.mkdir()
@@ -459,7 +464,7 @@ TWO = packed(("app.py", b"x = 1"), ("deep/more.py", b"y = 2"))
 
 
 @pytest.mark.parametrize("change", ["content", "another file", "a file less", "a link", "executable"])
-def test_code_that_was_changed_is_known_as_such(opened: Callable[[], Catalogue], change: str) -> None:
+def test_code_that_was_changed_is_known_as_such(opened: Callable[[], DeployedFunctions], change: str) -> None:
     keeper = opened().keeper
     code = keeper.add_zip(TWO)
     place = keeper.code_folder(code)
@@ -480,7 +485,7 @@ def test_code_that_was_changed_is_known_as_such(opened: Callable[[], Catalogue],
     assert (place / "app.py").read_text() == "x = 1"
 
 
-def test_bytecode_that_runs_left_is_removed_and_no_change(opened: Callable[[], Catalogue]) -> None:
+def test_bytecode_that_runs_left_is_removed_and_no_change(opened: Callable[[], DeployedFunctions]) -> None:
     keeper = opened().keeper
     code = keeper.add_zip(TWO)
     left = keeper.code_folder(code) / "deep" / "__pycache__"
@@ -490,7 +495,7 @@ def test_bytecode_that_runs_left_is_removed_and_no_change(opened: Callable[[], C
     assert not left.exists()
 
 
-def test_code_of_a_version_that_noted_no_hash_is_noted_now(opened: Callable[[], Catalogue], tmp_path: Path) -> None:
+def test_code_of_a_version_that_noted_no_hash_is_noted_now(opened: Callable[[], DeployedFunctions], tmp_path: Path) -> None:
     keeper = opened().keeper
     code = keeper.add_text("app.py", "x = 1")
     (noted,) = (tmp_path / "store.functions" / "code").glob("*.sha256")
@@ -500,24 +505,24 @@ def test_code_of_a_version_that_noted_no_hash_is_noted_now(opened: Callable[[], 
     assert not keeper.intact(code)
 
 
-def test_a_noted_hash_goes_with_its_code(opened: Callable[[], Catalogue], tmp_path: Path) -> None:
+def test_a_noted_hash_goes_with_its_code(opened: Callable[[], DeployedFunctions], tmp_path: Path) -> None:
     keeper = opened().keeper
     keeper.add_text("app.py", "x = 1")
     keeper.sweep(())
     assert list((tmp_path / "store.functions" / "code").iterdir()) == []
 
 
-def test_a_logging_config_changes_what_it_names_and_text_forgets_levels(opened: Callable[[], Catalogue]) -> None:
-    catalogue = opened()
+def test_a_logging_config_changes_what_it_names_and_text_forgets_levels(opened: Callable[[], DeployedFunctions]) -> None:
+    deployed = opened()
     config = Config(handler="a.b", runtime="python3")
-    catalogue.create("f", config, catalogue.keeper.add_text("a.py", ""))
+    deployed.create("f", config, deployed.keeper.add_text("a.py", ""))
 
     def asked(**given: str) -> Any:
-        other = catalogue.needed("f").latest.config.other  # type: ignore[union-attr]
+        other = deployed.needed("f").latest.config.other  # type: ignore[union-attr]
         change = msgspec.convert({"LoggingConfig": given}, Configured).changed(other)
-        return about(catalogue.update_config("f", change))["LoggingConfig"]
+        return about(deployed.update_config("f", change))["LoggingConfig"]
 
-    assert about(catalogue.needed("f").latest)["LoggingConfig"] == {"LogFormat": "Text"}  # type: ignore[arg-type]
+    assert about(deployed.needed("f").latest)["LoggingConfig"] == {"LogFormat": "Text"}  # type: ignore[arg-type]
     assert asked(LogFormat="JSON", LogGroup="g") == {
         "LogFormat": "JSON", "ApplicationLogLevel": "INFO", "SystemLogLevel": "INFO", "LogGroup": "g",
     }  # fmt: skip

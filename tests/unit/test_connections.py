@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from holdfast.server.connections import MOST, Connections, usual_most
+from holdfast.web.connections import MOST, Connections, usual_most
 
 
 class One:

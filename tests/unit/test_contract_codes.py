@@ -74,7 +74,7 @@ OWN = {
     ],
 )
 def test_a_contracts_codes_are_looked_up_after_the_table(code: str, status: Status, retryable: bool) -> None:
-    meaning = meaning_of(code, catalogue=OWN)
+    meaning = meaning_of(code, deployed=OWN)
     assert (meaning.code, meaning.status, meaning.retryable) == (code, status, retryable)
 
 
@@ -82,11 +82,11 @@ def test_an_author_may_say_what_neither_table_nor_contract_does() -> None:
     assert meaning_of("new_code", retryable=True).status is Status.RETRYABLE_ERROR
     assert meaning_of("new_code", needs_human=True).status is Status.NEEDS_HUMAN
     assert meaning_of("new_code", needs_human=True).exit == 4
-    assert meaning_of("out_of_stock", catalogue=OWN, retryable=True).status is Status.PERMANENT_ERROR
+    assert meaning_of("out_of_stock", deployed=OWN, retryable=True).status is Status.PERMANENT_ERROR
 
 
 def test_an_operator_decides_what_is_retried_code_by_code() -> None:
-    allowed = meaning_of("access_denied", catalogue=OWN, retry_codes={"access_denied": True})
+    allowed = meaning_of("access_denied", deployed=OWN, retry_codes={"access_denied": True})
     assert (allowed.status, allowed.retryable, allowed.http, allowed.exit) == (Status.RETRYABLE_ERROR, True, 503, 75)
     forbidden = meaning_of("timeout", retry_codes={"timeout": False})
     assert (forbidden.status, forbidden.retryable, forbidden.exit) == (Status.PERMANENT_ERROR, False, 1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.contract.reading import MAX_PAGE_BYTES, read
+from holdfast.contract.renderings import MAX_PAGE_BYTES, read
 from holdfast.contract.terms import Contract, Reading
 from tests.parts import one_of_each
 from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, SITE_PAGES, WEB_SCRAPE, Rendering, flat, markdown

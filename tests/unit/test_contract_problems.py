@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.contract.reading import MAX_PAGE_BYTES, contract_of, read
 from holdfast.contract.refusals import ContractInvalid
+from holdfast.contract.renderings import MAX_PAGE_BYTES, contract_of, read
 from holdfast.contract.terms import Level, Problem
 from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, WEB_SCRAPE, Rendering, codes, contract, flat, markdown, problems
 

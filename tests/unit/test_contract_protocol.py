@@ -16,13 +16,13 @@ from holdfast.contract.protocol import (
     ArtifactRef,
     Constraints,
     Observability,
-    Request,
     Response,
     ResponseError,
     RunUsage,
     Status,
     Tokens,
     Trace,
+    WorkerRequest,
     request_from,
     response_document,
     response_from,
@@ -49,7 +49,7 @@ WHOLE = {
 
 
 def test_a_whole_request_is_read() -> None:
-    assert request_from(json.dumps(WHOLE)) == Request(
+    assert request_from(json.dumps(WHOLE)) == WorkerRequest(
         worker_id="web-scrape-worker",
         version="1.0",
         inputs={"url": "https://shop.example/"},
@@ -69,7 +69,7 @@ def test_text_bytes_and_a_document_are_the_same_request() -> None:
 
 
 def test_little_is_enough() -> None:
-    assert request_from({"worker_id": "w", "inputs": {}}) == Request(worker_id="w", inputs={})
+    assert request_from({"worker_id": "w", "inputs": {}}) == WorkerRequest(worker_id="w", inputs={})
 
 
 def refusal(document: Any, worker_id: str | None = None) -> InvalidRequest:
@@ -138,7 +138,7 @@ def test_the_address_names_the_worker_and_the_body_may_not_name_another() -> Non
 
 def test_the_schema_of_requests_has_every_field_and_no_other() -> None:
     properties = REQUEST_SCHEMA["properties"]
-    assert set(properties) == set(Request.__struct_fields__)
+    assert set(properties) == set(WorkerRequest.__struct_fields__)
     assert set(properties["constraints"]["properties"]) == set(Constraints.__struct_fields__)
     assert set(properties["trace"]["properties"]) == set(Trace.__struct_fields__)
     assert checker_of(REQUEST_SCHEMA).fits(WHOLE)
@@ -147,7 +147,7 @@ def test_the_schema_of_requests_has_every_field_and_no_other() -> None:
 @settings(deadline=None)
 @given(
     st.dictionaries(
-        st.sampled_from([*Request.__struct_fields__, "x"]),
+        st.sampled_from([*WorkerRequest.__struct_fields__, "x"]),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
             lambda x: (

@@ -17,7 +17,7 @@ import holdfast.service.trust
 import holdfast.testing.crashing
 import holdfast.testing.replays
 import holdfast.workers.packages
-import holdfast.workers.workforce
+import holdfast.workers.service
 from holdfast.model.errors import HoldfastError
 
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.runtime.output import Line
+from holdfast.lambda_api.logs import requests as asking
+from holdfast.lambda_api.logs.api import Logs
+from holdfast.lambda_api.logs.records import record_of
+from holdfast.lambda_api.logs.segments import DAY_MS, Folder, Retention, folder_of
+from holdfast.lambda_api.logs.writer import LogKeeper
+from holdfast.lambda_api.runtime.output import Line
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter, LogNotFound
-from holdfast.service.logs import asking
-from holdfast.service.logs.api import Logs
-from holdfast.service.logs.keeping import LogKeeper
-from holdfast.service.logs.records import record_of
-from holdfast.service.logs.segments import DAY_MS, Folder, Retention, folder_of
 
 GROUP = "/aws/lambda/f"
 

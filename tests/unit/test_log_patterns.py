@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.lambda_api.logs.patterns import MAX_CHARACTERS, FilterPattern
 from holdfast.model.errors import PatternInvalid
-from holdfast.service.logs.patterns import MAX_CHARACTERS, FilterPattern
 
 ARN = "arn:aws:lambda:local:000000000000:function:order:$LATEST/durable-execution/order-42/0197"
 RECORD = {

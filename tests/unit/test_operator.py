@@ -13,7 +13,7 @@ from holdfast.contract.terms import RateLimit
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.observing import SignalSettings
 from holdfast.service.operator import read_operator
-from holdfast.service.staff import StaffSettings, ToolSettings
+from holdfast.service.worker_runtime import ToolSettings, WorkerSettings
 from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings, Mode
 from holdfast.workers.tools.fetching import FetchSettings
@@ -63,7 +63,7 @@ tools = ["language_model"]
 """
 
 
-def settings(folder: Path, text: str, **environment: str) -> StaffSettings:
+def settings(folder: Path, text: str, **environment: str) -> WorkerSettings:
     file = folder / "holdfast.toml"
     file.write_text(text)
     return read_operator(file=file, environment=environment)
@@ -94,7 +94,7 @@ def test_the_environment_brings_keys_and_has_the_last_word_on_cassettes(tmp_path
 
 def test_without_a_file_everything_is_as_it_is_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert read_operator(environment={}) == StaffSettings()
+    assert read_operator(environment={}) == WorkerSettings()
     assert read_operator("process", environment={}).policy == Policy(isolation="process")
 
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, text: st
 
 
 TABLES: dict[str, Any] = {
-    "The file": StaffSettings,
+    "The file": WorkerSettings,
     "policy": Policy,
     "policy.caps": Caps,
     "policy.rate_limits.WORKER": RateLimit,

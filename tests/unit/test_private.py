@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.files import private
 from holdfast.model.errors import NotPrivate
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 
 NOBODY = 65534
 

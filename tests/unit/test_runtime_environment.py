@@ -10,11 +10,11 @@ import botocore.session
 import pytest
 from botocore.utils import get_environ_proxies
 
-from holdfast.hosts.runtime import environment
-from holdfast.hosts.runtime.cautions import cautions_of, runs_on
-from holdfast.hosts.runtime.description import Runtime
-from holdfast.hosts.runtime.environment import command_of, environment_of
-from holdfast.hosts.runtime.interpreters import Interpreters
+from holdfast.lambda_api.runtime import environment
+from holdfast.lambda_api.runtime.cautions import cautions_of, runs_on
+from holdfast.lambda_api.runtime.description import Runtime
+from holdfast.lambda_api.runtime.environment import command_of, environment_of
+from holdfast.lambda_api.runtime.interpreters import Interpreters
 from holdfast.model.errors import FunctionNotLoadable
 
 HERE = f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.hosts.runtime import jobs, platform
-from holdfast.hosts.runtime.description import Runtime
-from holdfast.hosts.runtime.framing import Framed, Frames
-from holdfast.hosts.runtime.jobs import Request
-from holdfast.hosts.runtime.output import Line, Output
+from holdfast.lambda_api.runtime import jobs, platform
+from holdfast.lambda_api.runtime.description import Runtime
+from holdfast.lambda_api.runtime.framing import Framed, Frames
+from holdfast.lambda_api.runtime.jobs import InvocationRequest
+from holdfast.lambda_api.runtime.output import Line, Output
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Failure
 
@@ -109,7 +109,7 @@ def test_with_text_every_record_is_kept() -> None:
 
 def ended(failure: Failure | None) -> platform.Ended:
     return platform.Ended(
-        request=Request(id="r", arn="arn"),
+        request=InvocationRequest(id="r", arn="arn"),
         failure=failure,
         kind=None if failure is None else failure.type,
         took_ms=1.5,
@@ -133,9 +133,9 @@ def test_with_json_the_platform_speaks_json_and_the_system_level_says_how_much(
     for failure, wanted in ((None, fine), (Failure(message="Runtime exited", type=jobs.EXITED), failed)):
         told: list[Line] = []
         taken = output(told, log_format="JSON", system_log_level=level)
-        taken.say(platform.started(Request(id="r", arn="arn"), "3"))
+        taken.say(platform.started(InvocationRequest(id="r", arn="arn"), "3"))
         if failure is not None:
-            taken.say(platform.fault(Request(id="r", arn="arn"), failure))
+            taken.say(platform.fault(InvocationRequest(id="r", arn="arn"), failure))
         taken.say(ended(failure).done())
         taken.say(ended(failure).report())
         events = [json.loads(line.text) for line in told]
@@ -149,7 +149,7 @@ def test_the_events_of_the_platform_have_lambdas_members() -> None:
         return json.loads(event.json(0))["record"]
 
     metrics = {"durationMs": 1.5, "billedDurationMs": 2, "memorySizeMB": 128, "maxMemoryUsedMB": 40, "initDurationMs": 9.25}
-    assert record(platform.started(Request(id="r", arn="arn"), "3")) == {"requestId": "r", "version": "3"}
+    assert record(platform.started(InvocationRequest(id="r", arn="arn"), "3")) == {"requestId": "r", "version": "3"}
     assert record(ended(None).report()) == {"requestId": "r", "status": "success", "metrics": metrics}
     assert record(ended(Failure(type=jobs.TIMED_OUT)).report())["status"] == "timeout"
     raised = record(ended(Failure(type="ValueError")).done())

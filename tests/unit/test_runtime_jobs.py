@@ -9,9 +9,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from holdfast.hosts.runtime.description import Runtime
-from holdfast.hosts.runtime.events import durable_event, outcome_of, plain_event
-from holdfast.hosts.runtime.jobs import Called, checked_header, exit_reason, raised
+from holdfast.lambda_api.runtime.description import Runtime
+from holdfast.lambda_api.runtime.events import durable_event, outcome_of, plain_event
+from holdfast.lambda_api.runtime.jobs import Called, checked_header, exit_reason, raised
 from holdfast.model.errors import DiskFull, EngineClosed, InvalidParameter
 from holdfast.model.execution import Execution, OutcomeStatus, Terms
 from holdfast.model.ids import Position

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.hosts.runtime.description import Runtime
-from holdfast.hosts.runtime.output import MAX_LINE, TAIL, Line, Output
-from holdfast.hosts.runtime.platform import Event
+from holdfast.lambda_api.runtime.description import Runtime
+from holdfast.lambda_api.runtime.output import MAX_LINE, TAIL, Line, Output
+from holdfast.lambda_api.runtime.platform import Event
 
 RUNTIME = Runtime(function="f", folder=".", handler="a.b")
 

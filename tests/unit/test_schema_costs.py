@@ -13,8 +13,8 @@ import pytest
 from holdfast.contract.checking import Checker, Size, checker_of
 from holdfast.contract.costs import IN_PLACE, MAX_BYTES, MAX_CHAIN, MAX_DEPTH, MAX_EVALUATIONS, MAX_PATTERNS, SchemaInvalid, cost_of
 from holdfast.contract.patterns import MAX_CHARACTERS, matcher
-from holdfast.contract.reading import read
 from holdfast.contract.redacting import MAX_STEPS, REDACTED, redacted
+from holdfast.contract.renderings import read
 from holdfast.hosts.evaluator.checking import _in_place, problems_now
 from tests.workers.pages import page
 

@@ -11,7 +11,7 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter, PatternInvalid
 from holdfast.model.signals import Subscriber
 from holdfast.signals.event import event_of
-from holdfast.signals.reading import read_sinks
+from holdfast.signals.sink_addresses import read_sinks
 from tests.unit.test_signals_event import BEGUN
 from tests.unit.test_signals_sinks import ENDED
 

@@ -16,8 +16,8 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.server.auth import sigv4
-from holdfast.server.auth.refusing import Refusal, Refused
+from holdfast.web.auth import sigv4
+from holdfast.web.auth.refusing import Refusal, Refused
 
 KEY, SECRET = "HFKAEXAMPLEEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 NOW = datetime(2026, 11, 16, 3, 28, 37, tzinfo=UTC)
@@ -26,7 +26,7 @@ HOST = "127.0.0.1:9001"
 ARN = "arn:aws:lambda:local:000000000000:function:order:$LATEST/durable-execution/o-1/0190a1b2-0000-7000-8000-000000000000"
 LABEL = quote(ARN, safe="")
 
-Signed = tuple[sigv4.Request, bytes]
+Signed = tuple[sigv4.SignedRequest, bytes]
 
 
 def request_of(made: AWSRequest, *, private: bool = True) -> Signed:
@@ -37,7 +37,9 @@ def request_of(made: AWSRequest, *, private: bool = True) -> Signed:
     if not any(name == "host" for name, _ in headers):
         headers.append(("host", parts.netloc))
     body = sent.body if isinstance(sent.body, bytes) else (sent.body or "").encode()
-    return sigv4.Request(method=sent.method, path=parts.path, query=parts.query, headers=sigv4.gathered(headers), private=private), body
+    return sigv4.SignedRequest(
+        method=sent.method, path=parts.path, query=parts.query, headers=sigv4.gathered(headers), private=private
+    ), body
 
 
 def text(value: Any) -> str:
@@ -73,7 +75,7 @@ def signed(
     return request_of(made)
 
 
-def verify(request: sigv4.Request, body: bytes, now: int = NOW_MS, secret: str = SECRET) -> sigv4.Claim:
+def verify(request: sigv4.SignedRequest, body: bytes, now: int = NOW_MS, secret: str = SECRET) -> sigv4.Claim:
     """As the gate does it."""
     claim = sigv4.claim_of(request)
     sigv4.check_time(claim, now)
@@ -83,18 +85,18 @@ def verify(request: sigv4.Request, body: bytes, now: int = NOW_MS, secret: str =
     return claim
 
 
-def refusal(request: sigv4.Request, body: bytes, now: int = NOW_MS, secret: str = SECRET) -> tuple[Refusal, str]:
+def refusal(request: sigv4.SignedRequest, body: bytes, now: int = NOW_MS, secret: str = SECRET) -> tuple[Refusal, str]:
     with pytest.raises(Refused) as refused:
         verify(request, body, now, secret)
     assert SECRET not in str(refused.value)
     return refused.value.why, str(refused.value)
 
 
-def changed(request: sigv4.Request, **to: Any) -> sigv4.Request:
-    return sigv4.Request(**{name: getattr(request, name) for name in request.__struct_fields__} | to)
+def changed(request: sigv4.SignedRequest, **to: Any) -> sigv4.SignedRequest:
+    return sigv4.SignedRequest(**{name: getattr(request, name) for name in request.__struct_fields__} | to)
 
 
-def with_header(request: sigv4.Request, name: str, value: str | None) -> sigv4.Request:
+def with_header(request: sigv4.SignedRequest, name: str, value: str | None) -> sigv4.SignedRequest:
     kept = {key: values for key, values in request.headers.items() if key != name}
     return changed(request, headers=kept if value is None else kept | {name: [value]})
 
@@ -167,7 +169,7 @@ def test_any_query_path_and_body_that_botocore_signs_is_accepted(query: dict[str
     ],
     ids=["method", "operation", "function", "query", "host", "tenant", "date"],
 )
-def test_a_request_that_was_changed_is_refused(expires: int | None, change: Callable[[sigv4.Request], sigv4.Request]) -> None:
+def test_a_request_that_was_changed_is_refused(expires: int | None, change: Callable[[sigv4.SignedRequest], sigv4.SignedRequest]) -> None:
     headers = {"X-Amz-Tenant-Id": "acme"}
     request, body = signed(headers=headers, expires=expires, body=b"" if expires else b"{}")
     verify(request, body)
@@ -205,7 +207,9 @@ def test_an_idempotency_key_that_was_not_signed_is_refused() -> None:
     path = "/v1/workers/refund/invoke"
     verify(*signed(path=path, headers={"Idempotency-Key": "order-1"}))
     request, body = signed(path=path)
-    added = sigv4.Request(method="POST", path=path, query="", headers={**request.headers, "idempotency-key": ["order-2"]}, private=True)
+    added = sigv4.SignedRequest(
+        method="POST", path=path, query="", headers={**request.headers, "idempotency-key": ["order-2"]}, private=True
+    )
     assert refusal(added, body) == (Refusal.SIGNATURE, "These headers must be signed: idempotency-key.")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.errors import Refused
-from holdfast.server.protocol.visit import Visit
+from holdfast.server.protocol.request import RunRequest
+from holdfast.web.errors import Refused
 
 SCOPE: Any = {"type": "http", "headers": [], "query_string": b"", "path": "/v1/artifacts", "method": "POST"}
 
@@ -31,7 +31,7 @@ def sending(size: int, seconds: float, times: int) -> Callable[[], Awaitable[Any
 
 
 async def taken(receive: Callable[[], Awaitable[Any]], seconds: float) -> int:
-    visit = Visit(SCOPE, (), b"", receive, Any, Any)  # type: ignore[arg-type]  # neither rooms nor limits are asked for here
+    visit = RunRequest(SCOPE, (), b"", receive, Any, Any)  # type: ignore[arg-type]  # neither rooms nor limits are asked for here
     return sum([len(part) async for part in visit.parts(seconds)])
 
 

@@ -106,7 +106,7 @@ async def test_an_engine_with_virtual_time_has_no_such_watch() -> None:
     async def nothing(event: Any, context: AsyncDurableContext) -> None: ...
 
     async with open_engine(":memory:", functions=[nothing], settings=Settings(clock=VirtualClock())) as engine:
-        assert engine._engine._tender._loop_watch is None
+        assert engine._engine._scheduler._loop_watch is None
 
 
 async def test_a_handler_that_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:

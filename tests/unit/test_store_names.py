@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.cli.arguments import Place
+from holdfast.cli.arguments import StorePlace
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.client import Client
 from holdfast.service.settings import Settings
-from holdfast.store.opening import open_keeping, open_store, placed
+from holdfast.store.backends import open_keeping, open_store, placed
 from holdfast.store.seam import Filter
 
 
@@ -58,7 +58,7 @@ def test_it_is_understood_wherever_a_store_is_named(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("HOLDFAST_STORE", "sqlite:///shop.db")
     open_store("sqlite:///shop.db", "me").close()
     open_keeping(absolute, "me").migrate(after=False)
-    for client in (Client.open(absolute), Place.of("sqlite:///shop.db", None).client(), Place.of(None, None).client()):
+    for client in (Client.open(absolute), StorePlace.of("sqlite:///shop.db", None).client(), StorePlace.of(None, None).client()):
         with client:
             assert [found.name for found in client.list(Filter())] == ["c", "b", "a"]
     assert Settings(store=absolute).store == f"{tmp_path}/shop.db"

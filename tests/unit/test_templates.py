@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from holdfast.lambda_api.functions.records import Code, Version, runtime_of
+from holdfast.lambda_api.templates import yaml_text
+from holdfast.lambda_api.templates.descriptions import Described, FolderCode, Found, TextCode, ZipCode
+from holdfast.lambda_api.templates.targets import find_all
+from holdfast.lambda_api.templates.template import read_template
 from holdfast.model.errors import DuplicateFunction, TemplateInvalid
 from holdfast.model.execution import Terms
-from holdfast.service.catalogue.records import Code, Version, runtime_of
-from holdfast.service.targets import yaml_text
-from holdfast.service.targets.descriptions import Described, FolderCode, Found, TextCode, ZipCode
-from holdfast.service.targets.finding import find_all
-from holdfast.service.targets.template import read_template
 from tests.parts import examples
 
 Read = Callable[..., Found]

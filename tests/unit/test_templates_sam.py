@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.lambda_api.templates.descriptions import Found
+from holdfast.lambda_api.templates.template import read_template
 from holdfast.model.errors import TemplateInvalid
-from holdfast.service.targets.descriptions import Found
-from holdfast.service.targets.template import read_template
 
 TEMPLATE = """
 Transform: AWS::Serverless-2016-10-31

@@ -12,7 +12,7 @@ from holdfast.cli.terminal import print_document, print_line, warn_of_root
 from holdfast.cli.workers import summary
 from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Observability, Response, ResponseError
-from holdfast.server.responses import http_status
+from holdfast.web.responses import http_status
 
 STEERS = "\x1b[31m \x7f \x9b31m \u202e \u2028 \ud800"
 

@@ -11,9 +11,9 @@ import pytest
 
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.operators_file import operators_files
-from holdfast.service.staff import StaffSettings, ToolSettings
 from holdfast.service.tightening import RULES
 from holdfast.service.trust import TrustRefused
+from holdfast.service.worker_runtime import ToolSettings, WorkerSettings
 from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings
 from holdfast.workers.tools.fetching import FetchSettings
@@ -28,7 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def untrusted(here: Path, text: str, operators: str = "") -> tuple[StaffSettings, tuple[str, ...]]:
+def untrusted(here: Path, text: str, operators: str = "") -> tuple[WorkerSettings, tuple[str, ...]]:
     (here / "holdfast.toml").write_text(text)
     users = here.parent / "configuration" / "holdfast" / "holdfast.toml"
     users.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ allow = ["pay"]
 
 def test_nothing_that_loosens_applies_and_all_of_it_is_named(here: Path) -> None:
     settings, ignored = untrusted(here, LOOSE)
-    assert settings == StaffSettings()
+    assert settings == WorkerSettings()
     assert ignored == (
         "artifacts", "cassette", "fetch.allow_private", "fetch.ca_file", "fetch.content_types", "fetch.max_bytes", "fetch.ports",
         "fetch.robots", "fetch.user_agent", "model.api_key", "model.base_url", "model.max_output_tokens", "model.model", "model.models",
@@ -213,9 +213,9 @@ def test_the_page_has_the_rule_of_every_setting(root: Path) -> None:
     (section,) = re.findall(r"^## In a folder that is not trusted\n(.*?)(?=^## )", page, re.M | re.S)
     rows = dict(re.findall(r"^\| `([\w.]+)` \| (applies|ignored)", section, re.M))
     kinds: dict[str, Any] = {"policy": Policy, "fetch": FetchSettings, "model": ModelSettings}
-    wanted = {name: "ignored" for name in StaffSettings.__struct_fields__ if name not in kinds}
+    wanted = {name: "ignored" for name in WorkerSettings.__struct_fields__ if name not in kinds}
     for table, kind in kinds.items():
         for name in kind.__struct_fields__:
             wanted[f"{table}.{name}"] = "applies" if name in RULES[table] or name == "tenant_caps" else "ignored"
     assert rows == wanted
-    assert CassetteSettings() == StaffSettings().cassette
+    assert CassetteSettings() == WorkerSettings().cassette

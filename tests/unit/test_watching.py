@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from holdfast.service.targets.watching import look, printed_to
+from holdfast.lambda_api.templates.file_watch import look, printed_to
 
 
 def test_what_programs_write_beside_code_is_no_change_of_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A workforce on a real engine, with inline bodies and tools that count what they did."""
+"""A worker_service on a real engine, with inline bodies and tools that count what they did."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 import holdfast
-from holdfast.contract.protocol import Request, Response
+from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.terms import Contract, Limits, Retries, ToolGrant
 from holdfast.model.clock import Clock, VirtualClock
 from holdfast.model.ids import Ids
@@ -21,9 +21,9 @@ from holdfast.workers.attempt import Body
 from holdfast.workers.inline import InlineBody
 from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Policy
+from holdfast.workers.service import WorkerService
 from holdfast.workers.storing.folder import Folder
 from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, Tool, Usage
-from holdfast.workers.workforce import Workforce
 
 OBJECT = {"type": "object"}
 LOCAL = Asker()
@@ -80,7 +80,7 @@ class InlineWorker:
 
 
 @contextlib.asynccontextmanager
-async def workforce(
+async def worker_service(
     worker: InlineWorker,
     where: str = ":memory:",
     *,
@@ -88,13 +88,13 @@ async def workforce(
     park: int = 1000,
     clock: Clock | None = None,
     folder: Path,
-) -> AsyncIterator[Workforce]:
+) -> AsyncIterator[WorkerService]:
     policy = policy or Policy()
 
     async def nobody(worker_id: str, package: str) -> Any:
         raise AssertionError("every package of these tests is served")
 
-    force = Workforce(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=nobody)
+    force = WorkerService(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=nobody)
     force.serve(worker)
     settings = Settings(clock=clock or VirtualClock(), ids=Ids(Random(0)), park=park, tune=False)
     async with holdfast.open(where, functions=force.functions(), settings=settings) as engine:
@@ -102,10 +102,10 @@ async def workforce(
         yield force
 
 
-def request(**inputs: Any) -> Request:
+def request(**inputs: Any) -> WorkerRequest:
     names = ("idempotency_key", "constraints", "user", "version", "run_timeout_seconds")
     more = {name: inputs.pop(name) for name in names if name in inputs}
-    return Request(worker_id="w", inputs=inputs, **more)
+    return WorkerRequest(worker_id="w", inputs=inputs, **more)
 
 
 def told(response: Response) -> dict[str, Any]:

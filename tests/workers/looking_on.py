@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.model.clock import Clock, VirtualClock
 from holdfast.model.ids import Ids
-from holdfast.service.opening import Opening
+from holdfast.service.engines import Opening
 from holdfast.service.settings import Settings
 from holdfast.signals.metrics import Metrics
 from holdfast.signals.tracing import Tracing
@@ -24,13 +24,13 @@ from holdfast.signals.worker_logs import LineWriter, WorkerLog
 from holdfast.testing.crashing import Crash, Crashing
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.policy import Policy
+from holdfast.workers.service import WorkerService
 from holdfast.workers.storing.folder import Folder
-from holdfast.workers.workforce import Workforce
 from tests.workers.harness import InlineWorker
 
 
 class Seen:
-    """Logs, metrics and traces of a workforce, all three of them."""
+    """Logs, metrics and traces of a worker_service, all three of them."""
 
     def __init__(self, folder: Path, clock: Clock | None = None) -> None:
         self._path = folder / "workers.log"
@@ -39,7 +39,7 @@ class Seen:
         self.metrics = Metrics()
         self.tracing = Tracing(SimpleSpanProcessor(self._exporter), {})
 
-    def watch(self, force: Workforce) -> Seen:
+    def watch(self, force: WorkerService) -> Seen:
         for observer in (self.log, self.metrics, self.tracing):
             force.observe(observer)
         return self
@@ -79,13 +79,13 @@ def parent_id(span: ReadableSpan) -> str | None:
 
 
 @contextlib.asynccontextmanager
-async def crashing(worker: InlineWorker, folder: Path, crash: Crash) -> AsyncIterator[Workforce]:
-    """A workforce whose runner dies once, where `crash` says."""
+async def crashing(worker: InlineWorker, folder: Path, crash: Crash) -> AsyncIterator[WorkerService]:
+    """A worker_service whose runner dies once, where `crash` says."""
 
     async def nobody(worker_id: str, package: str) -> Any:
         raise AssertionError("every package of these tests is served")
 
-    force = Workforce(policy=Policy(), artifacts=Artifacts(Folder(folder), 1_000_000), find=nobody)
+    force = WorkerService(policy=Policy(), artifacts=Artifacts(Folder(folder), 1_000_000), find=nobody)
     force.serve(worker)
     settings = Settings(clock=VirtualClock(), ids=Ids(Random(0)), park=0, tune=False)
     opening = Opening(":memory:", force.functions(), NO_SUBSCRIBERS, settings)

@@ -14,7 +14,7 @@ from typing import Any
 
 import holdfast
 from holdfast.contract.protocol import response_document
-from holdfast.service.opening import OpenEngine
+from holdfast.service.engines import OpenEngine
 from holdfast.service.operator import read_operator
 from holdfast.service.settings import Settings
 
@@ -45,7 +45,7 @@ async def main(store: str, files: list[str]) -> None:
             loop.call_soon_threadsafe(wishes.put_nowait, json.loads(line))
         loop.call_soon_threadsafe(wishes.put_nowait, None)
 
-    async with holdfast.open(store, workers=files, staff=read_operator(), settings=Settings()) as engine:
+    async with holdfast.open(store, workers=files, worker_settings=read_operator(), settings=Settings()) as engine:
         say({"ready": True})
         threading.Thread(target=listen, daemon=True).start()
         tasks = set()

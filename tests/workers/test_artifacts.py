@@ -19,13 +19,13 @@ from holdfast.contract.codes import Status
 from holdfast.contract.terms import Retries
 from holdfast.model.errors import ExtraMissing, HoldfastError
 from holdfast.service.operator import read_operator
-from holdfast.service.staff import StaffSettings
+from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
 from holdfast.workers.storing.bucket import Bucket
-from holdfast.workers.storing.opening import open_storage
+from holdfast.workers.storing.choice import open_storage
 from holdfast.workers.storing.seam import ArtifactsUnusable
 from holdfast.workers.tools.seam import ToolFailed
-from tests.workers.harness import LOCAL, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, InlineWorker, contract, request, worker_service
 from tests.workers.pages import page, write
 from tests.workers.processes import Runner
 from tests.workers.s3 import BUCKET, NOBODY, S3, an_s3
@@ -169,7 +169,7 @@ async def test_a_bucket_that_goes_away_costs_an_attempt_and_nothing_is_told_as_s
         return {"large": "x" * 100_000} if inputs["do"] == "move out" else {"kept": await ctx.artifact("a", b"x")}
 
     worker = InlineWorker(contract(retries=Retries(max_attempts=2)), body)
-    async with workforce(worker, folder=tmp_path) as force:
+    async with worker_service(worker, folder=tmp_path) as force:
         force.artifacts = Artifacts(storage, MOST)
         for do in ("keep", "open", "move out"):
             response = await force.invoke(request(do=do), LOCAL)
@@ -241,7 +241,7 @@ async def test_what_cannot_be_used_is_told_before_anything_is_started(
     file = write(tmp_path / "worker", KEEPING, keeping=page("keeping"))
     store = tmp_path / "s.db"
     with pytest.raises(HoldfastError) as caught:
-        async with holdfast.open(str(store), workers=[file], staff=StaffSettings(artifacts=where)):
+        async with holdfast.open(str(store), workers=[file], worker_settings=WorkerSettings(artifacts=where)):
             raise AssertionError("it was opened")
     told = str(caught.value)
     assert (caught.value.code, says in told, "\n" in told, caught.value.__suppress_context__ or caught.value.__context__ is None) == (

@@ -12,8 +12,8 @@ import pytest
 
 import holdfast
 from holdfast.model.operations import Type
-from holdfast.service.opening import BlockingEngine
-from holdfast.service.staff import StaffSettings
+from holdfast.service.engines import BlockingEngine
+from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts, HandedFile
 from holdfast.workers.body.links import at_least
@@ -22,7 +22,7 @@ from holdfast.workers.policy import Most, Policy
 from holdfast.workers.storing.folder import Folder
 from holdfast.workers.tools.seam import Effect, ToolFailed
 from tests.sandbox.scene import family
-from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 from tests.workers.pages import page, write
 
 MANY = """
@@ -82,8 +82,8 @@ def test_a_constraint_holds_for_its_own_request_only(engine: BlockingEngine) -> 
 
 def test_no_request_gets_more_memory_than_the_operator_gives_where_the_page_does_not_say(tmp_path: Path) -> None:
     file = write(tmp_path / "worker", MANY, many=page("many", attempts=1, timeout_seconds=20))
-    settings = StaffSettings(policy=Policy(memory_mb=96))
-    with holdfast.open(str(tmp_path / "s.db"), workers=[file], staff=settings) as engine:
+    settings = WorkerSettings(policy=Policy(memory_mb=96))
+    with holdfast.open(str(tmp_path / "s.db"), workers=[file], worker_settings=settings) as engine:
         response = engine.run("many", {"do": "memory", "megabytes": 200}, constraints={"max_memory_mb": 4096}, wait=15)
     assert response.error is not None
     assert response.error.error_code == "memory_exceeded"
@@ -100,7 +100,7 @@ async def stepping(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 async def test_steps_have_a_cap_and_the_run_ends_with_its_name(tmp_path: Path) -> None:
     policy = Policy(most=Most(steps=3))
-    async with workforce(InlineWorker(contract(), stepping), folder=tmp_path, policy=policy) as force:
+    async with worker_service(InlineWorker(contract(), stepping), folder=tmp_path, policy=policy) as force:
         fits = await force.invoke(request(steps=3), LOCAL)
         over = await force.invoke(request(steps=10_000), LOCAL)
         written = [one for one in force.operations(over.run_id, LOCAL.tenant) if one.sub_type == "BodyStep"]
@@ -120,7 +120,7 @@ async def calling(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 async def test_tool_calls_have_a_cap_where_the_contract_has_none(tmp_path: Path) -> None:
     look = Counted("look", Effect.READ)
     policy = Policy(most=Most(tool_calls=4))
-    async with workforce(InlineWorker(contract("look"), calling, look), folder=tmp_path, policy=policy) as force:
+    async with worker_service(InlineWorker(contract("look"), calling, look), folder=tmp_path, policy=policy) as force:
         response = await force.invoke(request(), LOCAL)
     assert response.error is not None
     assert (response.error.error_code, len(look.calls)) == ("budget_exceeded", 4)
@@ -135,7 +135,7 @@ async def talking(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 async def test_progress_and_lines_of_the_log_have_caps_and_what_is_missing_is_told(tmp_path: Path) -> None:
     policy = Policy(most=Most(progress=5, log_lines=10))
-    async with workforce(InlineWorker(contract(), talking), folder=tmp_path, policy=policy) as force:
+    async with worker_service(InlineWorker(contract(), talking), folder=tmp_path, policy=policy) as force:
         response = await force.invoke(request(), LOCAL)
     said = [line["message"] for line in response.logs]
     assert len(said) == 11
@@ -148,7 +148,7 @@ async def asking(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 
 async def test_questions_to_people_have_a_cap(tmp_path: Path) -> None:
-    async with workforce(InlineWorker(contract(), asking), folder=tmp_path, policy=Policy(most=Most(questions=0))) as force:
+    async with worker_service(InlineWorker(contract(), asking), folder=tmp_path, policy=Policy(most=Most(questions=0))) as force:
         response = await force.invoke(request(), LOCAL)
     assert response.error is not None
     assert (response.error.error_code, response.approvals) == ("budget_exceeded", ())
@@ -225,7 +225,7 @@ async def test_opening_artifacts_again_and_again_has_a_bound(tmp_path: Path) -> 
                 pass
         return {}
 
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path, policy=Policy(most=Most(artifacts=3))) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, policy=Policy(most=Most(artifacts=3))) as force:
         kept = force.artifacts.keep(LOCAL.tenant, "a", "text/plain", handed(_file(tmp_path / "a", b"a")).read)
         response = await force.invoke(request(id=kept.artifact_id), LOCAL)
     assert response.error is not None
@@ -271,14 +271,16 @@ async def test_a_run_whose_code_was_changed_meanwhile_is_refused_by_name(tmp_pat
     file = write(tmp_path / "files", waits, one=page("one"))
     async with holdfast.open(str(tmp_path / "s.db"), workers=[file]) as engine:
         parked = await engine.run("one", {}, wait=15)
-        (approval,) = engine.workforce.approvals(LOCAL)
+        (approval,) = engine.worker_service.approvals(LOCAL)
     (kept,) = (tmp_path / "s.db.workers" / "packages").iterdir()
     (kept / "worker.py").chmod(0o644)
     (kept / "worker.py").write_text(waits.replace('"Well?"', '"Changed?"'))
     file.write_text(waits + "# a new version\n")
     async with holdfast.open(str(tmp_path / "s.db"), workers=[file]) as engine:
-        await engine.workforce.decide(approval.approval_id, Decision(verdict="answer", decided_by="ann", decided_at=0, result="yes"), LOCAL)
-        response = await engine.workforce.response(parked.run_id, LOCAL, wait=15)
+        await engine.worker_service.decide(
+            approval.approval_id, Decision(verdict="answer", decided_by="ann", decided_at=0, result="yes"), LOCAL
+        )
+        response = await engine.worker_service.response(parked.run_id, LOCAL, wait=15)
     assert response.error is not None
     assert response.error.error_code == "package_changed"
     assert "package_changed" in caplog.text

@@ -16,10 +16,10 @@ from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Response
 from holdfast.model.clock import SystemClock, VirtualClock
 from holdfast.service.client import Client
-from holdfast.service.staff import StaffSettings
-from holdfast.store.opening import open_store
+from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
-from holdfast.workers.ledger import Try
+from holdfast.workers.calls import Try
 from holdfast.workers.looking import Asker, find_run
 from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.spending import spent_today
@@ -29,7 +29,7 @@ from holdfast.workers.tools.language_model import ModelSettings
 from holdfast.workers.tools.prices import Price
 from holdfast.workers.tools.seam import Effect, Reservation, Usage
 from tests.crash.scene import until
-from tests.workers.harness import Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
 from tests.workers.meter import Meter, a_meter
 from tests.workers.pages import page, write
 from tests.workers.processes import Runner
@@ -59,13 +59,15 @@ def thinkers(folder: Path, **limits: Any) -> Path:
     return write(folder / "worker", THINKING, thinking=page("thinking", "language_model", attempts=1, **limits))
 
 
-def staff(meter: Meter, policy: Policy) -> StaffSettings:
-    return StaffSettings(policy=policy, model=ModelSettings(base_url=meter.url, api_key="none", model="m", prices={"m": PRICE}))
+def worker_settings(meter: Meter, policy: Policy) -> WorkerSettings:
+    return WorkerSettings(policy=policy, model=ModelSettings(base_url=meter.url, api_key="none", model="m", prices={"m": PRICE}))
 
 
 async def fifty(folder: Path, meter: Meter, policy: Policy, times: int = 3, **limits: Any) -> list[Response]:
     """Fifty runs at once, each of which asks so many times."""
-    async with holdfast.open(str(folder / "s.db"), workers=[thinkers(folder, **limits)], staff=staff(meter, policy)) as engine:
+    async with holdfast.open(
+        str(folder / "s.db"), workers=[thinkers(folder, **limits)], worker_settings=worker_settings(meter, policy)
+    ) as engine:
         wishes = [{"name": f"run-{number}", "times": times, "most": MOST} for number in range(50)]
         return await asyncio.gather(*(engine.run("thinking", wish) for wish in wishes))
 
@@ -119,8 +121,8 @@ async def test_each_run_keeps_within_its_own_cap_and_settles_on_the_servers_coun
 async def test_a_tenants_cap_on_cost_lets_no_model_without_a_price_through(tmp_path: Path) -> None:
     policy = Policy(isolation="inline", caps=Caps(cost_usd=Decimal(1)))
     async with a_meter() as meter:
-        settings = StaffSettings(policy=policy, model=ModelSettings(base_url=meter.url, api_key="none", model="m"))
-        async with holdfast.open(":memory:", workers=[thinkers(tmp_path)], staff=settings) as engine:
+        settings = WorkerSettings(policy=policy, model=ModelSettings(base_url=meter.url, api_key="none", model="m"))
+        async with holdfast.open(":memory:", workers=[thinkers(tmp_path)], worker_settings=settings) as engine:
             response = await engine.run("thinking", {"name": "a", "times": 1, "most": MOST})
     assert (codes([response]), meter.begun) == ({"price_unknown": 1}, [])
 
@@ -144,7 +146,7 @@ async def test_what_was_reserved_before_midnight_is_not_given_back_to_the_next_d
     model = Slow("model", Effect.READ, lambda: "hm", reservation=Reservation(100), usage=Usage(10, 10))
     clock = VirtualClock(skipping=False)
     worker = InlineWorker(contract("model"), body, model)
-    async with workforce(worker, folder=tmp_path, clock=clock, policy=Policy(caps=Caps(tokens=110))) as force:
+    async with worker_service(worker, folder=tmp_path, clock=clock, policy=Policy(caps=Caps(tokens=110))) as force:
         late = await force.accept(request(), Asker())
         await came.wait()
         clock.move_to(clock.now() + 86_400_000)

@@ -20,12 +20,12 @@ import pytest
 import holdfast
 from holdfast.cli.workers import exit_code
 from holdfast.contract.codes import CODES
-from holdfast.contract.protocol import Request, Response, response_from
+from holdfast.contract.protocol import Response, WorkerRequest, response_from
 from holdfast.model.clock import VirtualClock
 from holdfast.service.client import Client
-from holdfast.service.opening import BlockingEngine
+from holdfast.service.engines import BlockingEngine
 from holdfast.service.settings import Settings
-from holdfast.service.staff import StaffSettings
+from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.store.seam import Filter
 from holdfast.workers.artifacts import HandedFile
 from holdfast.workers.looking import Asker
@@ -88,13 +88,13 @@ class World:
 
     def expired(self) -> Response:
         """Nobody said anything, on a clock that does not wait."""
-        staff = StaffSettings(policy=Policy(isolation="inline", approval_seconds=60))
+        worker_settings = WorkerSettings(policy=Policy(isolation="inline", approval_seconds=60))
         settings = Settings(clock=VirtualClock(), tune=False)
-        with holdfast.open(":memory:", workers=[self.file], staff=staff, settings=settings) as engine:
+        with holdfast.open(":memory:", workers=[self.file], worker_settings=worker_settings, settings=settings) as engine:
 
             async def over() -> Response:
-                force = engine._inner.workforce
-                header = await force.accept(Request(worker_id="reaching", inputs=PAY), Asker())
+                force = engine._inner.worker_service
+                header = await force.accept(WorkerRequest(worker_id="reaching", inputs=PAY), Asker())
                 await engine._inner._engine.ending(header.id)
                 return await force.response(header.id, Asker())
 
@@ -107,7 +107,7 @@ class World:
         thread = threading.Thread(target=lambda: found.append(self.run("sleep", key="cancelled")))
         thread.start()
         (at_work,) = until(lambda: [x for x in self.client.list(Filter(limit=1)) if x.invocation is not None], "it to be at work")
-        engine._portal.call(lambda: engine._inner.workforce.cancel(at_work.id, Asker()))
+        engine._portal.call(lambda: engine._inner.worker_service.cancel(at_work.id, Asker()))
         thread.join()
         return found[0]
 
@@ -138,8 +138,8 @@ class World:
     def untrusted(self) -> Response:
         """The operator does not trust the folder that the worker's tools are in."""
         opening = holdfast.open(str(self.folder / "untrusted.db"), workers=[worker_file(self.folder / "untrusted")])
-        assert opening.staff is not None
-        opening.staff.admits = lambda worker, tool: f"{worker} is not trusted, and so {tool.name} does not run."
+        assert opening.runtime is not None
+        opening.runtime.admits = lambda worker, tool: f"{worker} is not trusted, and so {tool.name} does not run."
         with opening as engine:
             response: Response = engine.run("reaching", PAY)
         return response
@@ -239,13 +239,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     nobody, silent = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     addresses = [f"http://127.0.0.1:{number}/" for number in (server.server_address[1], silent.getsockname()[1], nobody.getsockname()[1])]
     nobody.close()
-    staff = StaffSettings(
+    worker_settings = WorkerSettings(
         policy=Policy(scratch_mb=4, artifact_bytes=4000, most=Most(steps=20)),
         fetch=FetchSettings(allow_private=("127.0.0.1",), robots=False, timeout_seconds=0.3),
     )
     with (
         mock.patch.dict(os.environ, {"NOBODY": addresses[2]}),
-        holdfast.open(str(folder / "s.db"), workers=[file], staff=staff) as engine,
+        holdfast.open(str(folder / "s.db"), workers=[file], worker_settings=worker_settings) as engine,
     ):
         yield World(folder, engine, file, *addresses[:2])
     silent.close()

@@ -16,9 +16,9 @@ from holdfast.model.errors import CallbackNotFound
 from holdfast.model.operations import Failure
 from holdfast.workers.approvals import ApprovalRefused, Decision
 from holdfast.workers.looking import Asker
+from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, ToolFailed
-from holdfast.workers.workforce import Workforce
-from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
 HERE = Asker(principal="local:ann", actor=Actor(who="local:ann", origin="127.0.0.1"))
 
@@ -46,7 +46,7 @@ def loser() -> InlineWorker:
     return InlineWorker(contract("pay"), paying, Counted("pay", Effect.WRITE, lost))
 
 
-async def waits(force: Workforce, asker: Asker = HERE, **more: Any) -> tuple[str, dict[str, Any]]:
+async def waits(force: WorkerService, asker: Asker = HERE, **more: Any) -> tuple[str, dict[str, Any]]:
     response = await force.invoke(request(**more), asker)
     assert response.status is Status.NEEDS_HUMAN
     (approval,) = response.approvals
@@ -60,7 +60,7 @@ async def waits(force: Workforce, asker: Asker = HERE, **more: Any) -> tuple[str
 @pytest.mark.parametrize("kind", ["Cancel", "Approval"])
 async def test_no_answer_to_a_callback_id_cancels_or_decides_a_run(tmp_path: Path, kind: str, how: str) -> None:
     """Whoever may look sees the ids in the history, and an approver may answer callbacks."""
-    async with workforce(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, _ = await waits(force)
         engine = force._engine
         (callback,) = [op.callback_id for op in engine.store.operations(run) if op.sub_type == kind]
@@ -82,7 +82,7 @@ async def test_no_answer_to_a_callback_id_cancels_or_decides_a_run(tmp_path: Pat
 
 
 async def test_a_claimed_user_does_not_make_a_request_anybody_elses(tmp_path: Path) -> None:
-    async with workforce(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         _, approval = await waits(force, user="boss")
         decided = await force.decide(approval["approval_id"], decision(), HERE)
         (noted,) = force._engine.store.audit(NoteFilter())
@@ -96,7 +96,7 @@ async def test_a_claimed_user_says_nothing_but_whose_rate_is_used(tmp_path: Path
         return {}
 
     worker = InlineWorker(contract(rate_limit=RateLimit(1, 60, "user")), body)
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         codes = []
         for user in ("a", "a", "b", None):
             response = await force.invoke(request(user=user), HERE)
@@ -112,7 +112,7 @@ def test_where_nobody_logs_in_the_user_of_the_machine_acts() -> None:
 
 
 async def test_approve_answer_and_reject_do_not_settle_an_unknown_outcome(tmp_path: Path) -> None:
-    async with workforce(loser(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(loser(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, approval = await waits(force)
         assert approval["kind"] == "unknown_outcome"
         for verdict in ("approve", "reject", "answer"):
@@ -127,14 +127,14 @@ async def test_approve_answer_and_reject_do_not_settle_an_unknown_outcome(tmp_pa
 
 @pytest.mark.parametrize("verdict", ["happened", "not_happened", "stop"])
 async def test_settling_approves_nothing(tmp_path: Path, verdict: str) -> None:
-    async with workforce(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         _, approval = await waits(force)
         with pytest.raises(ApprovalRefused, match="approve or reject"):
             await force.decide(approval["approval_id"], decision(verdict), HERE)
 
 
 async def test_a_question_is_left_unanswered_by_reject_and_not_by_settle(tmp_path: Path) -> None:
-    async with workforce(InlineWorker(contract(), asking), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(InlineWorker(contract(), asking), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, approval = await waits(force)
         with pytest.raises(ApprovalRefused, match="answer or reject"):
             await force.decide(approval["approval_id"], decision("stop"), HERE)
@@ -148,7 +148,7 @@ async def test_a_question_is_left_unanswered_by_reject_and_not_by_settle(tmp_pat
 
 
 async def test_a_cancel_is_noted_with_the_write_that_cancels_and_once(tmp_path: Path) -> None:
-    async with workforce(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, _ = await waits(force)
         for _ in range(2):
             await force.cancel(run, HERE)
@@ -159,7 +159,7 @@ async def test_a_cancel_is_noted_with_the_write_that_cancels_and_once(tmp_path: 
 
 
 async def test_a_program_that_decides_for_itself_is_nobody_to_note(tmp_path: Path) -> None:
-    async with workforce(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, _ = await waits(force, LOCAL)
         await force.cancel(run, LOCAL)
         assert list(force._engine.store.audit(NoteFilter())) == []

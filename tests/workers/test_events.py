@@ -15,12 +15,12 @@ from holdfast.workers.approvals import Decision
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.events import RunEvent, RunEvents
 from holdfast.workers.looking import Asker
+from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, ToolFailed
-from holdfast.workers.workforce import Workforce
-from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
 
-async def followed(force: Workforce, run_id: str, after: int = 0) -> list[RunEvent]:
+async def followed(force: WorkerService, run_id: str, after: int = 0) -> list[RunEvent]:
     return [event async for event in force.follow(run_id, LOCAL, after=after) if event is not None]
 
 
@@ -36,7 +36,7 @@ async def test_the_history_of_a_run_is_its_events_and_they_can_be_had_from_any_i
     looks = iter([ToolFailed("tool_unavailable", "away"), "x"])
     pay, look = Counted("pay", Effect.WRITE), Counted("look", Effect.READ, lambda: next(looks))
     clock = VirtualClock()
-    async with workforce(InlineWorker(contract("pay", "look"), body, pay, look), folder=tmp_path, clock=clock) as force:
+    async with worker_service(InlineWorker(contract("pay", "look"), body, pay, look), folder=tmp_path, clock=clock) as force:
         response = await force.invoke(request(), LOCAL)
         clock.skipping = False  # else time goes on to when the run is forgotten
         events = await followed(force, response.run_id)
@@ -74,7 +74,7 @@ async def test_progress_and_log_lines_come_while_the_body_works_and_never_again(
         return {}
 
     worker = InlineWorker(contract("pay"), body, Counted("pay", Effect.WRITE))
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         header = await force.accept(request(), LOCAL)
         live: list[RunEvent] = []
         async with asyncio.timeout(10):
@@ -102,7 +102,7 @@ async def test_a_secret_of_the_inputs_is_not_shown_to_those_who_follow_the_progr
 
     schema = {"type": "object", "properties": {"token": {"type": "string", "writeOnly": True}}}
     worker = InlineWorker(contract(input_schema=schema), body)
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         header = await force.accept(request(token="tok-5f3a9c"), LOCAL)
         async with asyncio.timeout(10):
             async for event in force.follow(header.id, LOCAL):
@@ -118,7 +118,7 @@ async def test_an_approval_is_an_event_when_it_is_asked_for_and_when_it_is_decid
         return {"paid": await ctx.tools.pay()}
 
     worker = InlineWorker(contract("pay"), body, Counted("pay", Effect.WRITE), approvals=frozenset({"pay"}))
-    async with workforce(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
         header = await force.accept(request(), LOCAL)
         states = []
         async with asyncio.timeout(10):
@@ -135,7 +135,7 @@ async def test_strangers_follow_nothing_and_followers_leave_nothing_behind(tmp_p
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         raise WorkerError("no")
 
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         response = await force.invoke(request(), Asker(tenant="ann", logged_in=True))
         with pytest.raises(ExecutionNotFound):
             force.follow(response.run_id, Asker(tenant="bob", logged_in=True))

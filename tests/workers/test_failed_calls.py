@@ -24,7 +24,7 @@ from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
 from holdfast.workers.tools.prices import Price
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.tools.servers import Asked, head, site
-from tests.workers.harness import Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
 
 PROMPT = "Is it so?"
 INPUT = estimated_input([{"role": "user", "content": PROMPT}])
@@ -126,7 +126,7 @@ async def come_to(
     worker = InlineWorker(contract("language_model", limits=limits, retries=Retries(max_attempts=attempts)), body, model)
     policy = Policy(caps=caps)
     try:
-        async with workforce(worker, folder=folder, policy=policy, clock=VirtualClock()) as force:
+        async with worker_service(worker, folder=folder, policy=policy, clock=VirtualClock()) as force:
             now = force._engine.clock.now()
             response = await force.invoke(request(), Asker())
             return response, {each.what: each.spent for each in spent_today(force._engine.store, policy, ["default"], now)}
@@ -206,7 +206,7 @@ async def test_a_result_that_cannot_be_kept_is_booked_by_the_tools_own_count(tmp
         return {"found": await ctx.tools.look()}
 
     tool = Counted("look", Effect.READ, lambda: object(), reservation=Reservation(100, Decimal(1)), usage=Usage(5, 2, Decimal("0.1")))
-    async with workforce(InlineWorker(contract("look"), looks, tool), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("look"), looks, tool), folder=tmp_path) as force:
         response = await force.invoke(request(), Asker())
     assert (error(response).error_code, usage(response)) == ("tool_failed", (5, 2, Decimal("0.1")))
 
@@ -219,7 +219,7 @@ async def test_any_tool_with_costs_is_booked_by_what_it_knows(tmp_path: Path, kn
     failure = ToolFailed("tool_failed", "no", known=known)
     tool = Counted("look", Effect.READ, lambda: failure, reservation=Reservation(100, Decimal(1)))
     policy = Policy(caps=WIDE)
-    async with workforce(InlineWorker(contract("look"), looks, tool), folder=tmp_path, policy=policy) as force:
+    async with worker_service(InlineWorker(contract("look"), looks, tool), folder=tmp_path, policy=policy) as force:
         response = await force.invoke(request(), Asker())
         day = spent_today(force._engine.store, policy, ["default"], force._engine.clock.now())
     assert usage(response) == booked
@@ -248,7 +248,7 @@ async def test_a_cap_of_the_day_says_until_when_it_holds_and_may_be_tried_again(
 
 async def test_a_cap_on_the_runs_of_a_day_says_until_when_it_holds(tmp_path: Path) -> None:
     worker = InlineWorker(contract(), lambda inputs, ctx: {})
-    async with workforce(worker, folder=tmp_path, policy=Policy(caps=Caps(runs=1))) as force:
+    async with worker_service(worker, folder=tmp_path, policy=Policy(caps=Caps(runs=1))) as force:
         await force.invoke(request(), Asker())
         told = error(await force.invoke(request(), Asker()))
     assert (told.error_code, told.retryable, told.details["cap"], told.details["until"] in told.message) == (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.service.opening import BlockingEngine
+from holdfast.service.engines import BlockingEngine
 from tests.workers.bodies.hostile import FRAMES, ODD
 from tests.workers.pages import page, write
 

@@ -17,7 +17,7 @@ from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
-from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
 ANN, BOB = Asker(tenant="ann", logged_in=True), Asker(tenant="bob", logged_in=True)
 
@@ -44,7 +44,7 @@ def model(reserved: int = 100, used: int = 60) -> Counted:
 )
 async def test_no_call_begins_beyond_a_cap(tmp_path: Path, limits: dict[str, Any], calls: int, code: str) -> None:
     tool = model()
-    async with workforce(InlineWorker(contract("model", limits=limits), thinking, tool), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("model", limits=limits), thinking, tool), folder=tmp_path) as force:
         response = await force.invoke(request(times=9), LOCAL)
     assert response.error is not None
     assert (response.error.error_code, len(tool.calls)) == (code, calls)
@@ -58,14 +58,14 @@ async def test_calls_side_by_side_do_not_reserve_the_same_tokens(tmp_path: Path)
         return {"refused": sum(isinstance(one, WorkerError) for one in came)}
 
     tool = model(reserved=100, used=100)
-    async with workforce(InlineWorker(contract("model", limits={"max_tokens": 300}), body, tool), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("model", limits={"max_tokens": 300}), body, tool), folder=tmp_path) as force:
         response = await force.invoke(request(), LOCAL)
     assert (response.outputs, len(tool.calls)) == ({"refused": 2}, 3)
 
 
 async def test_what_a_request_asks_for_may_be_tighter_and_not_wider(tmp_path: Path) -> None:
     tool = model()
-    async with workforce(InlineWorker(contract("model", limits={"max_tokens": 1000}), thinking, tool), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("model", limits={"max_tokens": 1000}), thinking, tool), folder=tmp_path) as force:
         tight = await force.invoke(request(times=9, constraints=Constraints(max_tokens=100)), LOCAL)
         wide = await force.invoke(request(times=9, constraints=Constraints(max_tokens=1001)), LOCAL)
     assert tight.error is not None
@@ -77,7 +77,7 @@ async def test_a_tenants_day_is_bounded_over_all_its_runs_and_nobody_elses(tmp_p
     tool = model()
     clock = VirtualClock(skipping=False)
     policy = Policy(tenant_caps={"ann": Caps(tokens=200)})
-    async with workforce(InlineWorker(contract("model"), thinking, tool), folder=tmp_path, policy=policy, clock=clock) as force:
+    async with worker_service(InlineWorker(contract("model"), thinking, tool), folder=tmp_path, policy=policy, clock=clock) as force:
         responses = [await force.invoke(request(times=1), ANN) for _ in range(3)]
         other = await force.invoke(request(times=1), BOB)
         clock.move_to(clock.now() + 86_400_000)
@@ -92,7 +92,7 @@ async def test_a_rate_is_enforced_per_tenant_and_says_when_to_come_back(tmp_path
 
     clock = VirtualClock(skipping=False)
     worker = InlineWorker(contract(rate_limit=RateLimit(2, 60)), body)
-    async with workforce(worker, folder=tmp_path, clock=clock) as force:
+    async with worker_service(worker, folder=tmp_path, clock=clock) as force:
         first = await force.invoke(request(idempotency_key="k"), ANN)
         await force.invoke(request(), ANN)
         refused = await force.invoke(request(), ANN)
@@ -111,7 +111,7 @@ async def test_a_retry_after_from_outside_closes_the_key_for_the_neighbours(tmp_
     clock = VirtualClock(skipping=False)
     worker = InlineWorker(contract("model", retries={"max_attempts": 1}), thinking, tool)
     worker.contract = contract("model")
-    async with workforce(worker, folder=tmp_path, clock=clock) as force:
+    async with worker_service(worker, folder=tmp_path, clock=clock) as force:
         hit, *behind = [await force.accept(request(times=1), ANN) for _ in range(3)]
         await force.response(hit.id, ANN, wait=0.3)
         for header in behind:

@@ -12,9 +12,11 @@ import pytest
 
 import holdfast
 from holdfast.contract.codes import Status
-from holdfast.contract.protocol import Request
+from holdfast.contract.protocol import WorkerRequest
 from holdfast.durable.exceptions import InvokeError
 from holdfast.durable.execution import DurableFunction
+from holdfast.lambda_api.operations import LambdaApi
+from holdfast.lambda_api.operations.invoke import Invoke
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import ExecutionNotFound, FunctionNotFound
 from holdfast.model.execution import ExecutionStatus, Terms, new_execution
@@ -24,18 +26,16 @@ from holdfast.model.operations import Action, Kind, Type
 from holdfast.model.verbs import Start
 from holdfast.model.wire import checkpoint_from_json
 from holdfast.service.client import Client
-from holdfast.service.lambda_api import LambdaApi
-from holdfast.service.lambda_api.invoking import Invoke
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Store
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.looking import Asker, find_run, undecided
 from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted
+from holdfast.workers.service import WorkerService
 from holdfast.workers.standing import standings
 from holdfast.workers.storing.folder import Folder
-from holdfast.workers.workforce import Workforce
-from tests.workers.harness import LOCAL, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, InlineWorker, contract, request, worker_service
 
 RAN: list[str] = []
 
@@ -52,7 +52,7 @@ def nothing_ran() -> None:
 
 def forged() -> str:
     order = Accepted(
-        request=Request(worker_id="w", inputs={}),
+        request=WorkerRequest(worker_id="w", inputs={}),
         version="1.0",
         limits=contract().limits,
         package="p",
@@ -75,7 +75,7 @@ def row(store: Store, clock: VirtualClock, *, name: str = "forged", kind: Kind =
 
 
 async def test_the_engine_starts_no_worker_by_its_name_with_a_forged_order(tmp_path: Path) -> None:
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
         with pytest.raises(FunctionNotFound, match="No function 'w'"):
             await force._engine.start("w", forged(), tenant="default")
         accepted = await force.invoke(request(), LOCAL)
@@ -91,7 +91,7 @@ async def test_a_function_that_invokes_a_worker_is_told_that_there_is_no_such_fu
         except InvokeError as error:
             return error.error_type
 
-    force = Workforce(policy=Policy(), artifacts=Artifacts(Folder(tmp_path), 1000), find=_never)
+    force = WorkerService(policy=Policy(), artifacts=Artifacts(Folder(tmp_path), 1000), find=_never)
     force.serve(InlineWorker(contract(), body))
     settings = Settings(clock=VirtualClock(), ids=Ids(Random(0)), tune=False)
     async with holdfast.open(":memory:", functions=[caller, *force.functions()], settings=settings) as engine:
@@ -107,7 +107,7 @@ async def _never(worker_id: str, package: str) -> Any:
 
 
 async def test_the_lambda_api_knows_no_worker(tmp_path: Path) -> None:
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
         api = LambdaApi(force._engine)
         with pytest.raises(FunctionNotFound):
             await api.invoke(Invoke(function="w", qualifier=LATEST, kind="Event", payload=forged().encode(), tenant="default"))
@@ -130,7 +130,7 @@ def test_no_order_can_be_written_on_the_wire() -> None:
 
 async def test_a_row_that_was_not_accepted_runs_nothing_and_is_no_run(tmp_path: Path) -> None:
     clock = VirtualClock()
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=clock) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock) as force:
         store = force._engine.store
         mine = await force.accept(request(), LOCAL)
         await asyncio.wait_for(force._engine.ending(mine.id), 10)
@@ -147,7 +147,7 @@ async def test_a_row_that_was_not_accepted_runs_nothing_and_is_no_run(tmp_path: 
 
 async def test_rows_from_before_runs_were_marked_stay_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = VirtualClock()
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=clock) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock) as force:
         store = force._engine.store
         old = row(store, clock, name="old")
         monkeypatch.setattr(type(store), "unmarked", old)
@@ -159,7 +159,7 @@ async def test_rows_from_before_runs_were_marked_stay_runs(tmp_path: Path, monke
 
 
 async def test_the_mark_is_in_the_history_and_never_on_the_wire(tmp_path: Path) -> None:
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
         mine = await force.accept(request(), LOCAL)
         (line,) = force._engine.store.history(mine.id, 0, 1)
         assert (line.event.detail or {})[KIND] == "worker"
@@ -175,7 +175,7 @@ def holdfast_arn(header: Any) -> str:
 
 async def test_a_client_leaves_no_execution_of_a_workers_name(tmp_path: Path) -> None:
     where = str(tmp_path / "store.db")
-    async with workforce(InlineWorker(contract(), body), where, folder=tmp_path / "a"):
+    async with worker_service(InlineWorker(contract(), body), where, folder=tmp_path / "a"):
         pass
 
     async def handler(event: Any, context: Any) -> Any:

@@ -14,9 +14,9 @@ from holdfast.model.errors import CallbackClosed, CallbackNotFound
 from holdfast.workers.approvals import ApprovalNotFound, ApprovalRefused, Decision
 from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Policy
+from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import DidNotHappen, Effect, Happened, ToolFailed
-from holdfast.workers.workforce import Workforce
-from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
 PAY = frozenset({"pay"})
 ANN, BOB = Asker(principal="ann", logged_in=True), Asker(principal="bob", logged_in=True)
@@ -37,7 +37,7 @@ def payer(*, schema: Any = None) -> tuple[Counted, InlineWorker]:
     return pay, InlineWorker(contract("pay"), paying, pay, approvals=PAY)
 
 
-async def asked(force: Workforce, asker: Asker = LOCAL, **inputs: Any) -> tuple[str, str]:
+async def asked(force: WorkerService, asker: Asker = LOCAL, **inputs: Any) -> tuple[str, str]:
     response = await force.invoke(request(**inputs), asker)
     assert response.status is Status.NEEDS_HUMAN
     (approval,) = response.approvals
@@ -47,7 +47,7 @@ async def asked(force: Workforce, asker: Asker = LOCAL, **inputs: Any) -> tuple[
 @pytest.mark.parametrize("park", [1000, 0])
 async def test_a_call_waits_for_its_approval_and_is_made_once_it_is_there(tmp_path: Path, park: int) -> None:
     pay, worker = payer()
-    async with workforce(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
         run, approval = await asked(force)
         assert pay.calls == []
         assert [found.approval_id for found in force.approvals(LOCAL)] == [approval]
@@ -61,7 +61,7 @@ async def test_a_call_waits_for_its_approval_and_is_made_once_it_is_there(tmp_pa
 
 async def test_a_rejected_call_is_never_made(tmp_path: Path) -> None:
     pay, worker = payer()
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, approval = await asked(force)
         await force.decide(approval, decision("reject", comment="too much"), LOCAL)
         response = await force.response(run, LOCAL)
@@ -73,7 +73,7 @@ async def test_a_rejected_call_is_never_made(tmp_path: Path) -> None:
 async def test_edited_arguments_are_checked_and_are_what_runs(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"cents": {"type": "integer", "maximum": 9}}}
     _pay, worker = payer(schema=schema)
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, approval = await asked(force)
         with pytest.raises(ApprovalRefused, match="/cents"):
             await force.decide(approval, decision(edited_arguments={"cents": 10}), LOCAL)
@@ -84,7 +84,7 @@ async def test_edited_arguments_are_checked_and_are_what_runs(tmp_path: Path) ->
 
 async def test_a_decision_is_final_and_nobody_decides_what_he_asked_for(tmp_path: Path) -> None:
     pay, worker = payer()
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         _, approval = await asked(force, ANN)
         with pytest.raises(ApprovalRefused, match="ann asked for this"):
             await force.decide(approval, decision(by="bob"), ANN)
@@ -101,7 +101,7 @@ async def test_a_decision_is_final_and_nobody_decides_what_he_asked_for(tmp_path
 
 async def test_an_approval_cannot_be_answered_as_a_callback(tmp_path: Path) -> None:
     _, worker = payer()
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, _ = await asked(force)
         store = force._engine.store
         (callback,) = [op.callback_id for op in store.operations(run) if op.sub_type == "Approval"]
@@ -111,7 +111,7 @@ async def test_an_approval_cannot_be_answered_as_a_callback(tmp_path: Path) -> N
 
 async def test_an_approval_that_nobody_gives_expires(tmp_path: Path) -> None:
     pay, worker = payer()
-    async with workforce(worker, folder=tmp_path, policy=Policy(approval_seconds=60)) as force:
+    async with worker_service(worker, folder=tmp_path, policy=Policy(approval_seconds=60)) as force:
         header = await force.accept(request(), LOCAL)
         await asyncio.wait_for(force._engine.ending(header.id), 10)
         response = await force.response(header.id, LOCAL)
@@ -125,7 +125,7 @@ async def test_a_question_is_put_to_a_person_and_the_run_goes_on_with_the_answer
         colour = await ctx.ask("which colour?", schema={"enum": ["red", "blue"]})
         return {"colour": colour, "before": before, "after": str(ctx.uuid())}
 
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, approval = await asked(force)
         for wrong in ("green", None):
             with pytest.raises(ApprovalRefused):
@@ -158,7 +158,7 @@ class Lost(Counted):
 )
 async def test_a_lost_call_is_looked_up_before_anything_is_sent_again(tmp_path: Path, verdict: Any, outputs: Any, calls: int) -> None:
     pay = Lost(verdict)
-    async with workforce(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
         response = await force.invoke(request(), LOCAL)
     assert (response.outputs, len(pay.calls)) == (outputs, calls)
     assert len({call.idempotency_key for call in pay.calls}) == 1
@@ -169,7 +169,7 @@ async def test_a_lost_call_is_looked_up_before_anything_is_sent_again(tmp_path: 
 )
 async def test_what_nobody_knows_a_person_says(tmp_path: Path, said: str, outputs: Any, calls: int) -> None:
     pay = Lost()
-    async with workforce(InlineWorker(contract("pay"), paying, pay), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         waiting = await force.invoke(request(), LOCAL)
         assert waiting.error is not None
         assert (waiting.status, waiting.error.error_code) == (Status.NEEDS_HUMAN, "unknown_outcome")
@@ -181,7 +181,7 @@ async def test_what_nobody_knows_a_person_says(tmp_path: Path, said: str, output
 
 async def test_a_run_that_waits_can_be_cancelled(tmp_path: Path) -> None:
     pay, worker = payer()
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, _ = await asked(force)
         response = await force.cancel(run, LOCAL)
     assert response.error is not None

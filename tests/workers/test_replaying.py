@@ -21,7 +21,7 @@ from holdfast.workers.policy import Policy
 from holdfast.workers.replaying import Finished, Replayed, changes, finished_in, replay
 from holdfast.workers.storing.folder import Folder
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
-from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
 Body = Callable[[dict[str, Any], Any], Any]
 
@@ -44,7 +44,7 @@ class Scene:
 
     async def ran(self, body: Body, verdict: str | None = None, **inputs: Any) -> tuple[Finished, Response]:
         clock = VirtualClock(skipping=not self.asks)
-        async with workforce(self.worker(body), folder=self.folder, policy=self.policy, clock=clock) as force:
+        async with worker_service(self.worker(body), folder=self.folder, policy=self.policy, clock=clock) as force:
             response = await force.invoke(request(**inputs), LOCAL)
             if verdict is not None:
                 decision = Decision(verdict=verdict, decided_by="ada", decided_at=0, result="blue")

@@ -25,7 +25,7 @@ from holdfast.workers.inline import InlineBody
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Reservation
 from tests.crash.scene import until
-from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 from tests.workers.pages import page, write
 from tests.workers.processes import Runner, alive
 from tests.workers.shop import Shop, a_shop
@@ -142,7 +142,7 @@ async def test_a_third_run_of_a_key_knows_what_the_first_did(tmp_path: Path) -> 
         return {}
 
     worker = InlineWorker(contract("pay", retries=ONCE), body, pay)
-    async with workforce(worker, folder=tmp_path) as force:
+    async with worker_service(worker, folder=tmp_path) as force:
         responses = [await force.invoke(request(idempotency_key="k"), LOCAL) for _ in range(3)]
     assert [response.status.value for response in responses] == ["retryable_error", "retryable_error", "ok"]
     assert len(pay.calls) == 1
@@ -186,7 +186,7 @@ class Mute(Silent):
 async def test_when_an_attempt_is_over_the_tool_is_asked_before_a_person_is(tmp_path: Path) -> None:
     pay = Silent("pay", Effect.WRITE)  # its second word on the lost call is that it did not happen
     worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.1}), paying_and_asking, pay)
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False), policy=Policy(grace_seconds=0.1)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), policy=Policy(grace_seconds=0.1)) as force:
         response = await force.invoke(request(), LOCAL)
     assert response.error is not None
     assert (response.error.error_code, response.error.details, response.approvals) == ("timeout", None, ())
@@ -196,7 +196,7 @@ async def test_the_end_of_the_last_attempt_does_not_hide_a_call_whose_outcome_no
     pay = Mute("pay", Effect.WRITE)
     worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.1}), paying_and_asking, pay)
     clock, policy = VirtualClock(skipping=False), Policy(grace_seconds=0.1)
-    async with workforce(worker, folder=tmp_path, clock=clock, policy=policy) as force:
+    async with worker_service(worker, folder=tmp_path, clock=clock, policy=policy) as force:
         response = await force.invoke(request(), LOCAL)
     assert response.error is not None
     assert (response.status.value, response.error.error_code) == ("needs_human", "unknown_outcome")
@@ -207,7 +207,7 @@ async def test_a_run_that_replays_follows_its_own_last_try_not_its_forerunners(t
     worker = InlineWorker(contract("pay", retries=ONCE), paying_and_asking, pay)
     clock, policy = VirtualClock(skipping=False), Policy(grace_seconds=0)
     asking = request(idempotency_key="k", run_timeout_seconds=60)
-    async with workforce(worker, folder=tmp_path, park=0, clock=clock, policy=policy) as force:
+    async with worker_service(worker, folder=tmp_path, park=0, clock=clock, policy=policy) as force:
         first = await force.accept(asking, LOCAL)
         await pay.began.wait()
         clock.move_to(clock.now() + 61_000)
@@ -261,6 +261,6 @@ async def test_no_attempt_begins_before_the_last_one_is_dead(tmp_path: Path, fai
 
     promise = {"type": "object", "properties": {"answer": {"type": "string"}}}
     worker = Worker(contract(output_schema=promise, retries=Retries(max_attempts=2, backoff="none")), body)
-    async with workforce(worker, folder=tmp_path) as force:
+    async with worker_service(worker, folder=tmp_path) as force:
         await force.invoke(request(), LOCAL)
     assert told[:3] == ["began", "dead", "began"]

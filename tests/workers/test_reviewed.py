@@ -14,14 +14,14 @@ import pytest
 
 import holdfast
 from holdfast.contract.codes import Status
-from holdfast.contract.protocol import Constraints, Request, Tokens
+from holdfast.contract.protocol import Constraints, Tokens, WorkerRequest
 from holdfast.contract.terms import Limits, Retries
 from holdfast.model.charging import Charge, charged
 from holdfast.model.clock import SystemClock, VirtualClock, monotonic
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Kind, Order, Type
-from holdfast.service.staff import StaffSettings
+from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
@@ -32,7 +32,7 @@ from holdfast.workers.policy import Policy
 from holdfast.workers.running import Accepted
 from holdfast.workers.storing.folder import Folder
 from holdfast.workers.tools.seam import Call, Called, Effect, Reservation, ToolFailed, Usage
-from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 from tests.workers.pages import page, write
 
 ONCE = Retries(max_attempts=1)
@@ -58,7 +58,7 @@ async def test_inputs_that_are_no_json_are_refused_and_leave_nothing(tmp_path: P
     async def echo(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         return inputs
 
-    async with workforce(InlineWorker(contract(), echo), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), echo), folder=tmp_path) as force:
         for key in (None, "k"):
             response = await force.invoke(request(n=value, idempotency_key=key), LOCAL)
             if value == 2**70:
@@ -71,15 +71,15 @@ async def test_inputs_that_are_too_large_or_too_deep_are_refused(tmp_path: Path)
     deep: dict[str, Any] = {}
     for _ in range(3000):
         deep = {"a": deep}
-    async with workforce(InlineWorker(contract(), nothing), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as force:
         for inputs in ({"n": "x" * 7_000_000}, deep):
-            response = await force.invoke(Request(worker_id="w", inputs=inputs), LOCAL)
+            response = await force.invoke(WorkerRequest(worker_id="w", inputs=inputs), LOCAL)
             assert (response.status, response.run_id) == (Status.INVALID_REQUEST, "")
 
 
 @pytest.mark.parametrize("seconds", [1e300, 1e12, 0.001])
 async def test_any_run_timeout_is_granted_as_far_as_there_is_one(tmp_path: Path, seconds: float) -> None:
-    async with workforce(InlineWorker(contract(), nothing), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as force:
         response = await force.invoke(request(run_timeout_seconds=seconds), LOCAL)
     assert response.status is Status.OK
 
@@ -88,7 +88,7 @@ async def test_the_same_key_gets_the_order_of_the_run_that_it_found(tmp_path: Pa
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         return {"said": await ctx.ask("what?")}
 
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         first = await force.invoke(request(idempotency_key="k"), LOCAL)
         again = await force.invoke(request(idempotency_key="k"), LOCAL)
     assert first.run_id == again.run_id
@@ -96,7 +96,7 @@ async def test_the_same_key_gets_the_order_of_the_run_that_it_found(tmp_path: Pa
 
 
 async def test_constraints_are_no_part_of_what_a_key_stands_for(tmp_path: Path) -> None:
-    async with workforce(InlineWorker(contract(), nothing), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as force:
         first = await force.invoke(request(idempotency_key="k"), LOCAL)
         again = await force.invoke(request(idempotency_key="k", constraints=Constraints(timeout_seconds=5)), LOCAL)
     assert first == again
@@ -107,7 +107,7 @@ async def test_constraints_are_no_part_of_what_a_key_stands_for(tmp_path: Path) 
 
 def forged(**more: Any) -> str:
     told: dict[str, Any] = {
-        "request": Request(worker_id="w", inputs={}),
+        "request": WorkerRequest(worker_id="w", inputs={}),
         "version": "1.0",
         "limits": contract("pay").limits,
         "package": "p",
@@ -125,7 +125,7 @@ def forged(**more: Any) -> str:
     [
         ("bob", {}),
         (None, {}),
-        ("ann", {"request": Request(worker_id="other", inputs={})}),
+        ("ann", {"request": WorkerRequest(worker_id="other", inputs={})}),
         ("ann", {"package": "abc//etc/passwd"}),
     ],
     ids=["another tenant's", "nobody's", "another worker's", "another file"],
@@ -137,7 +137,7 @@ async def test_an_order_that_somebody_made_up_runs_nothing(tmp_path: Path, tenan
         ran.append(1)
         return {}
 
-    async with workforce(InlineWorker(contract("pay", limits={"max_tokens": 10}), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("pay", limits={"max_tokens": 10}), body), folder=tmp_path) as force:
         text = forged(**more)
         header = await force._engine.start("w", text, tenant=tenant, order=Order(Kind.WORKER, text))
         over, _ = await asyncio.wait_for(force._engine.ending(header.id), 10)
@@ -152,7 +152,7 @@ async def test_an_order_that_somebody_made_up_is_bound_by_the_contract_and_inher
     pay = Counted("pay", Effect.WRITE, lambda: {"to": "bob"}, reservation=Reservation(100))
     bobs = Counted("pay", Effect.WRITE, lambda: {"to": "bob"})
     worker = InlineWorker(contract("pay", limits={"max_tokens": 10}), body, bobs)
-    async with workforce(worker, folder=tmp_path) as force:
+    async with worker_service(worker, folder=tmp_path) as force:
         first = await force.invoke(request(), Asker(tenant="bob", logged_in=True))
         assert first.status is Status.OK
         worker.tools = {"pay": pay}
@@ -179,7 +179,7 @@ async def test_the_time_of_a_body_never_goes_back(tmp_path: Path) -> None:
 
     clock = VirtualClock(skipping=False)
     for park in (0, 1000):
-        async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=clock, park=park) as force:
+        async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock, park=park) as force:
             asked = await force.invoke(request(), LOCAL)
             clock.move_to(clock.now() + 5000)
             await force.decide(asked.approvals[0]["approval_id"], said("answer", result=1), LOCAL)
@@ -204,7 +204,7 @@ async def test_the_time_before_a_person_was_asked_is_used_up_when_the_body_goes_
     passed: list[int] = []
     monkeypatch.setattr("holdfast.workers.gateway.monotonic", lambda: monotonic() + sum(passed))
     worker = InlineWorker(contract(limits={"timeout_seconds": 60}), body)
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
         asked = await force.invoke(request(), LOCAL)
         await force.decide(asked.approvals[0]["approval_id"], said("answer"), LOCAL)
         await force.response(asked.run_id, LOCAL)
@@ -227,7 +227,7 @@ async def test_what_a_body_does_to_its_inputs_and_answers_stays_with_it(tmp_path
 
     seen: list[Any] = []
     pay = Counted("pay", Effect.WRITE, lambda: {"list": []})
-    async with workforce(InlineWorker(contract("pay"), body, pay), folder=tmp_path, park=park) as force:
+    async with worker_service(InlineWorker(contract("pay"), body, pay), folder=tmp_path, park=park) as force:
         response = await force.invoke(request(list=[]), LOCAL)
     assert response.status is Status.OK
     assert seen == [[[1], [1]]] * 3
@@ -245,7 +245,7 @@ async def test_a_body_that_says_what_is_no_json_hears_of_it(tmp_path: Path, valu
         return {"n": value}
 
     pay = Counted("pay", Effect.WRITE)
-    async with workforce(InlineWorker(contract("pay", retries=ONCE), body, pay), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("pay", retries=ONCE), body, pay), folder=tmp_path) as force:
         for where in ("tool", "step", "outputs", "error"):
             response = await asyncio.wait_for(force.invoke(request(where=where), LOCAL), 5)
             assert response.error is not None, where
@@ -261,7 +261,7 @@ async def test_def_bodies_do_not_wait_for_each_others_threads(tmp_path: Path) ->
         together.wait()
         return {"kept": ctx.artifact(f"a{inputs['n']}", b"x")["size_bytes"]}
 
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
         responses = await asyncio.gather(*(force.invoke(request(n=n), LOCAL) for n in range(40)))
     assert [response.outputs for response in responses] == [{"kept": 1}] * 40
 
@@ -276,7 +276,7 @@ async def test_a_tool_may_fail_with_any_words(tmp_path: Path, message: str) -> N
         return {}
 
     look = Counted("look", Effect.READ, lambda: ToolFailed("access_denied", message))
-    async with workforce(InlineWorker(contract("look"), body, look), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path) as force:
         response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
     assert response.error is not None
     assert (response.error.error_code, len(look.calls)) == ("access_denied", 1)
@@ -288,7 +288,7 @@ async def test_a_result_that_only_just_does_not_fit_is_the_tools_failure(tmp_pat
         return {}
 
     look = Counted("look", Effect.READ, lambda: "x" * (6 * 1024 * 1024 - 5))
-    async with workforce(InlineWorker(contract("look", retries=ONCE), body, look), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("look", retries=ONCE), body, look), folder=tmp_path) as force:
         response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
     assert response.error is not None
     assert (response.error.error_code, len(look.calls)) == ("tool_failed", 1)
@@ -302,7 +302,7 @@ async def test_a_wait_that_a_body_asks_for_is_bounded(tmp_path: Path) -> None:
         return {}
 
     tried: list[int] = []
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
         response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
     assert (response.status, len(tried)) == (Status.OK, 2)
 
@@ -319,7 +319,7 @@ async def test_a_step_that_nobody_finishes_does_not_hold_up_the_end(tmp_path: Pa
         await began.wait()
         return {}
 
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path, policy=Policy(grace_seconds=30)) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, policy=Policy(grace_seconds=30)) as force:
         response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
     assert response.status is Status.OK
 
@@ -332,7 +332,7 @@ async def test_a_question_with_a_schema_that_is_none_is_refused_at_once(tmp_path
             return {"code": error.error_code}
         return {}
 
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         for schema in ({"type": "nothing"}, {"$ref": "http://127.0.0.1:1/x"}):
             response = await force.invoke(request(schema=schema), LOCAL)
             assert response.outputs == {"code": "tool_failed"}, response
@@ -369,14 +369,14 @@ async def test_an_attempt_may_keep_so_much_and_no_more(tmp_path: Path) -> None:
         return {}
 
     worker = InlineWorker(contract(retries=ONCE), body)
-    async with workforce(worker, folder=tmp_path, policy=Policy(artifact_bytes=2000)) as force:
+    async with worker_service(worker, folder=tmp_path, policy=Policy(artifact_bytes=2000)) as force:
         response = await force.invoke(request(), LOCAL)
     assert response.error is not None
     assert response.error.error_code == "artifact_too_large"
 
 
 async def test_an_input_that_refers_to_what_is_no_json_is_refused(tmp_path: Path) -> None:
-    async with workforce(InlineWorker(contract(), nothing), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as force:
         left = [b"\x89PNG"]
         kept = force.artifacts.keep("default", "a.png", "image/png", lambda _: left.pop() if left else b"")
         response = await force.invoke(request(n={"$artifact": {"artifact_id": kept.artifact_id}}), LOCAL)
@@ -393,7 +393,7 @@ async def test_a_run_that_waits_has_its_log_fields_too(tmp_path: Path) -> None:
         return {}
 
     look = Counted("look", Effect.READ)
-    async with workforce(InlineWorker(contract("look"), body, look), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         response = await force.invoke(request(), LOCAL)
     seen = response.observability
     assert (seen.attempt, seen.usage.tool_calls) == (1, 1)
@@ -429,7 +429,7 @@ async def paying(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 async def test_a_call_in_flight_is_recorded_when_its_run_is_cancelled_and_cancelling_twice_is_once(tmp_path: Path) -> None:
     pay = Held()
-    async with workforce(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
         header = await force.accept(request(), LOCAL)
         await pay.began.wait()
         cancels = [asyncio.ensure_future(force.cancel(header.id, LOCAL)) for _ in range(2)]
@@ -444,11 +444,11 @@ async def test_a_call_in_flight_is_recorded_when_its_run_is_cancelled_and_cancel
 
 async def test_an_engine_that_closes_in_the_middle_of_a_call_leaves_it_to_the_next_one_as_unknown(tmp_path: Path) -> None:
     where, first = str(tmp_path / "s.db"), Held()
-    async with workforce(InlineWorker(contract("pay"), paying, first), where, folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("pay"), paying, first), where, folder=tmp_path) as force:
         header = await force.accept(request(), LOCAL)
         await first.began.wait()
     second = Held()
-    async with workforce(
+    async with worker_service(
         InlineWorker(contract("pay"), paying, second), where, folder=tmp_path, clock=VirtualClock(skipping=False)
     ) as force:
         response = await asyncio.wait_for(force.response(header.id, LOCAL), 10)
@@ -463,7 +463,10 @@ async def test_one_key_from_two_runners_at_once_is_one_run(tmp_path: Path) -> No
     where, pay = str(tmp_path / "s.db"), Counted("pay", Effect.WRITE)
     worker = InlineWorker(contract("pay"), paying, pay)
     clock = SystemClock()
-    async with workforce(worker, where, folder=tmp_path, clock=clock) as one, workforce(worker, where, folder=tmp_path, clock=clock) as two:
+    async with (
+        worker_service(worker, where, folder=tmp_path, clock=clock) as one,
+        worker_service(worker, where, folder=tmp_path, clock=clock) as two,
+    ):
         for n in range(5):
             asked = [force.invoke(request(n=n, idempotency_key=f"k{n}"), LOCAL) for force in (one, two, one, two)]
             responses = await asyncio.wait_for(asyncio.gather(*asked), 20)
@@ -481,7 +484,7 @@ async def test_many_runs_that_wait_go_on_each_with_its_own_answer(tmp_path: Path
 
     pay = Counted("pay", Effect.WRITE, lambda n: n)
     worker = InlineWorker(contract("pay"), body, pay)
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
         waiting = await asyncio.gather(*(force.invoke(request(n=n), LOCAL) for n in range(10)))
         for n, one in reversed(list(enumerate(waiting))):
             await force.decide(one.approvals[0]["approval_id"], said("answer", result=n), LOCAL)
@@ -510,7 +513,7 @@ async def test_an_error_in_a_step_keeps_its_code_and_its_meaning_also_when_it_is
 
     ran: list[int] = []
     worker = InlineWorker(contract(), body)
-    async with workforce(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
         asked = await force.invoke(request(), LOCAL)
         await force.decide(asked.approvals[0]["approval_id"], said("answer", result=True), LOCAL)
         response = await force.response(asked.run_id, LOCAL)
@@ -525,7 +528,7 @@ async def test_what_a_call_took_beyond_its_reservation_is_reported(tmp_path: Pat
         return {}
 
     model = Counted("model", Effect.READ, lambda: "hm", reservation=Reservation(100), usage=Usage(90, 40))
-    async with workforce(InlineWorker(contract("model", limits={"max_tokens": 120}), body, model), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("model", limits={"max_tokens": 120}), body, model), folder=tmp_path) as force:
         response = await force.invoke(request(), LOCAL)
     assert response.observability.usage.tokens == Tokens(90, 40)
     assert [(line["event"], line["tokens"]) for line in response.logs] == [("overshoot", 30)]
@@ -535,10 +538,13 @@ def test_two_files_of_one_worker_are_refused_and_two_workers_of_one_file_are_two
     source = 'from holdfast import worker\n@worker("{0}.md", include=["*.md"])\ndef {0}(inputs, ctx):\n    return {{"name": "{0}"}}\n'
     both = write(tmp_path / "both", source.format("one") + source.format("two"), one=page("one"), two=page("two"))
     again = write(tmp_path / "again", source.format("one"), one=page("one"))
-    staff = StaffSettings(policy=Policy(isolation="inline"))
-    with holdfast.open(":memory:", workers=[both, both], staff=staff) as engine:
+    worker_settings = WorkerSettings(policy=Policy(isolation="inline"))
+    with holdfast.open(":memory:", workers=[both, both], worker_settings=worker_settings) as engine:
         assert [engine.run(name, {}).outputs for name in ("one", "two")] == [{"name": "one"}, {"name": "two"}]
-    with pytest.raises(InvalidParameter, match=r"Two of these files declare one 1\.0"), holdfast.open(workers=[both, again], staff=staff):
+    with (
+        pytest.raises(InvalidParameter, match=r"Two of these files declare one 1\.0"),
+        holdfast.open(workers=[both, again], worker_settings=worker_settings),
+    ):
         pass
 
 
@@ -553,7 +559,7 @@ async def test_a_run_that_waits_for_its_next_attempt_can_be_cancelled(tmp_path: 
         raise WorkerError("later", retryable=True, retry_after_seconds=3600)
 
     tried: list[int] = []
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
         header = await force.accept(request(), LOCAL)
         await force.response(header.id, LOCAL, wait=0.2)
         response = await force.cancel(header.id, LOCAL)
@@ -566,7 +572,7 @@ async def test_tools_that_a_request_forbids_are_forbidden_in_the_sandbox_too(tmp
         return await ctx.tools.json_schema_validate(value=1, schema={})
 
     worker = InlineWorker(contract("json_schema_validate", retries=ONCE), body)
-    async with workforce(worker, folder=tmp_path) as force:
+    async with worker_service(worker, folder=tmp_path) as force:
         response = await force.invoke(request(constraints=Constraints(tools_allowed=())), LOCAL)
     assert response.error is not None
     assert response.error.error_code == "tool_not_allowed"
@@ -580,7 +586,7 @@ async def test_the_next_attempt_begins_at_its_own_time(tmp_path: Path) -> None:
         return {}
 
     times: list[float] = []
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
         response = await force.invoke(request(), LOCAL)
     assert response.status is Status.OK
     assert [later - earlier for earlier, later in pairwise(times)] == [100, 100]
@@ -599,7 +605,7 @@ async def test_a_tool_that_cannot_make_sense_of_its_arguments_refuses_the_call_a
             return Reservation(len(arguments["at"]))
 
     look = Fussy("look", Effect.READ)
-    async with workforce(InlineWorker(contract("look"), body, look), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path) as force:
         response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
     assert (response.outputs, look.calls) == ({"code": "tool_failed"}, [])
 
@@ -612,7 +618,7 @@ def test_a_step_may_have_any_name_in_every_store() -> None:
 async def test_a_cancelled_run_says_so_when_nobody_knows_what_became_of_a_call(tmp_path: Path) -> None:
     pay = Held()
     worker = InlineWorker(contract("pay"), paying, pay)
-    async with workforce(worker, folder=tmp_path, policy=Policy(grace_seconds=0.05)) as force:
+    async with worker_service(worker, folder=tmp_path, policy=Policy(grace_seconds=0.05)) as force:
         header = await force.accept(request(), LOCAL)
         await pay.began.wait()
         response = await force.cancel(header.id, LOCAL)

@@ -26,7 +26,7 @@ from holdfast.workers.hiding import MOST_SECRETS
 from holdfast.workers.tools.language_model import LanguageModel
 from holdfast.workers.tools.seam import Call, Reservation, ToolFailed
 from tests.unit.test_schema_costs import TREE, doubling
-from tests.workers.harness import LOCAL, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, InlineWorker, contract, request, worker_service
 
 SLOW: dict[str, Any] = {"type": "object", "properties": {"a": {"items": {"enum": [[number] for number in range(4_000)]}}}}
 """Within every limit, and slow: each item is compared with each value of a long list."""
@@ -128,7 +128,7 @@ async def test_inputs_that_take_too_long_to_check_are_refused_and_the_loop_goes_
     impatient = Evaluators(processes=1, seconds=0.3)
     monkeypatch.setattr(checking, "shared", lambda: impatient)
     worker = InlineWorker(contract(input_schema=SLOW), lambda inputs, ctx: {})
-    async with workforce(worker, folder=tmp_path) as force, lag() as longest:
+    async with worker_service(worker, folder=tmp_path) as force, lag() as longest:
         response = await force.invoke(request(**MANY), LOCAL)
         assert told(response) == ("permanent_error", "schema_too_costly")
         assert told(await force.invoke(request(a=[]), LOCAL)) == ("ok", None)
@@ -140,7 +140,7 @@ async def test_outputs_that_take_too_long_to_check_end_their_own_run(tmp_path: P
     impatient = Evaluators(processes=1, seconds=0.3)
     monkeypatch.setattr(checking, "shared", lambda: impatient)
     worker = InlineWorker(contract(output_schema=SLOW), lambda inputs, ctx: MANY if inputs.get("many") else {})
-    async with workforce(worker, folder=tmp_path) as force:
+    async with worker_service(worker, folder=tmp_path) as force:
         assert told(await force.invoke(request(many=True), LOCAL)) == ("permanent_error", "schema_too_costly")
         assert told(await force.invoke(request(), LOCAL)) == ("ok", None)
     impatient.close()
@@ -153,7 +153,7 @@ async def test_a_question_whose_schema_doubles_is_refused_and_the_body_hears_why
         except Exception as refused:
             return {"code": getattr(refused, "error_code", None), "message": str(refused)}
 
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force, lag() as longest:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force, lag() as longest:
         response = await force.invoke(request(), LOCAL)
         assert response.outputs is not None
         assert response.outputs["code"] == "schema_too_costly"
@@ -175,7 +175,7 @@ async def test_inputs_with_very_many_secrets_hide_every_line_of_the_log(tmp_path
         ctx.log("the key is " + inputs["keys"][-1])
         return {}
 
-    async with workforce(InlineWorker(contract(input_schema=schema), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(input_schema=schema), body), folder=tmp_path) as force:
         few = await force.invoke(request(keys=["a-long-secret"]), LOCAL)
         many = await force.invoke(request(keys=[f"a-long-secret-{number}" for number in range(MOST_SECRETS + 1)]), LOCAL)
     assert [line["message"] for line in (*few.logs, *many.logs)] == ["the key is [redacted:keys]", "[redacted]"]

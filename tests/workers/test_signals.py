@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from holdfast.contract.codes import Status
-from holdfast.contract.protocol import Request, Trace
+from holdfast.contract.protocol import Trace, WorkerRequest
 from holdfast.model.clock import VirtualClock
 from holdfast.signals.traceparent import header_of, parent_of
 from holdfast.signals.tracing import Tracing
@@ -22,7 +22,7 @@ from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash
 from holdfast.workers.approvals import Decision
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, ToolFailed, Usage, Verdict
-from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 from tests.workers.looking_on import Seen, crashing, parent_id, span_id, trace_id
 
 NAMES = {"worker_id", "attempt", "duration_ms", "status", "error_code", "trace_id", "span_id", "parent_span_id", "upstream_request_id"}
@@ -62,9 +62,9 @@ def seller(**more: Any) -> InlineWorker:
 
 async def test_every_line_has_the_names_of_the_protocol_and_the_last_one_says_what_the_response_says(tmp_path: Path) -> None:
     worker = seller(log_fields=("worker_id", "attempt", "order_id", "nothing"))
-    async with workforce(worker, folder=tmp_path) as force:
+    async with worker_service(worker, folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
-        asked = Request(worker_id="w", inputs={"order_id": 42}, trace=CALLER)
+        asked = WorkerRequest(worker_id="w", inputs={"order_id": 42}, trace=CALLER)
         response = await force.invoke(asked, LOCAL)
     lines = seen.lines()
     assert [line["event"] for line in lines] == ["accepted", "attempt_began", "log", "tool_ended", "tool_ended", "attempt_ended", "ended"]
@@ -87,7 +87,7 @@ async def test_a_body_cannot_pass_a_line_off_as_anothers(tmp_path: Path) -> None
         ctx.log("hi", worker_id="bank", attempt=9, event="tool_refused", status="ok", trace_id="t", error_code="x", tool="pay")
         return {}
 
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
         response = await force.invoke(request(), LOCAL)
     (line,) = seen.lines("log")
@@ -99,14 +99,14 @@ async def test_a_body_cannot_pass_a_line_off_as_anothers(tmp_path: Path) -> None
 
 async def test_metrics_count_each_end_once_under_the_exact_names(tmp_path: Path) -> None:
     ordered = {"type": "object", "required": ["order_id"]}
-    async with workforce(seller(input_schema=ordered), folder=tmp_path) as force:
+    async with worker_service(seller(input_schema=ordered), folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
         await force.invoke(request(order_id=1, idempotency_key="k"), LOCAL)
         await force.invoke(request(order_id=1, idempotency_key="k"), LOCAL)
         await force.invoke(request(order_id=2, fails=True), LOCAL)
         await force.invoke(request(order_id=3), LOCAL)
         await force.invoke(request(), LOCAL)
-        await force.invoke(Request(worker_id="no-such", inputs={}), LOCAL)
+        await force.invoke(WorkerRequest(worker_id="no-such", inputs={}), LOCAL)
     worker = '{version="1.0",worker_id="w"}'
     assert seen.series("success_count") == {worker: 3}
     assert seen.series("retry_count") == {worker: 1}
@@ -122,7 +122,7 @@ async def test_a_code_that_a_body_makes_up_makes_no_series_of_its_own(tmp_path: 
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         raise WorkerError(f"made_up_{inputs['n']}", needs_human=True)
 
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
         for number in range(3):
             await force.invoke(request(n=number), LOCAL)
@@ -131,9 +131,9 @@ async def test_a_code_that_a_body_makes_up_makes_no_series_of_its_own(tmp_path: 
 
 
 async def test_spans_of_one_run_are_one_trace_below_its_caller(tmp_path: Path) -> None:
-    async with workforce(seller(), folder=tmp_path) as force:
+    async with worker_service(seller(), folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
-        response = await force.invoke(Request(worker_id="w", inputs={"order_id": 1}, trace=CALLER), LOCAL)
+        response = await force.invoke(WorkerRequest(worker_id="w", inputs={"order_id": 1}, trace=CALLER), LOCAL)
     run, accept, attempt = seen.named("run w"), seen.named("accept"), seen.named("attempt")
     chat, pay = seen.named("chat small-1"), seen.named("execute_tool pay")
     assert len(seen.spans) == 5
@@ -153,10 +153,10 @@ async def test_spans_of_one_run_are_one_trace_below_its_caller(tmp_path: Path) -
 
 
 async def test_a_caller_who_does_not_record_his_trace_gets_no_spans(tmp_path: Path) -> None:
-    async with workforce(seller(), folder=tmp_path) as force:
+    async with worker_service(seller(), folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
-        await force.invoke(Request(worker_id="w", inputs={"order_id": 1}, trace=CALLER), LOCAL, sampled=False)
-        await force.invoke(Request(worker_id="no-such", inputs={}, trace=CALLER), LOCAL, sampled=False)
+        await force.invoke(WorkerRequest(worker_id="w", inputs={"order_id": 1}, trace=CALLER), LOCAL, sampled=False)
+        await force.invoke(WorkerRequest(worker_id="no-such", inputs={}, trace=CALLER), LOCAL, sampled=False)
     assert seen.spans == []
     assert seen.series("success_count") != {}
 
@@ -170,10 +170,10 @@ async def test_a_run_that_a_tool_calls_is_below_the_call(tmp_path: Path) -> None
             parent = parent_of(call.traceparent)
             assert parent is not None
             trace = Trace(trace_id=parent.trace_id, span_id=parent.span_id)
-            await force.invoke(Request(worker_id="w", inputs={"child": True}, trace=trace), LOCAL, sampled=parent.sampled)
+            await force.invoke(WorkerRequest(worker_id="w", inputs={"child": True}, trace=trace), LOCAL, sampled=parent.sampled)
             return Called({})
 
-    async with workforce(InlineWorker(contract("delegate"), body, Delegate("delegate", Effect.WRITE)), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("delegate"), body, Delegate("delegate", Effect.WRITE)), folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
         await force.invoke(request(), LOCAL)
     runs = {parent_id(span): span for span in seen.spans if span.name == "run w"}
@@ -188,7 +188,7 @@ async def test_what_the_schema_marks_is_in_no_line_no_span_and_no_stored_log(tmp
 
     marked = {"type": "string", "writeOnly": True}
     schema = {"type": "object", "properties": {"token": marked, "card": {"type": "object", "x-redact": True}}}
-    async with workforce(InlineWorker(contract(input_schema=schema), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(input_schema=schema), body), folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
         response = await force.invoke(request(token="tok-5f3a9c", card={"number": "4000-1234-5678"}), LOCAL)
     lines = seen.lines()
@@ -207,7 +207,7 @@ async def test_refusals_are_in_the_log_and_in_the_trace(tmp_path: Path) -> None:
 
     look = Counted("look", Effect.READ, lambda: ToolFailed("access_denied", "keep out"))
     worker = InlineWorker(contract("look", limits={"tool_quotas": {"look": 1}}), body, look)
-    async with workforce(worker, folder=tmp_path) as force:
+    async with worker_service(worker, folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
         response = await force.invoke(request(), LOCAL)
     refused = [("pay", "tool_not_allowed"), ("look", "tool_quota_exceeded")]
@@ -219,7 +219,7 @@ async def test_refusals_are_in_the_log_and_in_the_trace(tmp_path: Path) -> None:
 
 
 async def test_a_receipt_that_is_used_again_is_no_second_call(tmp_path: Path) -> None:
-    async with workforce(seller(), folder=tmp_path) as force:
+    async with worker_service(seller(), folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
         response = await force.invoke(request(order_id=1, fails=True), LOCAL)
     assert (response.status, response.observability.attempt) == (Status.OK, 2)
@@ -272,7 +272,7 @@ YES = Decision(verdict="approve", decided_by="bob", decided_at=1)
 
 @pytest.mark.parametrize("park", [1000, 0])
 async def test_a_run_that_waited_for_a_person_tells_its_lines_once(tmp_path: Path, park: int) -> None:
-    async with workforce(noter(), folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(noter(), folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
         seen = Seen(tmp_path).watch(force)
         waiting = await force.invoke(request(), LOCAL)
         assert seen.series("duration_ms_count") == {}
@@ -288,10 +288,10 @@ async def test_a_run_that_waited_for_a_person_tells_its_lines_once(tmp_path: Pat
 async def test_a_run_that_ends_in_another_process_is_one_log_and_one_trace(tmp_path: Path) -> None:
     store, clock = str(tmp_path / "w.db"), VirtualClock(skipping=False)
     (tmp_path / "two").mkdir()
-    async with workforce(noter(), store, folder=tmp_path, clock=clock) as force:
+    async with worker_service(noter(), store, folder=tmp_path, clock=clock) as force:
         first = Seen(tmp_path).watch(force)
         waiting = await force.invoke(request(), LOCAL)
-    async with workforce(noter(), store, folder=tmp_path, clock=clock) as force:
+    async with worker_service(noter(), store, folder=tmp_path, clock=clock) as force:
         second = Seen(tmp_path / "two").watch(force)
         (approval,) = waiting.approvals
         await force.decide(approval["approval_id"], YES, LOCAL)
@@ -310,9 +310,9 @@ async def test_a_run_that_is_ended_from_outside_is_counted_too(tmp_path: Path) -
         return {"answer": await ctx.ask("well?")}
 
     clock = VirtualClock(skipping=False)
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path, park=0, clock=clock) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, park=0, clock=clock) as force:
         seen = Seen(tmp_path).watch(force)
-        late = await force.invoke(Request(worker_id="w", inputs={}, run_timeout_seconds=5), LOCAL)
+        late = await force.invoke(WorkerRequest(worker_id="w", inputs={}, run_timeout_seconds=5), LOCAL)
         unwanted = await force.invoke(request(), LOCAL)
         await force.cancel(unwanted.run_id, LOCAL)
         clock.move_to(clock.now() + 6000)
@@ -334,7 +334,7 @@ async def test_logs_are_kept_up_to_a_bound_and_say_what_is_missing(tmp_path: Pat
             ctx.log("line", number=number, text="y" * 200)
         return {}
 
-    async with workforce(InlineWorker(contract(), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
         response = await force.invoke(request(), LOCAL)
     first, *_, last = response.logs
     assert (first["message"], first["truncated"]) == ("huge", True)
@@ -364,9 +364,9 @@ class Stuck(SpanExporter):
 async def test_an_exporter_that_is_broken_or_never_comes_back_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     stuck = Stuck()
     tracing = Tracing(BatchSpanProcessor(stuck, schedule_delay_millis=1, max_queue_size=8, max_export_batch_size=4), {})
-    async with workforce(seller(), folder=tmp_path) as plain:
+    async with worker_service(seller(), folder=tmp_path) as plain:
         wanted = await plain.invoke(request(order_id=1), LOCAL)
-    async with workforce(seller(), folder=tmp_path) as force:
+    async with worker_service(seller(), folder=tmp_path) as force:
         force.observe(Broken())
         force.observe(tracing)
         seen = Seen(tmp_path).watch(force)

@@ -15,7 +15,7 @@ from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.spending import Spent, spent_today
 from holdfast.workers.tools.seam import Effect, Remaining, Reservation, Usage
-from tests.workers.harness import Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
 
 DAY = 86_400_000
 USAGE = Usage(30, 12, Decimal("0.000000015"))
@@ -42,7 +42,7 @@ async def test_each_tenant_sees_its_own_day(tmp_path: Path) -> None:
     policy = Policy(caps=Caps(runs=10, tokens=1000, cost_usd=Decimal("0.01")), tenant_caps={"acme": Caps(tokens=100), "open": Caps()})
     model = Counted("model", Effect.READ, lambda prompt: "y", reservation=Reservation(60, Decimal("0.001")), usage=USAGE)
     clock = VirtualClock()
-    async with workforce(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy, clock=clock) as force:
+    async with worker_service(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy, clock=clock) as force:
         for tenant in ("default", "default", "acme", "open"):
             assert (await force.invoke(request(), Asker(tenant=tenant))).status is Status.OK
         store, now = force._engine.store, clock.now()
@@ -63,7 +63,7 @@ async def test_each_tenant_sees_its_own_day(tmp_path: Path) -> None:
 async def test_what_is_spent_is_never_shown_as_less_than_nothing_left(tmp_path: Path) -> None:
     policy = Policy(caps=Caps(tokens=70))
     model = Counted("model", Effect.READ, lambda prompt: "y", reservation=Reservation(60, Decimal(0)), usage=Usage(90, 5, Decimal(0)))
-    async with workforce(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy) as force:
+    async with worker_service(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy) as force:
         await force.invoke(request(), Asker())
         refused = await force.invoke(request(), Asker())
         (tokens,) = spent_today(force._engine.store, policy, ["default"], force._engine.clock.now())
@@ -77,7 +77,7 @@ async def test_what_is_spent_is_never_shown_as_less_than_nothing_left(tmp_path: 
 async def test_odd_names_of_tenants_stay_apart(tmp_path: Path, tenant: str) -> None:
     policy = Policy(caps=Caps(runs=5))
     worker = InlineWorker(contract("model"), asks, Counted("model", Effect.READ, lambda prompt: "y"))
-    async with workforce(worker, folder=tmp_path, policy=policy) as force:
+    async with worker_service(worker, folder=tmp_path, policy=policy) as force:
         await force.invoke(request(), Asker(tenant=tenant))
         found = spent_today(force._engine.store, policy, [tenant, "a", "b", f"{tenant}/"], force._engine.clock.now())
     assert [each.spent for each in found] == [1, 0, 0, 0]

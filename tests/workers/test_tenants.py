@@ -11,18 +11,18 @@ import pytest
 
 import holdfast
 from holdfast.contract.codes import Status
-from holdfast.contract.protocol import Request, Response
+from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.terms import RateLimit, Retries
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import HoldfastError
-from holdfast.service.staff import StaffSettings
+from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import ArtifactMissing
 from holdfast.workers.looking import Asker, find_approval
 from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
-from holdfast.workers.workforce import Workforce
-from tests.workers.harness import Counted, InlineWorker, contract, request, workforce
+from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
 from tests.workers.pages import page, write
 from tests.workers.processes import children, command
 
@@ -55,10 +55,10 @@ def code(response: Response) -> str:
 
 # --- seeing
 
-Door = Callable[[Workforce, str, str], Awaitable[Any]]
+Door = Callable[[WorkerService, str, str], Awaitable[Any]]
 
 
-async def follows(force: Workforce, run: str, approval: str) -> Any:
+async def follows(force: WorkerService, run: str, approval: str) -> Any:
     return [event async for event in force.follow(run, BOB)]
 
 
@@ -75,7 +75,7 @@ DOORS: dict[str, Door] = {
 async def test_anothers_run_looks_as_if_it_were_not_there(tmp_path: Path, door: str) -> None:
     pay = Counted("pay", Effect.WRITE)
     worker = InlineWorker(contract("pay"), paying, pay, approvals=frozenset({"pay"}))
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         waiting = await force.invoke(request(), ANN)
         approval = waiting.approvals[0]["approval_id"]
         with pytest.raises(HoldfastError) as refused:
@@ -90,7 +90,7 @@ async def test_anothers_run_looks_as_if_it_were_not_there(tmp_path: Path, door: 
 
 async def test_what_waits_for_a_decision_is_shown_to_its_own_tenant(tmp_path: Path) -> None:
     worker = InlineWorker(contract("pay"), paying, Counted("pay", Effect.WRITE), approvals=frozenset({"pay"}))
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         runs = {asker.tenant: (await force.invoke(request(), asker)).run_id for asker in (ANN, BOB)}
         for asker in (ANN, BOB):
             (seen,) = force.approvals(asker)
@@ -101,7 +101,7 @@ async def test_what_waits_for_a_decision_is_shown_to_its_own_tenant(tmp_path: Pa
 @pytest.mark.parametrize("bobs", ["bob", "ann/w", "ann%00w"])
 async def test_the_same_key_of_two_tenants_is_two_runs(tmp_path: Path, bobs: str) -> None:
     pay = Counted("pay", Effect.WRITE)
-    async with workforce(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
         first = await force.invoke(request(idempotency_key="w\0k", n=1), ANN)
         for key in ("w\0k", "k"):
             other = await force.invoke(request(idempotency_key=key, n=2), Asker(tenant=bobs, logged_in=True))
@@ -115,12 +115,12 @@ async def test_an_artifact_is_found_by_its_own_tenant_only_and_a_uri_is_never_op
     file = write(tmp_path / "worker", KEEPING, keeping=page("keeping", attempts=1))
     secret = tmp_path / "secret.txt"
     secret.write_text("the operator's own")
-    staff = StaffSettings(policy=Policy(isolation="inline"))
-    async with holdfast.open(str(tmp_path / "s.db"), workers=[file], staff=staff) as engine:
-        force = engine.workforce
+    worker_settings = WorkerSettings(policy=Policy(isolation="inline"))
+    async with holdfast.open(str(tmp_path / "s.db"), workers=[file], worker_settings=worker_settings) as engine:
+        force = engine.worker_service
 
         async def kept(asker: Asker, **inputs: Any) -> Response:
-            return await force.invoke(Request(worker_id="keeping", inputs=inputs), asker)
+            return await force.invoke(WorkerRequest(worker_id="keeping", inputs=inputs), asker)
 
         note = (await kept(ANN, text="hello")).outputs or {}
         large = (await kept(ANN)).outputs or {}
@@ -142,8 +142,8 @@ async def test_an_artifact_is_found_by_its_own_tenant_only_and_a_uri_is_never_op
 
 async def test_an_input_that_refers_to_what_is_no_json_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "worker", KEEPING, keeping=page("keeping", attempts=1))
-    staff = StaffSettings(policy=Policy(isolation="inline"))
-    async with holdfast.open(":memory:", workers=[file], staff=staff) as engine:
+    worker_settings = WorkerSettings(policy=Policy(isolation="inline"))
+    async with holdfast.open(":memory:", workers=[file], worker_settings=worker_settings) as engine:
         note = (await engine.run("keeping", {"text": "hello"})).outputs or {}
         response = await engine.run("keeping", {"large": {"$artifact": note["kept"]}})
     assert (response.status, code(response)) == (Status.INVALID_REQUEST, "schema_mismatch")
@@ -157,7 +157,7 @@ async def test_one_tenants_flood_leaves_the_other_its_rate_and_its_day(tmp_path:
     worker = InlineWorker(contract("pay", rate_limit=RateLimit(20, 60)), paying, model)
     policy = Policy(caps=Caps(tokens=500, runs=30))
     clock = VirtualClock(skipping=False)
-    async with workforce(worker, folder=tmp_path, clock=clock, policy=policy) as force:
+    async with worker_service(worker, folder=tmp_path, clock=clock, policy=policy) as force:
         floods = [code(await force.invoke(request(), ANN)) for _ in range(40)]
         clock.move_to(clock.now() + 60_000)
         floods += [code(await force.invoke(request(), ANN)) for _ in range(40)]
@@ -170,7 +170,7 @@ async def test_one_tenants_flood_leaves_the_other_its_rate_and_its_day(tmp_path:
 async def test_a_rate_for_each_user_is_not_shared_by_the_users_of_two_tenants(tmp_path: Path) -> None:
     worker = InlineWorker(contract("pay", rate_limit=RateLimit(1, 60, "user")), paying, Counted("pay", Effect.READ))
     askers = [Asker(tenant=tenant, principal=principal) for tenant, principal in (("a", "b\0c"), ("a", "b"), ("a/b", "c"), ("a%00b", "c"))]
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         first = [code(await force.invoke(request(), asker)) for asker in askers]
         second = [code(await force.invoke(request(), asker)) for asker in askers]
     assert (first, second) == (["ok"] * 4, ["rate_limited"] * 4)
@@ -180,7 +180,7 @@ async def test_a_key_that_is_closed_for_one_tenant_is_open_for_the_other(tmp_pat
     replies: list[Any] = [ToolFailed("rate_limited", "slow down", retry_after_seconds=600, closes="tool:pay"), "hm"]
     model = Counted("pay", Effect.READ, lambda: replies.pop(0))
     worker = InlineWorker(contract("pay", retries=Retries(max_attempts=1)), paying, model)
-    async with workforce(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         anns = [await force.invoke(request(), ANN) for _ in range(3)]
         bobs = await force.invoke(request(), BOB)
     assert [code(response) for response in anns] == ["rate_limited"] * 3

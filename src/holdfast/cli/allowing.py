@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cli.arguments import Place
+from holdfast.cli.arguments import StorePlace
 from holdfast.cli.consent import Consent, operators_settings, store_wish
 from holdfast.hosts.sandbox.snapshot import ours
 from holdfast.service.author_code import author_code
 from holdfast.service.operators_file import OperatorsFiles
 from holdfast.service.ownership import faults_of
-from holdfast.service.staff import Staff, StaffSettings, ToolSettings
 from holdfast.service.trust import ToolsNotAllowed, check_fit
+from holdfast.service.worker_runtime import ToolSettings, WorkerRuntime, WorkerSettings
 
 if TYPE_CHECKING:
     from holdfast.workers.packages import Package
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def serve_settings(
-    workers: Sequence[Path], place: Place, isolation: str | None, config: Path | None, *, trust: bool
-) -> tuple[StaffSettings, OperatorsFiles]:
+    workers: Sequence[Path], place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool
+) -> tuple[WorkerSettings, OperatorsFiles]:
     """The operator's settings for these workers, after consent to what is taken from the current folder."""
     has_tools = any(author_code(worker) is not None for worker in workers)
     return operators_settings(isolation, config, Consent(trust=trust), store_wish(place) if has_tools else ())
@@ -37,18 +37,18 @@ def serve_settings(
 class Allowing:
     """The tools that a server may run. Nothing is remembered of a folder: it is looked at again whenever files are taken in."""
 
-    def __init__(self, staff: Staff, settings: StaffSettings) -> None:
-        self._staff = staff
+    def __init__(self, runtime: WorkerRuntime, settings: WorkerSettings) -> None:
+        self._runtime = runtime
         self._tools = settings.tools
-        self._ready = {package.contract.worker_id for package in staff.packages if _ready(package)}
+        self._ready = {package.contract.worker_id for package in runtime.packages if _ready(package)}
         self._fit: set[str] = set()
-        staff.admits = self._admits
+        runtime.admits = self._admits
 
     def check(self) -> None:
         """Refuse tools from a folder that another user could change. A worker without tools may lie in such a folder; tools that appear
         in its file later are refused."""
         fit = set()
-        for package in self._staff.packages:
+        for package in self._runtime.packages:
             source = package.source
             if source is None or _ready(package):
                 continue
@@ -67,7 +67,7 @@ class Allowing:
         return f'The operator of this server does not allow {tool.name}: [tools] allow = ["{worker}:{tool.name}"] would.'
 
 
-def check_allowed(packages: Iterable[Package], settings: StaffSettings, files: OperatorsFiles) -> None:
+def check_allowed(packages: Iterable[Package], settings: WorkerSettings, files: OperatorsFiles) -> None:
     """Refuse to serve what the operator's file does not allow, with the lines to add."""
     missing = sorted({name for package in packages for name in not_allowed(package, settings.tools)})
     if missing:
@@ -87,7 +87,7 @@ def _ready(package: Package) -> bool:
     return package.source is not None and ours(package.source)
 
 
-def _lines(missing: list[str], settings: StaffSettings, files: OperatorsFiles) -> str:
+def _lines(missing: list[str], settings: WorkerSettings, files: OperatorsFiles) -> str:
     allowed = [*settings.tools.allow, *missing]
     told = [f"These tools run outside the sandbox, and the operator's file does not allow them: {', '.join(missing)}."]
     local = files.local

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.arguments import CodecOption, LinesOption, Place, StoreOption, read_json
+from holdfast.cli.arguments import CodecOption, LinesOption, StoreOption, StorePlace, read_json
 from holdfast.cli.terminal import print_document, print_line, print_table, say, seconds, shortened
 from holdfast.cli.workers import call_of
 
@@ -23,7 +23,7 @@ CommentOption = Annotated[str | None, typer.Option("--comment", metavar="TEXT", 
 @app.command("list")
 def list_(json_output: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """What waits for a decision, oldest first."""
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         found = client.approvals()
     if json_output:
         for approval in found:
@@ -41,7 +41,7 @@ def list_(json_output: LinesOption = False, store: StoreOption = None, codec: Co
 @app.command("show")
 def show(approval_id: IdArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Everything about one of them, as JSON."""
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         print_document(msgspec.to_builtins(client.approval(approval_id)))
 
 
@@ -57,13 +57,13 @@ def approve(
 ) -> None:
     """Let a call be made, with exactly the arguments it was shown with, or with edited ones."""
     edited = None if edit is None else read_json("--edit", edit)
-    _decide(approval_id, Place.of(store, codec), "approve", comment, edited_arguments=edited)
+    _decide(approval_id, StorePlace.of(store, codec), "approve", comment, edited_arguments=edited)
 
 
 @app.command("reject")
 def reject(approval_id: IdArgument, comment: CommentOption = None, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Refuse a call: it is never made. A question stays unanswered."""
-    _decide(approval_id, Place.of(store, codec), "reject", comment)
+    _decide(approval_id, StorePlace.of(store, codec), "reject", comment)
 
 
 @app.command("answer")
@@ -75,7 +75,7 @@ def answer(
     codec: CodecOption = None,
 ) -> None:
     """Answer a worker's question."""
-    _decide(approval_id, Place.of(store, codec), "answer", comment, result=read_json("JSON", result))
+    _decide(approval_id, StorePlace.of(store, codec), "answer", comment, result=read_json("JSON", result))
 
 
 @app.command("settle")
@@ -92,10 +92,10 @@ def settle(
 
     check_settles(verdict)
     found = None if result is None else read_json("--result", result)
-    _decide(approval_id, Place.of(store, codec), verdict, comment, result=found)
+    _decide(approval_id, StorePlace.of(store, codec), verdict, comment, result=found)
 
 
-def _decide(approval_id: str, place: Place, verdict: str, comment: str | None, **more: Any) -> None:
+def _decide(approval_id: str, place: StorePlace, verdict: str, comment: str | None, **more: Any) -> None:
     with place.client() as client:
         decided = client.decide(approval_id, verdict, comment=comment, **more)
     say(f"{decided.state}: {decided.worker_id} run {decided.run_id} goes on when a runner has it")

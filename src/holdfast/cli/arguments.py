@@ -18,7 +18,7 @@ from holdfast.model.errors import InvalidParameter, PayloadNotJson
 from holdfast.model.payloads import PayloadCodec
 from holdfast.service.client import Client
 from holdfast.service.settings import default_codec, default_store
-from holdfast.store.opening import placed
+from holdfast.store.backends import placed
 
 StoreOption = Annotated[
     str | None,
@@ -49,7 +49,7 @@ def local_actor() -> Actor:
     return Actor(who=principal(), origin="cli", days=kept_days(os.environ))
 
 
-class Place(msgspec.Struct, frozen=True):
+class StorePlace(msgspec.Struct, frozen=True):
     """Where the store is and what encodes its payloads, and how the user said so."""
 
     where: str
@@ -60,7 +60,7 @@ class Place(msgspec.Struct, frozen=True):
     """It was not named, neither by an option nor by the environment: it is the one of the current folder."""
 
     @classmethod
-    def of(cls, store: str | None, codec: str | None) -> Place:
+    def of(cls, store: str | None, codec: str | None) -> StorePlace:
         """The store of a command line."""
         said = (("--store", store) if store else ()) + (("--codec", codec) if codec else ())
         found = not store and not os.environ.get("HOLDFAST_STORE")

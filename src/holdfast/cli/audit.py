@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.arguments import CodecOption, LinesOption, Place, StoreOption
+from holdfast.cli.arguments import CodecOption, LinesOption, StoreOption, StorePlace
 from holdfast.cli.terminal import moment, print_line, print_table, say, seconds
 from holdfast.model.auditing import Noted, NoteFilter, NoteKind
 from holdfast.model.clock import SystemClock
@@ -39,7 +39,7 @@ def audit(
     Lines are only added. They are forgotten after HOLDFAST_AUDIT_DAYS days (400).
     """
     wanted = NoteFilter(since=_moment(since), who=who, what=what, outcome=outcome, kind=_kind(kind), limit=limit)
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         found = list(client.audit(wanted))
     if json_output:
         for noted in found:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from holdfast.cli.arguments import CodecOption, ErrorMessageOption, ErrorTypeOption, LinesOption, Place, StoreOption, read_text
+from holdfast.cli.arguments import CodecOption, ErrorMessageOption, ErrorTypeOption, LinesOption, StoreOption, StorePlace, read_text
 from holdfast.cli.terminal import distance, moment, print_line, print_table, say, span_of
 from holdfast.model.clock import SystemClock
 from holdfast.model.operations import Failure
@@ -28,7 +28,7 @@ def list_(
     codec: CodecOption = None,
 ) -> None:
     """List callbacks that wait for an answer, those of the oldest execution first."""
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         found = list(client.callbacks(function, limit))
     now = SystemClock().now()
     if json_lines:
@@ -65,7 +65,7 @@ def succeed(
 ) -> None:
     """Answer a callback. The first answer counts; a later one is refused."""
     text = None if result is None else read_text("--result", result)
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         header = client.succeed_callback(callback_id, text)
     say(f"answered: {header.function}/{header.name} goes on")
 
@@ -79,7 +79,7 @@ def fail(
     codec: CodecOption = None,
 ) -> None:
     """Answer a callback with an error, which is raised where the function waits."""
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         header = client.fail_callback(callback_id, Failure(message=error_message, type=error_type))
     say(f"answered with an error: {header.function}/{header.name} goes on")
 
@@ -87,6 +87,6 @@ def fail(
 @app.command("heartbeat")
 def heartbeat(callback_id: IdArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Say that somebody still works on a callback: its heartbeat timeout begins anew, its overall timeout does not."""
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         header = client.heartbeat_callback(callback_id)
     say(f"heartbeat taken: {header.function}/{header.name} goes on waiting")

@@ -117,8 +117,8 @@ def _limits(limits: Limits) -> Iterator[str]:
         yield "may start processes"
 
 
-def _rule(code: str, catalogue: dict[str, Named]) -> str:
-    meaning = meaning_of(code, catalogue=catalogue)
+def _rule(code: str, deployed: dict[str, Named]) -> str:
+    meaning = meaning_of(code, deployed=deployed)
     if meaning.status in (Status.RETRYABLE_ERROR, Status.PERMANENT_ERROR):
         return "retryable" if meaning.retryable else "not retryable"
     return meaning.status.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.contract.reading import MAX_PAGE_BYTES, read
+from holdfast.contract.renderings import MAX_PAGE_BYTES, read
 from holdfast.contract.terms import Level, Problem, Reading
 
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.cli.arguments import Place
+from holdfast.cli.arguments import StorePlace
 from holdfast.cli.terminal import printable, say, shortened
 from holdfast.service.author_code import AuthorCode, author_code
 from holdfast.service.operators_file import OperatorsFiles, operators_files
 from holdfast.service.ownership import faults_of
-from holdfast.service.staff import StaffSettings
 from holdfast.service.trust import TrustBook, TrustNeeded, TrustRefused, check_fit
+from holdfast.service.worker_runtime import WorkerSettings
 
 if TYPE_CHECKING:
     from holdfast.workers.packages import Package
@@ -129,7 +129,7 @@ def code_wish(code: AuthorCode) -> list[Wish]:
     return [Wish(folder=code.folder, why=f"its tools ({shortened(code.told, 400)}) run outside the sandbox", files=code.files)]
 
 
-def store_wish(place: Place) -> list[Wish]:
+def store_wish(place: StorePlace) -> list[Wish]:
     """The current folder, where its store is taken because the command names none: what is in it decides which calls tools make."""
     if not place.found:
         return []
@@ -147,7 +147,7 @@ def file_wish(files: OperatorsFiles) -> list[Wish]:
 
 def operators_settings(
     isolation: str | None, config: Path | None, consent: Consent, wishes: Sequence[Wish] = ()
-) -> tuple[StaffSettings, OperatorsFiles]:
+) -> tuple[WorkerSettings, OperatorsFiles]:
     """The operator's settings, after consent to these wishes and to ./holdfast.toml; what of that file does not apply is named."""
     files = operators_files(config)
     consent.settle([*wishes, *file_wish(files)])
@@ -167,7 +167,7 @@ def operators_settings(
 class RunTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for one `holdfast run` of a worker."""
 
-    settings: StaffSettings
+    settings: WorkerSettings
     tools: bool
     """The file has tools, and the user has trusted them."""
     refusal: str | None = None
@@ -180,7 +180,7 @@ class RunTerms(msgspec.Struct, frozen=True, kw_only=True):
             raise TrustNeeded(f"{changed.source} has changed while it was looked at, and has tools now. Nothing was run. Try again.")
 
 
-def run_terms(worker: Path, place: Place, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
+def run_terms(worker: Path, place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
     """For `holdfast run` of a worker: everything that consent decides."""
     consent = Consent(trust=trust)
     code = author_code(worker)

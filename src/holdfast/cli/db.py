@@ -7,13 +7,13 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.arguments import CodecOption, JsonOption, Place, StoreOption
+from holdfast.cli.arguments import CodecOption, JsonOption, StoreOption, StorePlace
 from holdfast.cli.terminal import print_document, print_table, printable, say
 from holdfast.model.clock import SystemClock
 from holdfast.model.ids import id_at
 from holdfast.model.payloads import PayloadCodec
+from holdfast.store.backends import open_keeping, shown
 from holdfast.store.keeping import Keeping
-from holdfast.store.opening import open_keeping, shown
 
 app = typer.Typer(help="Migrate, check, back up, restore and measure a store.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -21,7 +21,7 @@ app = typer.Typer(help="Migrate, check, back up, restore and measure a store.", 
 _UNSOUND: Final = 3
 
 
-def _kept(place: Place, codec: PayloadCodec | None = None) -> Keeping:
+def _kept(place: StorePlace, codec: PayloadCodec | None = None) -> Keeping:
     return open_keeping(place.where, id_at(SystemClock().now()), codec)
 
 
@@ -38,7 +38,7 @@ def migrate(
 
     A file is migrated by whatever opens it, too; a Postgres store only by this command, or by a program that asks for it.
     """
-    place = Place.of(store, codec)
+    place = StorePlace.of(store, codec)
     done = _kept(place, place.codec()).migrate(after=after)
     if json:
         steps = [{"number": step.number, "words": step.words, "after": step.after} for step in done.steps]
@@ -61,7 +61,7 @@ def check(
     store: StoreOption = None,
 ) -> None:
     """Look for damage in a store, while it runs; nothing is changed. Exit code 3 and a line for each finding when there is some."""
-    place = Place.of(store, None)
+    place = StorePlace.of(store, None)
     found = _kept(place).check(quick=quick)
     if json:
         findings = [finding._asdict() for finding in found.findings]
@@ -83,7 +83,7 @@ def backup(
     store: StoreOption = None,
 ) -> None:
     """Copy a store as it is now, while it runs, into a file that only its owner may read."""
-    place = Place.of(store, None)
+    place = StorePlace.of(store, None)
     _kept(place).backup(target, replace=force)
     say(f"{shown(place.where)} is copied to {target}")
 
@@ -94,7 +94,7 @@ def restore(
     store: StoreOption = None,
 ) -> None:
     """Put a copy in a store's place, while no process has the store open. The store that was there is kept beside it."""
-    place = Place.of(store, None)
+    place = StorePlace.of(store, None)
     aside = _kept(place).restore(source)
     say(f"{shown(place.where)} is now what {source} was" + (f"; what was there before: {aside}" if aside else ""))
 
@@ -102,7 +102,7 @@ def restore(
 @app.command("size")
 def size(json: JsonOption = False, store: StoreOption = None) -> None:
     """Show how large a store is, table by table, and what of it retention removes."""
-    found = _kept(Place.of(store, None)).size(SystemClock().now())
+    found = _kept(StorePlace.of(store, None)).size(SystemClock().now())
     if json:
         tables = [table._asdict() for table in found.tables]
         print_document(found._asdict() | {"tables": tables, "over": found.over._asdict(), "kept": found.kept._asdict()})

@@ -17,8 +17,8 @@ from holdfast.cli.arguments import (
     ExecutionArgument,
     JsonOption,
     LinesOption,
-    Place,
     StoreOption,
+    StorePlace,
 )
 from holdfast.cli.terminal import print_document, print_line, say, write_private
 from holdfast.model.clock import SystemClock
@@ -67,7 +67,7 @@ def list_(
         oldest_first=oldest_first,
         limit=limit,
     )
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         found = client.list(wanted if parent is None else msgspec.structs.replace(wanted, parent=client.find(parent).id))
         if json_lines:
             for header in found:
@@ -97,7 +97,7 @@ def _time(option: str, text: str | None) -> int | None:
 @app.command("show")
 def show(execution: ExecutionArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Show an execution: what it is, where it stands, why it waits, and who can wake it."""
-    place = Place.of(store, codec)
+    place = StorePlace.of(store, codec)
     with place.client() as client:
         found = client.find(execution).id
         told, operations = client.describe(found), client.operations(found)
@@ -116,7 +116,7 @@ def history(
     codec: CodecOption = None,
 ) -> None:
     """Show every event of an execution, in order."""
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         found = client.find(execution)
         events, trouble = client.history(found.id, include_data=not no_data), client.trouble(found)
     if json_lines:
@@ -143,7 +143,7 @@ def export(
 
     Inputs, results and errors stand in it as plain text, also where the store encrypts them.
     """
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         document = client.export(execution, include_data=not without_data)
     if output is None:
         print_document(document)
@@ -164,7 +164,7 @@ def import_(
     Importing the same document again changes nothing.
     """
     document = read(file)  # before the store, so that a bad document leaves no file behind
-    with Place.of(store, codec).client(create=True) as client:
+    with StorePlace.of(store, codec).client(create=True) as client:
         header, new = client.import_execution(document)
     if json_output:
         print_document(shown.execution_json(header))
@@ -182,7 +182,7 @@ def stop(
     codec: CodecOption = None,
 ) -> None:
     """End an execution now, as STOPPED. One that is over stays as it is."""
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         header, ended = client.stop(execution, Failure(message=error_message, type=error_type))
     if json_output:
         print_document(shown.execution_json(header))
@@ -208,7 +208,7 @@ def release(
     """Let a quarantined execution run again, or all of a function. Mend the cause first: `executions show` says what it is."""
     if (execution is None) is (function is None):
         raise InvalidParameter("Name one execution, or say --function NAME for all quarantined executions of a function.")
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         if execution is None:
             count = client.release_all(function or "")
             told = f"released: {count} of {function}" if count else f"nothing to release: no execution of {function} is quarantined"

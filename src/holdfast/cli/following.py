@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.arguments import Place
+from holdfast.cli.arguments import StorePlace
 from holdfast.cli.terminal import printable, say
 from holdfast.model import codec
 from holdfast.model.clock import SystemClock, monotonic
@@ -20,11 +20,11 @@ from holdfast.model.errors import ExecutionQuarantined, FunctionNotFound, Unsucc
 from holdfast.model.execution import State
 from holdfast.model.ids import checked_name, id_at
 from holdfast.service.describing import Description
+from holdfast.service.engines import OpenEngine
+from holdfast.service.engines import open as open_engine
 from holdfast.service.loading import Loaded
 from holdfast.service.open_execution import OpenExecution
-from holdfast.service.opening import OpenEngine
-from holdfast.service.opening import open as open_engine
-from holdfast.store.opening import shown
+from holdfast.store.backends import shown
 from holdfast.store.seam import Filter
 
 _LOOK_SECONDS = 0.2
@@ -40,7 +40,7 @@ class Order(msgspec.Struct, frozen=True):
     payload: str | None
     """The text of the input; None when none was given."""
     name: str | None
-    place: Place
+    place: StorePlace
     again: bool = False
     """Start the name again if its execution failed."""
 

@@ -10,18 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, Place, StoreOption, local_actor
+from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, local_actor
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.terminal import moment, print_document, print_line, print_table, say, seconds
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.credentials import Credential, CredentialKind, Role, checked_roles
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.ids import id_at
-from holdfast.server.auth.keys import Issued, new_access_key, new_token, seal_anew, sealing_of
-from holdfast.server.auth.sealing import Sealing, access_keys
-from holdfast.server.auth.secret import KeysSecrets
-from holdfast.store.opening import open_store, shown
+from holdfast.store.backends import open_store, shown
 from holdfast.store.seam import Store
+from holdfast.web.auth.keys import Issued, new_access_key, new_token, seal_anew, sealing_of
+from holdfast.web.auth.sealing import Sealing, access_keys
+from holdfast.web.auth.secret import KeysSecrets
 
 app = typer.Typer(help="Make, list and revoke the credentials of a server.", no_args_is_help=True, rich_markup_mode=None)
 _ROLES = ", ".join(Role)
@@ -43,7 +43,7 @@ def create(
     codec: CodecOption = None,
 ) -> None:
     """Make a credential and print its secret, this once."""
-    roles, place = checked_roles(role), Place.of(store, codec)
+    roles, place = checked_roles(role), StorePlace.of(store, codec)
     with _opened(place, create=True) as (opened, clock):
         if token:
             issued = new_token(roles=roles, now=clock.now(), chance=os.urandom, tenant=tenant, note=note, days=days)
@@ -71,7 +71,7 @@ def _print_secret(issued: Issued, json: bool) -> None:
 @app.command("list")
 def list_(json_lines: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """List credentials, without their secrets."""
-    with _opened(Place.of(store, codec)) as (opened, clock):
+    with _opened(StorePlace.of(store, codec)) as (opened, clock):
         found, now = opened.credentials(), clock.now()
     if json_lines:
         for credential in found:
@@ -88,7 +88,7 @@ def revoke(
     codec: CodecOption = None,
 ) -> None:
     """Revoke a credential. Running servers refuse it within about a second."""
-    place = Place.of(store, codec)
+    place = StorePlace.of(store, codec)
     with _opened(place) as (opened, clock):
         if not opened.remove_credential(credential, local_actor().did("revoke key", credential, "revoked", clock.now())):
             raise InvalidParameter(f"There is no credential {credential!r} in {shown(place.where)}.")
@@ -105,7 +105,7 @@ def rotate(
 
     To change the secret, set HOLDFAST_KEYS_SECRET to the new one and HOLDFAST_KEYS_SECRET_BEFORE to the old one.
     """
-    place = Place.of(store, codec)
+    place = StorePlace.of(store, codec)
     with _opened(place) as (opened, clock):
         secrets = KeysSecrets(with_taken(), place.where)
         revoked = _revoke_lost(opened, secrets, clock) if lost else []
@@ -127,7 +127,7 @@ def _revoke_lost(opened: Store, secrets: KeysSecrets, clock: Clock) -> list[str]
 
 
 @contextlib.contextmanager
-def _opened(place: Place, *, create: bool = False) -> Iterator[tuple[Store, Clock]]:
+def _opened(place: StorePlace, *, create: bool = False) -> Iterator[tuple[Store, Clock]]:
     """The store, and the time that counts there."""
     if not create and "://" not in place.where and not Path(place.where).exists():
         raise StoreNotFound(f"There is no store at {place.where}. `holdfast keys create` or the first execution makes it.")

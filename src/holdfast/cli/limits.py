@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.arguments import CodecOption, ConfigOption, LinesOption, Place, StoreOption, TrustOption
+from holdfast.cli.arguments import CodecOption, ConfigOption, LinesOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.terminal import moment, print_line, print_table, say, seconds
 
 
@@ -27,7 +27,7 @@ def limits(
     from holdfast.cli.consent import Consent, operators_settings
 
     policy = operators_settings(None, config, Consent(trust=trust))[0].policy
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         found = client.spent_today(policy, tenant or ())
     if json_output:
         for each in found:

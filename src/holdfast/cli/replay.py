@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from holdfast.cli.arguments import CodecOption, ConfigOption, JsonOption, Place, StoreOption, TrustOption
+from holdfast.cli.arguments import CodecOption, ConfigOption, JsonOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.terminal import print_document, printable, say
 from holdfast.cli.workers import declares_workers
 from holdfast.durable.exceptions import NonDeterministicExecutionError
@@ -55,7 +55,7 @@ def replay(
     run; a call without a receipt is refused and shown. The exit code is 0 if the code matches the records, and 1 if it does not.
     """
     if target is None or declares_workers(target):
-        told = _replay_run(what, target, isolation, Place.of(store, codec), config, trust=trust)
+        told = _replay_run(what, target, isolation, StorePlace.of(store, codec), config, trust=trust)
         _print_run(told, json_output=json_output)
         return
     with contextlib.redirect_stdout(sys.stderr):
@@ -73,7 +73,7 @@ def replay(
         raise typer.Exit(_MISMATCH)
 
 
-def _replay_run(what: str, target: str | None, isolation: str | None, place: Place, config: Path | None, *, trust: bool) -> Replayed:
+def _replay_run(what: str, target: str | None, isolation: str | None, place: StorePlace, config: Path | None, *, trust: bool) -> Replayed:
     """No tool runs, so the user need not trust a folder; a holdfast.toml in a folder that is not trusted may only tighten."""
     from holdfast.cli.consent import Consent, operators_settings
     from holdfast.service.reruns import exported_run, replay_run

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.arguments import CodecOption, ConfigOption, Place, StoreOption, TrustOption, read_json
+from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption, read_json
 from holdfast.cli.following import Order, follow
 from holdfast.cli.hearing import hear_functions
 from holdfast.cli.show import error_line
@@ -86,7 +86,7 @@ def run(
     The program hosts every durable function of the file meanwhile. What they print goes to stderr: stdout is the result's alone.
     What they log through context.logger goes there too, unless the file sets up logging.
     """
-    place = Place.of(store, codec_address)
+    place = StorePlace.of(store, codec_address)
     is_worker = declares_workers(target)
     _check_again(again, name, is_worker=is_worker)
     if is_worker:

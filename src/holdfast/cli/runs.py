@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, Place, StoreOption
+from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace
 from holdfast.cli.terminal import moment, print_document, print_line, print_table, printable, say, seconds, shortened, span_of
 from holdfast.model import codec as texts
 from holdfast.model.clock import SystemClock
 
 if TYPE_CHECKING:
-    from holdfast.workers.ledger import Try
-    from holdfast.workers.standing import Standing
+    from holdfast.workers.calls import Try
+    from holdfast.workers.standing import RunStanding
 
 app = typer.Typer(help="Look at runs of workers; cancel them.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -29,7 +29,7 @@ def list_(
     codec: CodecOption = None,
 ) -> None:
     """List runs, newest first."""
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         found = list(client.runs(worker, limit))
     if json_lines:
         for standing in found:
@@ -47,7 +47,7 @@ def list_(
 @app.command("show")
 def show(run: RunArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Show a run: what it was asked, what it came to or waits for, and every call it made."""
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         standing = client.run(run)
     if json_output:
         print_document(_document(standing))
@@ -62,7 +62,7 @@ def show(run: RunArgument, json_output: JsonOption = False, store: StoreOption =
 @app.command("cancel")
 def cancel(run: RunArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """End a run. Its body is killed; a call that is in flight may still record what it did. One that is over stays as it is."""
-    with Place.of(store, codec).client() as client:
+    with StorePlace.of(store, codec).client() as client:
         standing, ends = client.cancel(run)
     if json_output:
         print_document(_line(standing))
@@ -72,7 +72,7 @@ def cancel(run: RunArgument, json_output: JsonOption = False, store: StoreOption
         say(f"nothing to cancel: {standing.header.function} run {standing.header.id} is over ({standing.response.status.value})")
 
 
-def _line(standing: Standing) -> dict[str, Any]:
+def _line(standing: RunStanding) -> dict[str, Any]:
     header, response = standing.header, standing.response
     over = standing.state == "done"
     return {
@@ -89,7 +89,7 @@ def _line(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _document(standing: Standing) -> dict[str, Any]:
+def _document(standing: RunStanding) -> dict[str, Any]:
     from holdfast.contract.protocol import response_document
 
     return {
@@ -125,7 +125,7 @@ def _outcome(call: Try) -> str:
     return "done" if call.receipt.error is None else "failed"
 
 
-def _row(standing: Standing) -> tuple[str, ...]:
+def _row(standing: RunStanding) -> tuple[str, ...]:
     line = _line(standing)
     started = standing.header.started_at
     ended = standing.header.ended_at or SystemClock().now()
@@ -134,7 +134,7 @@ def _row(standing: Standing) -> tuple[str, ...]:
     return line["run_id"], line["worker_id"], status, line["error_code"] or "-", key, seconds(started), span_of(ended - started)
 
 
-def _told(standing: Standing) -> list[tuple[str, str]]:
+def _told(standing: RunStanding) -> list[tuple[str, str]]:
     accepted, response = standing.accepted, standing.response
     line = _line(standing)
     told = [("", f"{line['worker_id']} {accepted.version}, run {line['run_id']}"), ("state", standing.state)]

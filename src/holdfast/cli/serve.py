@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from holdfast.cli.arguments import CodecOption, ConfigOption, Place, TrustOption
+from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
 from holdfast.cli.keys_secret import with_taken
-from holdfast.cli.serving_workers import IsolationOption, Workers
+from holdfast.cli.serve_workers import IsolationOption, Workers
 from holdfast.cli.terminal import print_table, printable, say, warn_of_root
 from holdfast.model.errors import ExtraMissing, HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.settings import Settings
-from holdfast.store.opening import shown
+from holdfast.store.backends import shown
 
 if TYPE_CHECKING:
-    from holdfast.hosts.runtime.output import Line
-    from holdfast.server.asgi import ASGIApp
-    from holdfast.server.auth import Gate
-    from holdfast.service.serving import Serving
-    from holdfast.service.targets.descriptions import Found
+    from holdfast.lambda_api.runtime.output import Line
+    from holdfast.lambda_api.serving import Serving
+    from holdfast.lambda_api.templates.descriptions import Found
+    from holdfast.web.asgi import ASGIApp
+    from holdfast.web.auth import Gate
 
 _DRAIN_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 2
@@ -80,7 +80,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     targets: Sequence[str]
     host: str
     port: int
-    place: Place
+    place: StorePlace
     reload: bool
     allow_deploy: bool
     allowed_hosts: Sequence[str]
@@ -129,7 +129,7 @@ def serve(
         targets=targets or (),
         host=host,
         port=port,
-        place=Place.of(store, codec),
+        place=StorePlace.of(store, codec),
         reload=reload,
         allow_deploy=allow_deploy,
         allowed_hosts=allow_host or (),
@@ -145,7 +145,7 @@ def serve(
     try:
         import uvloop
 
-        import holdfast.server.serving  # noqa: F401 (whether it can be imported is the question)
+        import holdfast.web.listener  # noqa: F401 (whether it can be imported is the question)
     except ImportError as missing:
         raise ExtraMissing(f"{_EXTRA} ({missing})") from None
     found = _find(order)
@@ -165,15 +165,15 @@ def _parameters(given: Sequence[str]) -> dict[str, str]:
 
 
 async def _serve(order: _Order, found: Found, workers: Workers | None) -> None:
-    from holdfast.server.app import make_app
-    from holdfast.server.deploying import Deploying
-    from holdfast.server.logs import LogReading
+    from holdfast.lambda_api.logs.segments import Retention
+    from holdfast.lambda_api.routes.app import make_app
+    from holdfast.lambda_api.routes.deploy import Deploying
+    from holdfast.lambda_api.routes.logs import LogReading
+    from holdfast.lambda_api.serving import open_serving
     from holdfast.server.measuring import Measuring
-    from holdfast.server.serving import serving
     from holdfast.server.signalling import Signalling
     from holdfast.service.function_signals import FunctionSignals
-    from holdfast.service.logs.segments import Retention
-    from holdfast.service.serving import open_serving
+    from holdfast.web.listener import serving
 
     leaving = _told_to_leave()
     warn_of_root()
@@ -188,7 +188,7 @@ async def _serve(order: _Order, found: Found, workers: Workers | None) -> None:
         subscribers=signalling.subscribers,
         log=_print_lines,
         retention=Retention(max_bytes=order.log_megabytes * 1024 * 1024, max_days=order.log_days),
-        staff=None if workers is None else workers.staff,
+        runtime=None if workers is None else workers.runtime,
     )
     with contextlib.closing(_listener(order)) as listener:
         async with signalling, measured, opening as service:
@@ -219,8 +219,8 @@ def _hear_functions() -> None:
 
 
 def _gate(order: _Order, service: Serving, app: ASGIApp) -> Gate:
-    from holdfast.server.auth import protect
-    from holdfast.server.auth.secret import KeysSecrets
+    from holdfast.web.auth import protect
+    from holdfast.web.auth.secret import KeysSecrets
 
     return protect(
         app,
@@ -235,7 +235,7 @@ def _gate(order: _Order, service: Serving, app: ASGIApp) -> Gate:
 
 
 def _listener(order: _Order) -> socket.socket:
-    from holdfast.server.serving import bound
+    from holdfast.web.listener import bound
 
     try:
         return bound(order.host, order.port)
@@ -245,7 +245,7 @@ def _listener(order: _Order) -> socket.socket:
 
 def _find(order: _Order, warned: Sequence[str] = ()) -> Found:
     """What the targets have; a warning that was told before is not told again."""
-    from holdfast.service.targets.finding import find_all
+    from holdfast.lambda_api.templates.targets import find_all
 
     with contextlib.redirect_stdout(sys.stderr):
         found = find_all(order.targets, order.parameters, processes=order.reload)
@@ -276,8 +276,8 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
     if not order.reload:
         await leaving.wait()
         return
-    from holdfast.service.catalogue.keeping import Looked
-    from holdfast.service.targets.watching import changes
+    from holdfast.lambda_api.functions.folder import Looked
+    from holdfast.lambda_api.templates.file_watch import changes
 
     async def reload() -> None:
         watched, warned = [*found.watched], found.warnings
@@ -287,7 +287,7 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
                 watched[:], warned = current.watched, current.warnings
                 looked = Looked()
                 for described in current.deployed:
-                    before = service.catalogue.entry(described.name)
+                    before = service.deployed.entry(described.name)
                     after = await service.deploy(described, looked)
                     if before is None or before.last != after.last:
                         say(f"{described.name} is version {after.last} now")
@@ -318,7 +318,7 @@ def _url(host: str, port: int) -> str:
 
 def _print_served(order: _Order, service: Serving, url: str, gate: Gate, workers: Workers | None) -> None:
     print(f"serving on {url} from {shown(order.place.where)}")
-    functions = workers is None or order.allow_deploy or bool(service.catalog.all())
+    functions = workers is None or order.allow_deploy or bool(service.lookup.all())
     if functions:
         _print_functions(service)
     if workers is not None:
@@ -334,9 +334,9 @@ def _print_served(order: _Order, service: Serving, url: str, gate: Gate, workers
 
 def _print_functions(service: Serving) -> None:
     rows = []
-    for name in dict.fromkeys(found.name for found in service.catalog.all()):
-        entry = service.catalogue.entry(name)
-        versions = [found for found in service.catalog.all() if found.name == name]
+    for name in dict.fromkeys(found.name for found in service.lookup.all()):
+        entry = service.deployed.entry(name)
+        versions = [found for found in service.lookup.all() if found.name == name]
         aliases = {} if entry is None else {alias.version: alias.name for alias in entry.aliases.values()}
         told = [f"{found.version} ({aliases[found.version]})" if found.version in aliases else found.version for found in versions]
         newest = versions[-1]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.cli.arguments import Place
+from holdfast.cli.arguments import StorePlace
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
 from holdfast.model.cures import with_cure
 from holdfast.model.errors import HoldfastError
@@ -105,7 +105,7 @@ def description_json(told: Description, operations: Sequence[Operation]) -> dict
     return document
 
 
-def description_page(told: Description, operations: Sequence[Operation], place: Place, now: int) -> None:
+def description_page(told: Description, operations: Sequence[Operation], place: StorePlace, now: int) -> None:
     """Everything about one execution, for people."""
     print(f"{told.function}/{told.name}")
     state = "" if told.state == State.CLOSED else f" ({told.state})"
@@ -152,7 +152,7 @@ def _trouble_facts(trouble: Trouble | None, now: int) -> list[tuple[str, str]]:
     return [*facts, ("next try", _next_try(trouble, now).removeprefix("next try "))]
 
 
-def _print_pending(pending: Pending, error: Failure | None, place: Place, now: int) -> None:
+def _print_pending(pending: Pending, error: Failure | None, place: StorePlace, now: int) -> None:
     print(f"\nWaits for {_titled(pending.kind, pending.name)}")
     _print_facts(
         [

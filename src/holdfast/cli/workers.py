@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.cli.arguments import Place, read_json
+from holdfast.cli.arguments import StorePlace, read_json
 from holdfast.cli.terminal import print_document, printable, say, shortened, warn_of_root
 from holdfast.library import find
 from holdfast.model.errors import InvalidParameter
@@ -32,7 +32,7 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
     constraints: Any
     isolation: str | None
     user: str | None
-    place: Place
+    place: StorePlace
     config: Path | None = None
     trust: bool = False
 
@@ -83,19 +83,19 @@ def run_worker(order: WorkerOrder, *, json_output: bool, detach: bool = False) -
 
 
 async def _ran(order: WorkerOrder, terms: RunTerms) -> tuple[Response, Limits]:
-    from holdfast.service.opening import open as open_engine
+    from holdfast.service.engines import open as open_engine
 
-    opening = open_engine(order.place.where, workers=[order.file], staff=terms.settings, codec=order.place.codec())
-    staff = opening.staff
-    assert staff is not None
-    terms.check(staff.packages)
-    staff.admits = lambda worker, tool: terms.refusal
-    for line in dict.fromkeys(line for package in staff.packages for line in package.left_behind):
+    opening = open_engine(order.place.where, workers=[order.file], worker_settings=terms.settings, codec=order.place.codec())
+    runtime = opening.runtime
+    assert runtime is not None
+    terms.check(runtime.packages)
+    runtime.admits = lambda worker, tool: terms.refusal
+    for line in dict.fromkeys(line for package in runtime.packages for line in package.left_behind):
         say(f"warning: {printable(line)}")
     async with opening as engine:
-        served = engine.workforce.served
+        served = engine.worker_service.served
         worker = order.worker or _only(list(served), order.file)
-        engine.workforce.observe(_Teller())
+        engine.worker_service.observe(_Teller())
         response = await engine.run(worker, order.inputs, idempotency_key=order.key, constraints=order.constraints, user=order.user)
         limits = list(served[worker].values())[-1].worker.contract.limits
         return response, limits

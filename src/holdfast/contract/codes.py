@@ -150,7 +150,7 @@ CODES: Mapping[str, Meaning] = _table()
 def meaning_of(
     code: str,
     *,
-    catalogue: Mapping[str, Named] | None = None,
+    deployed: Mapping[str, Named] | None = None,
     retry_codes: Mapping[str, bool] | None = None,
     needs_human: bool = False,
     retryable: bool | None = None,
@@ -160,7 +160,7 @@ def meaning_of(
     `retry_codes` is the operator's word, code by code. It decides between retryable and permanent, and can make nothing of what needs a
     person or another request.
     """
-    known = CODES.get(code) or _named((catalogue or {}).get(code)) or _said(code, retryable)
+    known = CODES.get(code) or _named((deployed or {}).get(code)) or _said(code, retryable)
     if needs_human and known.status is not Status.NEEDS_HUMAN:
         known = _ended(known, Status.NEEDS_HUMAN)
     again = (retry_codes or {}).get(code)

@@ -39,7 +39,7 @@ def bullets(section: Section) -> list[Line]:
     return found
 
 
-def catalogue(section: Section | None, notes: Notes) -> dict[str, Named]:
+def deployed(section: Section | None, notes: Notes) -> dict[str, Named]:
     """The error codes the page names among its failure modes."""
     found: dict[str, Named] = {}
     for bullet in bullets(section) if section else ():

@@ -41,7 +41,7 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tools_allowed: tuple[str, ...] | None = None
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call of a worker. The tenant is no part of it: it comes from the credential."""
 
     worker_id: str
@@ -156,7 +156,7 @@ REQUEST_SCHEMA: dict[str, Any] = {
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
-def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | None = None) -> Request:
+def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | None = None) -> WorkerRequest:
     """The request that a JSON text or a document holds; all that does not fit is told at once, as `schema_mismatch`.
 
     `worker_id` is the one of the address it came to, where there is one: the document may leave it out, and must not name another.
@@ -170,7 +170,7 @@ def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | 
     if problems:
         told = "; ".join(_told(problem) for problem in problems)
         raise InvalidRequest(f"The request does not fit: {told}.", details=problems)
-    return msgspec.convert(value, Request, strict=False)
+    return msgspec.convert(value, WorkerRequest, strict=False)
 
 
 def response_text(response: Response) -> bytes:

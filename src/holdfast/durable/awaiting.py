@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from holdfast.durable.calling import Threads, ran, ran_in_time
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
-from holdfast.durable.hooks.parking import ParkingHooks
+from holdfast.durable.hooks.resting import RestingHooks
 from holdfast.durable.identifier import Identity
 from holdfast.durable.plan import Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend
 from holdfast.durable.scope import Scope
@@ -44,9 +44,21 @@ _EVICTED = "This execution is suspended and will come back. Not an error; let it
 class AsyncState(ExecutionState):
     """An execution's state on its event loop."""
 
-    __slots__ = ("_aboard", "_alone", "_loop", "_on_change", "_owed", "_quiet", "_resting", "_running", "_waiting", "cancelled", "threads")
+    __slots__ = (
+        "_alone",
+        "_in_write",
+        "_loop",
+        "_on_change",
+        "_owed",
+        "_quiet",
+        "_resting",
+        "_running",
+        "_waiting",
+        "cancelled",
+        "threads",
+    )
 
-    hooks: ParkingHooks | None
+    hooks: RestingHooks | None
 
     def __init__(
         self,
@@ -65,7 +77,7 @@ class AsyncState(ExecutionState):
         self._running = 1
         self._resting: dict[asyncio.Future[None], None] = {}  # in order, so that the same story always goes the same way
         self._on_change: dict[str, tuple[asyncio.Future[None], ...]] = {}
-        self._aboard: list[asyncio.Future[None]] | None = None
+        self._in_write: list[asyncio.Future[None]] | None = None
         """Who waits for the write that is under way; None when none is."""
         self._waiting: list[asyncio.Future[None]] = []
         """Who waits for the one after it."""
@@ -157,15 +169,15 @@ class AsyncState(ExecutionState):
     @property
     def flying(self) -> bool:
         """Whether a write is under way."""
-        return self._aboard is not None
+        return self._in_write is not None
 
     def flush(self) -> asyncio.Future[None]:
         """Resolves when everything recorded so far is on disk: with the write that takes it along, not with an earlier one."""
         if self.broken is not None:
             raise self.broken
         mine: asyncio.Future[None] = self._loop.create_future()
-        if self._aboard is None:
-            self._take_off([mine])
+        if self._in_write is None:
+            self._begin_write([mine])
         else:
             self._waiting.append(mine)
         return mine
@@ -175,23 +187,23 @@ class AsyncState(ExecutionState):
         self.check_usable()
         mine: asyncio.Future[None] = self._loop.create_future()
         self._alone = [*self._alone, (mine, updates, charges)]
-        if self._aboard is None:
+        if self._in_write is None:
             self._go_on()
         await mine
 
-    def _fly_alone(self) -> None:
+    def _write_alone(self) -> None:
         (mine, updates, charges), *self._alone = self._alone
 
         def landed(answer: Checkpointed | HoldfastError) -> None:
             if not isinstance(answer, LimitReached):
-                self._touch_down(answer)
+                self._written(answer)
                 return
-            self._aboard = None
+            self._in_write = None
             if not mine.done():
                 mine.set_exception(answer)
             self._go_on()
 
-        self._aboard, self._owed = [mine], 0
+        self._in_write, self._owed = [mine], 0
         try:
             cast("ChargingPort", self.port).checkpoint_soon(self.token, updates, landed, charges=charges)
         except Exception as error:
@@ -200,26 +212,26 @@ class AsyncState(ExecutionState):
     def _go_on(self) -> None:
         """Begin the next write, if anybody waits for one; what was recorded earlier goes first."""
         if self._alone and not self.unwritten:
-            self._fly_alone()
+            self._write_alone()
         elif self._waiting or self._alone:
             waiting, self._waiting = self._waiting, []
-            self._take_off(waiting)
+            self._begin_write(waiting)
         elif self._running == 0:
             self._quiet()
 
     def write_riders(self) -> None:
         """Write what rides, if it still does; a failure is told to the strand that writes next."""
-        if self.unwritten and self._aboard is None and self.broken is None:
-            self._take_off([])
+        if self.unwritten and self._in_write is None and self.broken is None:
+            self._begin_write([])
 
     def refresh(self) -> None:
         """Learn what changed by an empty checkpoint, unless a write is under way that will tell it anyway."""
-        if self._aboard is None and self.broken is None and not self.suspended:
-            self._take_off([])
+        if self._in_write is None and self.broken is None and not self.suspended:
+            self._begin_write([])
 
-    def _take_off(self, aboard: list[asyncio.Future[None]]) -> None:
+    def _begin_write(self, aboard: list[asyncio.Future[None]]) -> None:
         """Begin a write. It belongs to the state, not to a strand: whoever waits for it may be cancelled, it goes on."""
-        self._aboard = aboard
+        self._in_write = aboard
         self._owed = len(self.unwritten)
         self._send()
 
@@ -227,7 +239,7 @@ class AsyncState(ExecutionState):
         updates, self.unwritten = self.unwritten[:_MOST_UPDATES], self.unwritten[_MOST_UPDATES:]
         self._owed -= len(updates)
         try:
-            self.port.checkpoint_soon(self.token, updates, self._touch_down)
+            self.port.checkpoint_soon(self.token, updates, self._written)
         except Exception as error:
             self._fell(error)
 
@@ -235,10 +247,10 @@ class AsyncState(ExecutionState):
         """Whatever it was: those aboard must hear that it is not on disk."""
         broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
         broken.__cause__ = error
-        self._touch_down(broken)
+        self._written(broken)
 
-    def _touch_down(self, answer: Checkpointed | HoldfastError) -> None:
-        aboard = self._aboard or []
+    def _written(self, answer: Checkpointed | HoldfastError) -> None:
+        aboard = self._in_write or []
         try:
             if isinstance(answer, HoldfastError):
                 raise self.failed(answer)
@@ -250,7 +262,7 @@ class AsyncState(ExecutionState):
             self.broken = over
             aboard += [*self._waiting, *(waiter for waiter, _, _ in self._alone)]
             self._waiting, self._alone = [], ()
-        self._aboard = None
+        self._in_write = None
         for waiter in aboard:
             if not waiter.done():
                 if self.broken is None:

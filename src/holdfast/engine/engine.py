@@ -17,18 +17,18 @@ from typing import Final, cast
 
 from holdfast.engine.endings import Ending, Endings
 from holdfast.engine.health import Health
-from holdfast.engine.invoking import Invoking
+from holdfast.engine.invoke_targets import InvokeTargets
 from holdfast.engine.observing import EngineSight, Observing
 from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
+from holdfast.engine.poller import StartPoller, ThreadPoller
 from holdfast.engine.port import EnginePort
 from holdfast.engine.quarantines import quarantined
 from holdfast.engine.registry import Function, Registry
+from holdfast.engine.scheduler import Scheduler
 from holdfast.engine.settling import Settling
 from holdfast.engine.sparing import blameless, readable, spared, unwritable
 from holdfast.engine.starting import failed_as, is_restart
 from holdfast.engine.telling import tell_failure
-from holdfast.engine.tending import Tender
-from holdfast.engine.watching import ThreadWatch, Watching
 from holdfast.engine.writer import Writer
 from holdfast.model.auditing import Notes
 from holdfast.model.charging import Charge
@@ -62,7 +62,7 @@ class Engine:
         chance: random.Random,
         runner: str,
         subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
-        watching: Watching = ThreadWatch,
+        watching: StartPoller = ThreadPoller,
         observers: Sequence[Observer] = (),
     ) -> None:
         self.store, self.clock, self.runner = store, clock, runner
@@ -82,16 +82,16 @@ class Engine:
         sight = EngineSight(self.store, self.registry, self.clock, lambda: len(self._live))
         saw = Observing(self._observers, sight, self.registry, self.runner).saw if self._observers else None
         self._writer = Writer(self.store, self.clock, loop, sight.live, self._followed, self.outbox.wake, self.health, saw)
-        self.port = EnginePort(self.store, self._writer, Invoking(self.store, self.registry, self.clock, self._ids), self.health)
-        self._tender = Tender(self)
+        self.port = EnginePort(self.store, self._writer, InvokeTargets(self.store, self.registry, self.clock, self._ids), self.health)
+        self._scheduler = Scheduler(self)
         self._open = True
-        await self._tender.begin()
+        await self._scheduler.begin()
 
     async def close(self) -> None:
         """Stop claiming, give up what is live, and leave. What was acknowledged is on disk; the rest goes on elsewhere or later."""
         self._open = False
         try:
-            await self._tender.end()
+            await self._scheduler.end()
             await self._writer.drain()
             for header, _ in list(self._live.values()):
                 with spared(header.id):
@@ -244,7 +244,7 @@ class Engine:
                 succeeded = outcome.status is OutcomeStatus.SUCCEEDED and answer.status is ExecutionStatus.SUCCEEDED
                 self.tell_if_over(answer, outcome.result if succeeded else None)
                 if answer.state is not State.CLOSED:
-                    self._tender.expect(answer)
+                    self._scheduler.expect(answer)
 
     def _finished(self, header: Execution) -> None:
         """Make room, unless it was dropped before it ended."""
@@ -262,7 +262,7 @@ class Engine:
         if live is not None:
             self._finished(live[0])
 
-    # --- shared with the tender
+    # --- shared with the scheduler
 
     def _claimant(self, now: int) -> Claimant:
         return Claimant(self.runner, self._ids(now))
@@ -317,7 +317,7 @@ class Engine:
         if header.state is State.RUNNING and header.id in self._live:
             self._host.nudge(header.id)
         self.backlog |= header.state is State.READY
-        self._tender.expect(header)
+        self._scheduler.expect(header)
 
     async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
         """Take one execution; the room for it is already reserved."""
@@ -354,7 +354,7 @@ class Engine:
 
     def look(self) -> None:
         """Look for work soon."""
-        self._tender.look()
+        self._scheduler.look()
 
     def news(self) -> None:
         """Another process wrote: see what it did to what we run and wait for."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 from holdfast.engine.health import Health
-from holdfast.engine.invoking import Invoking
+from holdfast.engine.invoke_targets import InvokeTargets
 from holdfast.engine.writer import Deliver, Writer
 from holdfast.model.charging import Charge
 from holdfast.model.errors import DiskFailed, HoldfastError
@@ -22,7 +22,7 @@ T = TypeVar("T")
 class EnginePort:
     """What a handler in this process writes through."""
 
-    def __init__(self, store: Store, writer: Writer, invoking: Invoking, health: Health) -> None:
+    def __init__(self, store: Store, writer: Writer, invoking: InvokeTargets, health: Health) -> None:
         self._store = store
         self._writer = writer
         self._invoking = invoking

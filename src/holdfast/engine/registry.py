@@ -16,7 +16,7 @@ from holdfast.store.seam import Hosted, Target
 _MORE_THAN_ANY: Final = 10**9
 
 
-class Slots:
+class Capacity:
     """Room for live invocations, shared by the functions that run in one place."""
 
     __slots__ = ("_room", "free")
@@ -37,7 +37,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str = LATEST
     terms: Terms = Terms()
-    slots: Slots
+    slots: Capacity
     kind: Kind = Kind.FUNCTION
 
 
@@ -51,7 +51,7 @@ class Registry:
 
     def __init__(self, functions: Iterable[Function]) -> None:
         self._functions: dict[tuple[str, str], Function] = {}
-        self._slots: set[Slots] = set()
+        self._slots: set[Capacity] = set()
         self._is_shut = False
         self.aliases: dict[tuple[str, str], str] = {}
         """Versions by function and alias."""
@@ -123,9 +123,9 @@ class Registry:
         for slots in self._slots:
             slots.free += _MORE_THAN_ANY
 
-    def claimable(self) -> dict[Slots, list[Target]]:
+    def claimable(self) -> dict[Capacity, list[Target]]:
         """What could be claimed now, by the room it needs."""
-        found: dict[Slots, list[Target]] = {}
+        found: dict[Capacity, list[Target]] = {}
         for f in self._functions.values():
             if f.slots.free > 0:
                 found.setdefault(f.slots, []).append(Target(f.name, f.version))

@@ -12,7 +12,7 @@ from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.execution import DurableFunction
-from holdfast.durable.hooks.parking import ParkingHooks
+from holdfast.durable.hooks.resting import RestingHooks
 from holdfast.durable.outcomes import PENDING, crashed, failed, given, outcome_of, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers
@@ -26,7 +26,7 @@ log = logging.getLogger("holdfast.hosts")
 Report = Callable[[Outcome, int], None]
 
 
-class Place(Protocol):
+class CoroutineHost(Protocol):
     """The host, as its coroutines know it."""
 
     @property
@@ -48,7 +48,7 @@ class Coroutine:
 
     __slots__ = ("_host", "_report", "_scope", "_state", "_task", "execution")
 
-    def __init__(self, host: Place, function: DurableFunction, invocation: Invocation, port: Port, report: Report) -> None:
+    def __init__(self, host: CoroutineHost, function: DurableFunction, invocation: Invocation, port: Port, report: Report) -> None:
         self.execution = invocation.header.id
         self._host = host
         self._report: Report | None = report
@@ -64,7 +64,7 @@ class Coroutine:
 
     def _watched(self, function: DurableFunction, invocation: Invocation, payload: str | None) -> asyncio.Task[Outcome]:
         """The handler with its plugins, whose hooks are called inside its task."""
-        hooks = self._state.hooks = ParkingHooks(function.plugins, self._state.operations, self._host.clock)
+        hooks = self._state.hooks = RestingHooks(function.plugins, self._state.operations, self._host.clock)
 
         async def run() -> Outcome:
             try:

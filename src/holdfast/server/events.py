@@ -20,12 +20,12 @@ from holdfast.model.errors import HoldfastError, InvalidParameter, Rejected
 from holdfast.model.ids import Arn
 from holdfast.model.signals import StatusSignal
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.asgi import ASGIApp, Receive, Scope, Send
-from holdfast.server.auth.identity import identity_of
 from holdfast.signals.broadcast import Broadcaster, Gap, Listener
 from holdfast.signals.event import event_of
 from holdfast.signals.patterns import Pattern
 from holdfast.store.seam import Store
+from holdfast.web.asgi import ASGIApp, Receive, Scope, Send
+from holdfast.web.auth.identity import identity_of
 
 PATH: Final = "/events"
 _RETRY: Final = b"retry: 2000\n\n"

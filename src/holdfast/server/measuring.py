@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.replies import Reply
-from holdfast.server.requests import Request
-from holdfast.server.routing import Route
 from holdfast.signals.metrics import CONTENT_TYPE
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
 
 
 class Measuring:

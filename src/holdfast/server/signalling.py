@@ -9,12 +9,12 @@ from typing import Final
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.signals import Subscriber
-from holdfast.server.asgi import ASGIApp
 from holdfast.server.events import EventStream, with_events
 from holdfast.signals.broadcast import Broadcaster
-from holdfast.signals.reading import read_sinks
+from holdfast.signals.sink_addresses import read_sinks
 from holdfast.signals.webhook import Webhook
 from holdfast.store.seam import Store
+from holdfast.web.asgi import ASGIApp
 
 STREAM: Final = "events"
 """The subscriber that the stream is, and so no sink's name."""

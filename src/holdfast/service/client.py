@@ -25,7 +25,7 @@ from holdfast.service.describing import Description, Trouble, describe, history_
 from holdfast.service.exporting import exported
 from holdfast.service.importing import Imported, Source, copied, read
 from holdfast.service.open_callbacks import OpenCallback, open_callbacks
-from holdfast.store.opening import open_store, placed, shown
+from holdfast.store.backends import open_store, placed, shown
 from holdfast.store.seam import Filter, Store
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast.workers.policy import Policy
     from holdfast.workers.replaying import Finished
     from holdfast.workers.spending import Spent
-    from holdfast.workers.standing import Standing
+    from holdfast.workers.standing import RunStanding
 
 _PAGE = 200
 _ALL = 1 << 62
@@ -266,14 +266,14 @@ class Client:
 
     # --- runs of workers
 
-    def runs(self, worker: str | None = None, limit: int = 50) -> Iterator[Standing]:
+    def runs(self, worker: str | None = None, limit: int = 50) -> Iterator[RunStanding]:
         """Runs, newest first."""
         from holdfast.workers.looking import Asker
         from holdfast.workers.standing import standings
 
         return standings(self._store, Asker(), worker=worker, limit=limit)
 
-    def run(self, run: str) -> Standing:
+    def run(self, run: str) -> RunStanding:
         """How a run stands, or what it came to."""
         from holdfast.workers.looking import Asker
         from holdfast.workers.standing import standing_of
@@ -287,7 +287,7 @@ class Client:
 
         return finished_in(self._store, self.find(run).id, Asker())
 
-    def cancel(self, run: str) -> tuple[Standing, bool]:
+    def cancel(self, run: str) -> tuple[RunStanding, bool]:
         """End a run, in whatever process it is. Answers how it stands, and whether there was something to end."""
         from holdfast.workers.looking import Asker, cancelling
 

@@ -26,7 +26,7 @@ class SignalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Signals:
-    """The observers of one staff."""
+    """The observers of one worker runtime."""
 
     def __init__(self, settings: SignalSettings, clock: Clock) -> None:
         self._metrics = Metrics(tenants=settings.tenants) if settings.metrics else None

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.contract.terms import RateLimit
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.observing import SignalSettings
-from holdfast.service.staff import StaffSettings, ToolSettings
+from holdfast.service.worker_runtime import ToolSettings, WorkerSettings
 from holdfast.signals.spans import wanted
 from holdfast.workers.policy import Caps, Most, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings, cassette_settings
@@ -29,7 +29,7 @@ _TABLES: Final = ("policy", "fetch", "model", "parameters", "secrets", "artifact
 _LONGEST: Final = 1024 * 1024
 
 
-def read_operator(isolation: str | None = None, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> StaffSettings:
+def read_operator(isolation: str | None = None, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> WorkerSettings:
     """The settings of `file`, else of $HOLDFAST_CONFIG, else of ./holdfast.toml if it is there; the environment adds keys and cassettes.
 
     For programs, which are their own operators. The command line asks first whether the folder is trusted (service/operators_file.py).
@@ -40,19 +40,19 @@ def read_operator(isolation: str | None = None, file: Path | None = None, enviro
     return isolated(settings_of(load_toml(path) if path.is_file() else {}, path, environment), isolation)
 
 
-def isolated(settings: StaffSettings, isolation: str | None) -> StaffSettings:
+def isolated(settings: WorkerSettings, isolation: str | None) -> WorkerSettings:
     """The settings with the isolation that a command names, if it names one."""
     if isolation is None:
         return settings
     return msgspec.structs.replace(settings, policy=msgspec.structs.replace(settings.policy, isolation=_isolation(isolation)))
 
 
-def settings_of(told: Mapping[str, Any], path: Path, environment: Mapping[str, str]) -> StaffSettings:
+def settings_of(told: Mapping[str, Any], path: Path, environment: Mapping[str, str]) -> WorkerSettings:
     """The settings that the file at `path` tells, and the environment's."""
     policy = _policy(told.get("policy", {}), path)
     parameters: str | None = _converted(told.get("parameters"), str | None, path, "parameters")
     artifacts: str | None = _converted(told.get("artifacts"), str | None, path, "artifacts")
-    return StaffSettings(
+    return WorkerSettings(
         policy=policy,
         fetch=_fetch(told.get("fetch", {}), path),
         model=_model(told.get("model", {}), path, environment),

@@ -19,28 +19,28 @@ import msgspec
 
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.operator import FILE, isolated, load_toml, settings_of
-from holdfast.service.staff import StaffSettings
 from holdfast.service.tightening import tightened
 from holdfast.service.trust import check_fit, configuration_folder
+from holdfast.service.worker_runtime import WorkerSettings
 
 
 class OperatorsFiles(msgspec.Struct, frozen=True, kw_only=True):
     """The files that could speak for the operator."""
 
-    base: StaffSettings
+    base: WorkerSettings
     """What the operator's own file says, or the defaults."""
     file: Path
     """The operator's own file, or where the user would write one."""
     local: Path | None = None
     """The file of the current folder, where it could apply."""
-    whole: StaffSettings | None = None
+    whole: WorkerSettings | None = None
     """What the file of the current folder says, if it is the operator's."""
-    tight: StaffSettings | None = None
+    tight: WorkerSettings | None = None
     """The operator's settings with what the file of the current folder may say in any case."""
     ignored: tuple[str, ...] = ()
     """The settings of that file that apply only where the folder is trusted."""
 
-    def settings(self, *, trusted: bool, isolation: str | None) -> StaffSettings:
+    def settings(self, *, trusted: bool, isolation: str | None) -> WorkerSettings:
         """What applies."""
         if self.local is None:
             return isolated(self.base, isolation)

@@ -21,7 +21,7 @@ from holdfast.durable.blocking import BlockingState
 from holdfast.durable.context import AsyncDurableContext, DurableContext
 from holdfast.durable.exceptions import NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.execution import DurableFunction
-from holdfast.durable.hooks.parking import ParkingHooks
+from holdfast.durable.hooks.resting import RestingHooks
 from holdfast.durable.identifier import PATCH, Identity
 from holdfast.durable.outcomes import failed, succeeded
 from holdfast.durable.plan import Plan, Suspend
@@ -97,7 +97,7 @@ class _NewWork(SuspendExecution):
     """The records end here for this strand."""
 
 
-class _Watch(ParkingHooks):
+class _Watch(RestingHooks):
     """Stands where plugins would: sees what the code looks at, and lets nothing new happen."""
 
     def __init__(self) -> None:

@@ -11,10 +11,10 @@ from holdfast.contract.protocol import Response, response_from
 from holdfast.model.errors import ExportInvalid, InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.service.importing import Source, read
-from holdfast.service.staff import Staff, StaffSettings, home_beside
+from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings, home_beside
 from holdfast.workers.replaying import Finished, Replayed, replay
 from holdfast.workers.running import Accepted
-from holdfast.workers.workforce import Served
+from holdfast.workers.service import Served
 
 
 def exported_run(document: Source) -> Finished:
@@ -36,21 +36,21 @@ def exported_run(document: Source) -> Finished:
     return Finished(header=header, accepted=accepted, response=response, operations=snapshot.operations)
 
 
-async def replay_run(finished: Finished, where: str, settings: StaffSettings, files: Sequence[str | os.PathLike[str]] = ()) -> Replayed:
+async def replay_run(finished: Finished, where: str, settings: WorkerSettings, files: Sequence[str | os.PathLike[str]] = ()) -> Replayed:
     """Run it again: with the code it was pinned to, or with today's of these files."""
-    staff = Staff(files, settings, home_beside(where))
-    await staff.open()
+    runtime = WorkerRuntime(files, settings, home_beside(where))
+    await runtime.open()
     try:
-        package = _served(staff, finished).package if files else finished.accepted.package
-        worker = await staff.workforce.worker(finished.header.function, package)
-        return await replay(finished, worker, package, staff.workforce.artifacts, settings.policy)
+        package = _served(runtime, finished).package if files else finished.accepted.package
+        worker = await runtime.worker_service.worker(finished.header.function, package)
+        return await replay(finished, worker, package, runtime.worker_service.artifacts, settings.policy)
     finally:
-        await staff.close()
+        await runtime.close()
 
 
-def _served(staff: Staff, finished: Finished) -> Served:
-    versions = staff.workforce.served.get(finished.header.function)
+def _served(runtime: WorkerRuntime, finished: Finished) -> Served:
+    versions = runtime.worker_service.served.get(finished.header.function)
     if not versions:
-        known = ", ".join(staff.workforce.served)
+        known = ", ".join(runtime.worker_service.served)
         raise InvalidParameter(f"The run is one of {finished.header.function}, and the file has {known}.")
     return versions.get(finished.accepted.version) or list(versions.values())[-1]

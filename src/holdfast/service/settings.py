@@ -12,7 +12,7 @@ from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.ids import IdSource, id_at
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.ports import Observer
-from holdfast.store.opening import placed
+from holdfast.store.backends import placed
 
 DEFAULT_STORE = "holdfast.db"
 

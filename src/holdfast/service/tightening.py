@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.service.staff import StaffSettings
+from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Caps
 from holdfast.workers.tools.fetching import covers
 
@@ -118,7 +118,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
 """By table and setting. `policy.tenant_caps` is kept like `caps`, tenant by tenant, and stands in `tightened` because it needs both."""
 
 
-def tightened(ours: StaffSettings, theirs: StaffSettings, said: Mapping[str, Any]) -> tuple[StaffSettings, list[str]]:
+def tightened(ours: WorkerSettings, theirs: WorkerSettings, said: Mapping[str, Any]) -> tuple[WorkerSettings, list[str]]:
     """The operator's settings, tightened by what a file said, and the names of what does not apply."""
     ignored = [name for name in said if name not in RULES]
     for table, rules in RULES.items():
@@ -139,7 +139,7 @@ def tightened(ours: StaffSettings, theirs: StaffSettings, said: Mapping[str, Any
     return ours, sorted(ignored)
 
 
-def _tenants(ours: StaffSettings, theirs: StaffSettings) -> tuple[Mapping[str, Caps], bool]:
+def _tenants(ours: WorkerSettings, theirs: WorkerSettings) -> tuple[Mapping[str, Caps], bool]:
     names = {*ours.policy.tenant_caps, *theirs.policy.tenant_caps}
     both = {tenant: _caps(ours.policy.caps_of(tenant), theirs.policy.caps_of(tenant)) for tenant in sorted(names)}
     return {tenant: caps for tenant, (caps, _) in both.items()}, all(both[tenant][1] for tenant in theirs.policy.tenant_caps)

@@ -59,7 +59,7 @@ def known(question: str, columns: Mapping[str, int], version: int) -> str:
     return re.sub(rf"\b({'|'.join(missing)})\b", "NULL", question) if missing else question
 
 
-class Standing(Enum):
+class SchemaStanding(Enum):
     """What is to be done with a store before it is used."""
 
     USABLE = "usable"
@@ -93,7 +93,7 @@ class Lineage:
         done = numbers.least if after else numbers.version
         return [step for step in self.steps() if step.after is after and step.number > done]
 
-    def standing(self, where: str, numbers: Numbers) -> Standing:
+    def standing(self, where: str, numbers: Numbers) -> SchemaStanding:
         """Whether this code may use a store of these numbers; an error says what to do when it may not."""
         if numbers.version < self.oldest:
             raise StoreUnsuitable(
@@ -105,7 +105,7 @@ class Lineage:
                 f"{where} has schema version {numbers.version} and may be used by code of version {numbers.least} or newer; this Holdfast "
                 f"has version {self.newest}. Install the Holdfast that migrated it, or go back to the copy from before."
             )
-        return Standing.BEHIND if numbers.version < self.newest else Standing.USABLE
+        return SchemaStanding.BEHIND if numbers.version < self.newest else SchemaStanding.USABLE
 
     def needs_all_stopped(self, numbers: Numbers) -> bool:
         """Whether code of 0.1.0 may still be at work: it cannot bear even the before-half of the first step."""

@@ -27,8 +27,8 @@ from holdfast.model.execution import MAX_RETENTION_DAYS, Execution, State
 from holdfast.model.ids import Arn, Ids, Seal, id_at
 from holdfast.model.operations import Status, Type
 from holdfast.model.ports import Host
-from holdfast.service.opening import BlockingEngine, BlockingExecution
-from holdfast.service.opening import open as open_engine
+from holdfast.service.engines import BlockingEngine, BlockingExecution
+from holdfast.service.engines import open as open_engine
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Store
 from holdfast.store.sqlite.store import SqliteStore

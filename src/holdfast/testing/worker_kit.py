@@ -19,9 +19,9 @@ from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.ids import Ids
-from holdfast.service.opening import OpenEngine, Opening
+from holdfast.service.engines import OpenEngine, Opening
 from holdfast.service.settings import Settings
-from holdfast.service.staff import Staff, StaffSettings
+from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers, Crashing
 from holdfast.workers.approvals import Decision
 from holdfast.workers.looking import Asker
@@ -96,15 +96,15 @@ def run(
     tools: Mapping[str, Any] | None = None,
     decisions: Mapping[str, Any] | None = None,
     worker: str | None = None,
-    staff: StaffSettings | None = None,
+    worker_settings: WorkerSettings | None = None,
     **request: Any,
 ) -> Ran:
     """Run a worker once. `tools` says what its tools answer, `decisions` what people say, by tool or question.
 
     A decision is a verdict (`"approve"`, `"reject"`), or a mapping with one and more (`edited_arguments`, `result`). Without one for what
-    is asked, the response is `needs_human`. The body runs in this process, unless `staff` says otherwise; time passes by itself.
+    is asked, the response is `needs_human`. The body runs in this process, unless `worker_settings` says otherwise; time passes by itself.
     """
-    return asyncio.run(_ran(Path(file), inputs, tools or {}, decisions or {}, worker, staff, request, None))
+    return asyncio.run(_ran(Path(file), inputs, tools or {}, decisions or {}, worker, worker_settings, request, None))
 
 
 def crash_everywhere(
@@ -114,7 +114,7 @@ def crash_everywhere(
     tools: Mapping[str, Any] | None = None,
     decisions: Mapping[str, Any] | None = None,
     worker: str | None = None,
-    staff: StaffSettings | None = None,
+    worker_settings: WorkerSettings | None = None,
     **request: Any,
 ) -> int:
     """Crash the runner before and after each of its writes: the response and the side effects must stay the same, each effect once.
@@ -124,7 +124,7 @@ def crash_everywhere(
 
     def once(point: int, when: str) -> tuple[Any, Any, int]:
         crash = Crash(point, when)
-        ran = asyncio.run(_ran(Path(file), inputs, tools or {}, decisions or {}, worker, staff, request, crash))
+        ran = asyncio.run(_ran(Path(file), inputs, tools or {}, decisions or {}, worker, worker_settings, request, crash))
         return _meaning(ran.response), _written(ran), crash.seen
 
     straight, effects, points = once(0, BEFORE)
@@ -145,14 +145,14 @@ async def _ran(
     tools: Mapping[str, Any],
     decisions: Mapping[str, Any],
     worker: str | None,
-    staff: StaffSettings | None,
+    worker_settings: WorkerSettings | None,
     request: Mapping[str, Any],
     crash: Crash | None,
 ) -> Ran:
     calls: list[tuple[str, dict[str, Any]]] = []
     effects: dict[str, Effect] = {}
-    settings = staff or StaffSettings(policy=Policy(isolation="inline"))
-    hired = Staff([file], settings, None)
+    settings = worker_settings or WorkerSettings(policy=Policy(isolation="inline"))
+    hired = WorkerRuntime([file], settings, None)
 
     def replaced(tool: Tool) -> Tool:
         effects[tool.name] = tool.effect
@@ -166,7 +166,7 @@ async def _ran(
         opening.wrap = lambda host: Crashing(host.unhurried(), wanted, crash)
     async with opening as engine:
         asked = request_from({"worker_id": wanted, "inputs": dict(inputs), **request})
-        response = await _decided(engine, await engine.workforce.invoke(asked, _TESTER), decisions)
+        response = await _decided(engine, await engine.worker_service.invoke(asked, _TESTER), decisions)
     return Ran(response, tuple(calls), tuple(call for call in calls if effects[call[0]] is Effect.WRITE))
 
 
@@ -177,8 +177,8 @@ async def _decided(engine: OpenEngine, response: Response, decisions: Mapping[st
             return response
         for approval, decision in said:
             told = {"verdict": decision} if isinstance(decision, str) else dict(decision or {})
-            await engine.workforce.decide(approval["approval_id"], Decision(decided_by="tester", decided_at=0, **told), _TESTER)
-        response = await engine.workforce.response(response.run_id, _TESTER)
+            await engine.worker_service.decide(approval["approval_id"], Decision(decided_by="tester", decided_at=0, **told), _TESTER)
+        response = await engine.worker_service.response(response.run_id, _TESTER)
     raise InvalidParameter(f"The run asked for more than {_BOUND} decisions.")
 
 

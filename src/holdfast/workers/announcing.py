@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import Final
 
 from holdfast.contract.codes import CODES, meaning_of
-from holdfast.contract.protocol import Request, Trace, response_from
+from holdfast.contract.protocol import Trace, WorkerRequest, response_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.engine.engine import Engine
@@ -56,7 +56,14 @@ class Eyes:
         return found
 
     def refused(
-        self, request: Request, asker: Asker, error: InvalidRequest | LimitReached, began_at: int, *, known: bool, sampled: bool | None
+        self,
+        request: WorkerRequest,
+        asker: Asker,
+        error: InvalidRequest | LimitReached,
+        began_at: int,
+        *,
+        known: bool,
+        sampled: bool | None,
     ) -> None:
         """A request made no run."""
         if self._observer is NOBODY:

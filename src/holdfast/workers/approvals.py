@@ -113,7 +113,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
 
 
-class Place(msgspec.Struct, frozen=True):
+class ApprovalPlace(msgspec.Struct, frozen=True):
     """Where an approval and its request are kept."""
 
     callback: Identity
@@ -124,11 +124,11 @@ _requests = msgspec.json.Decoder(Requested)
 _decisions = msgspec.json.Decoder(Decision)
 
 
-def approval_at(effects: Identity, kind: Kind, tool: str, identity: str, number: int) -> Place:
+def approval_at(effects: Identity, kind: Kind, tool: str, identity: str, number: int) -> ApprovalPlace:
     """Where the approval of a call is kept."""
     parts = (kind, identity, number)
     callback = place(Type.CALLBACK, APPROVAL, tool, *parts, parent=effects)
-    return Place(callback, place(Type.STEP, REQUEST, tool, *parts, parent=effects))
+    return ApprovalPlace(callback, place(Type.STEP, REQUEST, tool, *parts, parent=effects))
 
 
 def arguments_hash(arguments: dict[str, Any]) -> str:

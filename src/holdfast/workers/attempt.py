@@ -17,7 +17,7 @@ from holdfast.hosts.sandbox.description import Code, Ended, Frame
 from holdfast.model import codec
 from holdfast.model.clock import monotonic
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type
-from holdfast.workers.approvals import Place
+from holdfast.workers.approvals import ApprovalPlace
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
 from holdfast.workers.frames import (
     ArtifactGiven,
@@ -71,7 +71,7 @@ class Body(Protocol):
         ...
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AttemptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an attempt came to."""
 
     outputs: Any = None
@@ -122,14 +122,14 @@ class Attempt:
         self._steps: dict[int, asyncio.Future[StepEnded]] = {}
         self._step_count = self._last_id = self._questions = self._progressed = 0
         self._ending: asyncio.Future[Ended] | None = None
-        self._waits_for: Place | None = None
+        self._waits_for: ApprovalPlace | None = None
         self._broken: BaseException | None = None
         self._files = HandedFiles(artifacts, tenant, most.artifacts)
         self._lines = Lines(number, watcher, most.log_lines)
         self.dying: asyncio.Future[Ended] | None = None
         """Over when nothing of the body is left."""
 
-    async def run(self, body: Body, order: dict[str, Any], grace: float) -> Outcome | Place:
+    async def run(self, body: Body, order: dict[str, Any], grace: float) -> AttemptResult | ApprovalPlace:
         """Serve a body until its end; a Place is what it waits for."""
         began, outcome = monotonic(), None
         self._body = body
@@ -162,7 +162,7 @@ class Attempt:
             duration_ms=int((monotonic() - began) * 1000),
         )
 
-    async def _dead(self, body: Body, outcome: Outcome | None) -> None:
+    async def _dead(self, body: Body, outcome: AttemptResult | None) -> None:
         """Whatever comes after a failure must find it dead, all of it; after a success nothing comes."""
         if body.over:
             return
@@ -189,7 +189,7 @@ class Attempt:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    async def _frames(self) -> Outcome:
+    async def _frames(self) -> AttemptResult:
         while True:
             received = await self._body.receive()
             if isinstance(received, Ended):
@@ -215,12 +215,12 @@ class Attempt:
             if last is not None:
                 return last
 
-    def _taken(self, frame: Any, fds: tuple[int, ...]) -> Outcome | None:
+    def _taken(self, frame: Any, fds: tuple[int, ...]) -> AttemptResult | None:
         """Serve one frame; the last one is what it came to."""
         if isinstance(frame, Done):
-            return Outcome(outputs=frame.outputs)
+            return AttemptResult(outputs=frame.outputs)
         if isinstance(frame, Failed):
-            return Outcome(error=frame.error)
+            return AttemptResult(error=frame.error)
         if isinstance(frame, StepEnded):
             waiting = self._steps.pop(frame.id, None)
             if waiting is None:
@@ -380,5 +380,5 @@ def _step_answer(known: Operation) -> Answer:
     return Answer(codec.loads(known.result or "null"), known.ended_at or 0)
 
 
-def _failed(code: str, message: str) -> Outcome:
-    return Outcome(error=BodyError(error_code=code, message=message))
+def _failed(code: str, message: str) -> AttemptResult:
+    return AttemptResult(error=BodyError(error_code=code, message=message))

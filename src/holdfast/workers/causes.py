@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from holdfast.contract.codes import Status, meaning_of
+from holdfast.workers.calls import CallError, Try
 from holdfast.workers.frames import BodyError
-from holdfast.workers.ledger import CallError, Try
 from holdfast.workers.tools.seam import Usage
 
 _NO_BUDGET = frozenset({"budget_exceeded", "tool_quota_exceeded"})

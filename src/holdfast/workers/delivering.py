@@ -13,12 +13,12 @@ from holdfast.contract.terms import Contract
 from holdfast.hosts.evaluator.checking import CheckTooCostly
 from holdfast.hosts.evaluator.checking import problems as problems_of
 from holdfast.workers.artifacts import Artifacts, moved_out
-from holdfast.workers.attempt import Outcome
+from holdfast.workers.attempt import AttemptResult
 from holdfast.workers.frames import BodyError
 from holdfast.workers.tools.seam import ToolFailed
 
 
-async def delivered(outcome: Outcome, contract: Contract, artifacts: Artifacts, tenant: str, above: int) -> Outcome:
+async def delivered(outcome: AttemptResult, contract: Contract, artifacts: Artifacts, tenant: str, above: int) -> AttemptResult:
     """An outcome whose outputs are what the contract promises, with what is large moved out; else why they are not."""
     if outcome.error is not None:
         return outcome

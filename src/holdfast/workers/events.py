@@ -21,9 +21,9 @@ from holdfast.model.operations import APPROVAL, Operation, Status
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.seam import Line, Store
 from holdfast.workers.approvals import approval_id, decision_of
-from holdfast.workers.attempt import Outcome
+from holdfast.workers.attempt import AttemptResult
+from holdfast.workers.calls import Intent, Receipt
 from holdfast.workers.journal import ATTEMPT, INTENT, RECEIPT
-from holdfast.workers.ledger import Intent, Receipt
 from holdfast.workers.looking import response_of
 from holdfast.workers.running import Accepted
 
@@ -32,7 +32,7 @@ _POLL_SECONDS: Final = 0.25
 _PAGE: Final = 200
 _QUEUE: Final = 256
 _FOLLOWERS: Final = 1000
-_outcomes = msgspec.json.Decoder(Outcome)
+_outcomes = msgspec.json.Decoder(AttemptResult)
 _intents = msgspec.json.Decoder(Intent)
 _receipts = msgspec.json.Decoder(Receipt)
 

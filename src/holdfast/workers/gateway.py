@@ -19,11 +19,11 @@ from holdfast.model.charging import Charge
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import LimitReached, Rejected
 from holdfast.model.operations import OPEN, Failure, Operation, Type
-from holdfast.workers.approvals import Decision, Kind, Place, Requested, approval_at, arguments_hash, decision_of, request_of
+from holdfast.workers.approvals import ApprovalPlace, Decision, Kind, Requested, approval_at, arguments_hash, decision_of, request_of
+from holdfast.workers.calls import CallError, Calls, Intent, Receipt, Try, intent_at, receipt_at
 from holdfast.workers.counting import Counters
 from holdfast.workers.frames import Asked, ToolAsked
 from holdfast.workers.journal import EFFECTS, Journal, begun, ended, place
-from holdfast.workers.ledger import CallError, Intent, Ledger, Receipt, Try, intent_at, receipt_at
 from holdfast.workers.observing import CLOSED, Eye
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.fitting import check_arguments, check_schema
@@ -50,7 +50,7 @@ _MESSAGE_LENGTH = 4000
 class Parked(Exception):
     """The body must wait for a person: end it, and run it again when the answer is there."""
 
-    def __init__(self, at: Place) -> None:
+    def __init__(self, at: ApprovalPlace) -> None:
         super().__init__("the run waits for a person")
         self.at = at
 
@@ -64,7 +64,7 @@ class Answer(msgspec.Struct, frozen=True):
     """Tokens that were used beyond those reserved, where any were."""
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What the gateway must know of the run."""
 
     run_id: str
@@ -82,7 +82,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 class Gateway:
     """The effects of one run. One attempt is at work at a time."""
 
-    def __init__(self, terms: Terms, journal: Journal, ledger: Ledger, tools: Mapping[str, Tool], policy: Policy, clock: Clock) -> None:
+    def __init__(self, terms: CallTerms, journal: Journal, ledger: Calls, tools: Mapping[str, Tool], policy: Policy, clock: Clock) -> None:
         self._terms = terms
         self._journal = journal
         self.ledger = ledger
@@ -259,7 +259,7 @@ class Gateway:
         await self._settle(attempted, Receipt(result=verdict.result))
         return _answered(attempted)
 
-    async def lost(self) -> Place | None:
+    async def lost(self) -> ApprovalPlace | None:
         """Calls of an attempt that is over, of which nobody knows what became: their tools are asked, then a person, who is named here."""
         for attempted in self.ledger.unresolved():
             tool = self._tools.get(attempted.intent.tool)

@@ -33,9 +33,9 @@ from holdfast.workers.approvals import (
     run_of,
     waiting,
 )
+from holdfast.workers.calls import Calls
 from holdfast.workers.gateway import EFFECTS_AT
 from holdfast.workers.journal import ATTEMPT, CANCEL_AT
-from holdfast.workers.ledger import Ledger
 from holdfast.workers.observing import log_fields
 from holdfast.workers.running import Accepted
 
@@ -112,7 +112,7 @@ def response_of(store: Store, header: Execution, accepted: Accepted) -> Response
 def _seen(store: Store, header: Execution, accepted: Accepted, status: str, code: str) -> Observability:
     """What can be seen from outside of a run that has no response of its own."""
     operations = store.operations(header.id)
-    ledger = Ledger(accepted.limits, EFFECTS_AT)
+    ledger = Calls(accepted.limits, EFFECTS_AT)
     ledger.read(operations)
     # The first attempt is written with what it does first: a run that somebody has begun is in it.
     attempt = max(sum(op.sub_type == ATTEMPT for op in operations), int(header.epoch > 0))

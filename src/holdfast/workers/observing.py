@@ -18,8 +18,8 @@ from holdfast.model.errors import HoldfastError
 from holdfast.signals.observing import NOBODY, AttemptSeen, EndSeen, Observer, ParkedSeen, RunSeen, ToolSeen
 from holdfast.signals.traceparent import below, header_of
 from holdfast.workers.approvals import Requested, approval_id
+from holdfast.workers.calls import Intent, Try
 from holdfast.workers.hiding import Hiding
-from holdfast.workers.ledger import Intent, Try
 from holdfast.workers.tools.seam import Tool
 
 MOST_LOG_BYTES: Final = 256 * 1024

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.contract.reading import read
 from holdfast.contract.refusals import ContractInvalid
+from holdfast.contract.renderings import read
 from holdfast.contract.terms import Contract, Limits
 from holdfast.hosts.sandbox.admitting import check_page
 from holdfast.hosts.sandbox.description import Jail, Tighter

@@ -22,14 +22,14 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import Operation, Type, Update
 from holdfast.store.seam import Store
-from holdfast.workers.approvals import Place, arguments_hash
+from holdfast.workers.approvals import ApprovalPlace, arguments_hash
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts, brought_in
-from holdfast.workers.attempt import Attempt, Outcome
+from holdfast.workers.attempt import Attempt, AttemptResult
+from holdfast.workers.calls import Calls, Intent, Try
 from holdfast.workers.delivering import delivered
 from holdfast.workers.frames import BodyError, ToolAsked
-from holdfast.workers.gateway import EFFECTS_AT, Answer, Gateway, Terms
+from holdfast.workers.gateway import EFFECTS_AT, Answer, CallTerms, Gateway
 from holdfast.workers.journal import ATTEMPT, Journal, place
-from holdfast.workers.ledger import Intent, Ledger, Try
 from holdfast.workers.looking import Asker, find_run, response_of
 from holdfast.workers.observing import CLOSED
 from holdfast.workers.policy import Policy
@@ -98,7 +98,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 async def replay(finished: Finished, worker: Worker, package: str, artifacts: Artifacts, policy: Policy) -> Replayed:
     """Run every attempt of a finished run again."""
-    whole = Ledger(finished.accepted.limits, EFFECTS_AT)
+    whole = Calls(finished.accepted.limits, EFFECTS_AT)
     whole.read(finished.before, inherited=True)
     whole.read(finished.operations)
     last = max(finished.response.observability.attempt, sum(op.sub_type == ATTEMPT for op in finished.operations), 1)
@@ -184,7 +184,7 @@ class _Receipts(Gateway):
                 raise _RecordsEnd(f"{tool.name} was under way when the attempt ended")
         return await super()._served(tool, asked, identity)
 
-    async def lost(self) -> Place | None:
+    async def lost(self) -> ApprovalPlace | None:
         """Nothing was called, so nothing was lost."""
         return None
 
@@ -215,7 +215,7 @@ class _Again:
     """One attempt, run again."""
 
     def __init__(
-        self, finished: Finished, worker: Worker, artifacts: Artifacts, policy: Policy, whole: Ledger, number: int, *, last: bool
+        self, finished: Finished, worker: Worker, artifacts: Artifacts, policy: Policy, whole: Calls, number: int, *, last: bool
     ) -> None:
         self._finished = finished
         self._worker = worker
@@ -224,7 +224,7 @@ class _Again:
         self._number = number
         self._at = place(Type.CONTEXT, ATTEMPT, f"attempt-{number}", number)
         self._records = _Records(finished.operations)
-        self._ledger = Ledger(finished.accepted.limits, EFFECTS_AT)
+        self._ledger = Calls(finished.accepted.limits, EFFECTS_AT)
         for attempted in whole.tries:  # what later attempts did is not known yet
             if attempted.inherited or attempted.intent.attempt <= number:
                 self._ledger.begin(attempted)
@@ -232,15 +232,15 @@ class _Again:
         self.notes: list[str] = []
         self.receipts = 0
 
-    def _ended_then(self, last: bool) -> Outcome:
+    def _ended_then(self, last: bool) -> AttemptResult:
         """What the attempt came to: the last one is what the response says."""
         found, response = self._records.find(self._at), self._finished.response
         if not last and found is not None:
-            return msgspec.json.decode((found.result if found.error is None else found.error.data) or "{}", type=Outcome)
+            return msgspec.json.decode((found.result if found.error is None else found.error.data) or "{}", type=AttemptResult)
         error = response.error
         if error is None:
-            return Outcome(outputs=response.outputs)
-        return Outcome(error=BodyError(error_code=error.error_code, message=error.message, partial=response.outputs))
+            return AttemptResult(outputs=response.outputs)
+        return AttemptResult(error=BodyError(error_code=error.error_code, message=error.message, partial=response.outputs))
 
     async def run(self) -> list[Difference]:
         """The differences."""
@@ -254,7 +254,7 @@ class _Again:
             return [self._difference(departed.kind, str(departed))]
         finally:
             self.receipts = len(gateway.asked_for)
-        if isinstance(now, Place):
+        if isinstance(now, ApprovalPlace):
             self._note("it waited for a person when it ended")
             return []
         then = self._then.error
@@ -277,7 +277,7 @@ class _Again:
                 message = f"{intent.tool}({_brief(intent.arguments)}) was called, and is not any more"
                 yield self._difference("missing_call", message)
 
-    def _parted(self, now: Outcome) -> Iterator[Difference]:
+    def _parted(self, now: AttemptResult) -> Iterator[Difference]:
         then = self._then
         if (then.error and then.error.error_code) != (now.error and now.error.error_code):
             yield self._difference("outcome", f"it came to {_came_to(then)}, and now to {_came_to(now)}")
@@ -294,7 +294,7 @@ class _Again:
 
     def _gateway(self) -> _Receipts:
         accepted, worker = self._finished.accepted, self._worker
-        terms = Terms(
+        terms = CallTerms(
             run_id=self._finished.header.id,
             family=accepted.family,
             tenant=accepted.tenant,
@@ -306,7 +306,7 @@ class _Again:
         clock = VirtualClock(self._finished.header.touched_at)
         return _Receipts(terms, self._records, self._ledger, worker.tools, self._policy, clock)
 
-    async def _worked(self, gateway: _Receipts) -> Outcome | Place:
+    async def _worked(self, gateway: _Receipts) -> AttemptResult | ApprovalPlace:
         header, accepted, tenant = self._finished.header, self._finished.accepted, self._finished.accepted.tenant
         timeout = accepted.limits.timeout_seconds
         gateway.begin(self._number, monotonic() + timeout, 0)
@@ -324,7 +324,7 @@ class _Again:
             "writes": [name for name, tool in self._worker.tools.items() if tool.effect is Effect.WRITE],
         }
         outcome = await attempt.run(body, order, 0.0)
-        if isinstance(outcome, Place):
+        if isinstance(outcome, ApprovalPlace):
             return outcome
         return await delivered(outcome, self._worker.contract, self._artifacts, tenant, self._policy.inline_artifact_bytes)
 
@@ -361,5 +361,5 @@ def _brief(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
-def _came_to(outcome: Outcome) -> str:
+def _came_to(outcome: AttemptResult) -> str:
     return "ok" if outcome.error is None else f"{outcome.error.error_code}: {outcome.error.message[:_SHOWN]}"

@@ -18,11 +18,11 @@ from holdfast.contract.codes import Meaning, Status, meaning_of
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import (
     Observability,
-    Request,
     Response,
     ResponseError,
     RunUsage,
     Tokens,
+    WorkerRequest,
 )
 from holdfast.contract.terms import Contract, Limits, Retries
 from holdfast.durable.awaiting import AsyncState
@@ -34,15 +34,15 @@ from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.operations import OPEN, Action, Failure, Operation, SubType, Type
-from holdfast.workers.approvals import Place, request_of
+from holdfast.workers.approvals import ApprovalPlace, request_of
 from holdfast.workers.artifacts import Artifacts
-from holdfast.workers.attempt import Attempt, Body, Outcome
+from holdfast.workers.attempt import Attempt, AttemptResult, Body
+from holdfast.workers.calls import Calls
 from holdfast.workers.causes import by_day, shown
 from holdfast.workers.delivering import delivered
 from holdfast.workers.frames import BodyError
-from holdfast.workers.gateway import EFFECTS_AT, Gateway, Terms
+from holdfast.workers.gateway import EFFECTS_AT, CallTerms, Gateway
 from holdfast.workers.journal import ATTEMPT, CANCEL_AT, REQUEST, Journal, begun, ended, place
-from holdfast.workers.ledger import Ledger
 from holdfast.workers.observing import OpenEye, joined, log_fields
 from holdfast.workers.packages import WorkerChanged
 from holdfast.workers.policy import Policy
@@ -54,7 +54,7 @@ _PARKED_TIME_LEFT = 5.0
 """Seconds an attempt has at least after it waited for a person: it repeats what it did, and makes the call that was decided on."""
 
 
-_CANCELLED = Outcome(error=BodyError(error_code="cancelled", message="Somebody cancelled the run."))
+_CANCELLED = AttemptResult(error=BodyError(error_code="cancelled", message="Somebody cancelled the run."))
 _KEPT_PLACES = 64
 _LONGEST_DELAY = 86_400.0
 """Seconds that somebody outside, or a body, may have the next attempt wait."""
@@ -63,7 +63,7 @@ _LONGEST_DELAY = 86_400.0
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """A run's order: what its execution is started with."""
 
-    request: Request
+    request: WorkerRequest
     version: str
     limits: Limits
     package: str
@@ -129,7 +129,7 @@ class Run:
         self._id = state.header.id
         self._who = f"{accepted.tenant}/{worker.contract.worker_id}"
         self._journal = Journal(state)
-        self._ledger = Ledger(accepted.limits, EFFECTS_AT, around.policy.most.tool_calls)
+        self._ledger = Calls(accepted.limits, EFFECTS_AT, around.policy.most.tool_calls)
         self._contract = worker.contract
         self._dying: asyncio.Future[Ended] | None = None
         self._eye = around.eye(state.header, accepted, worker.contract)
@@ -168,7 +168,7 @@ class Run:
 
     # --- one attempt
 
-    async def _attempt(self, number: int) -> Outcome:
+    async def _attempt(self, number: int) -> AttemptResult:
         """An attempt's outcome: the recorded one, or that of a body run now, to the end or to a person and on again."""
         at = _attempt_at(number)
         known = self._journal.find(at)
@@ -182,12 +182,12 @@ class Run:
             if self._journal.cancelled:
                 return await self._closed(number, at, _CANCELLED, began_at)
             outcome = await self._worked(number, at)
-            if isinstance(outcome, Outcome):
+            if isinstance(outcome, AttemptResult):
                 return await self._closed(number, at, outcome, began_at)
             self._around.waits(self._id)
             await self._journal.closed(outcome.callback, CANCEL_AT)
 
-    async def _worked(self, number: int, at: Identity) -> Outcome | Place:
+    async def _worked(self, number: int, at: Identity) -> AttemptResult | ApprovalPlace:
         """Run a body once, from the top."""
         limits, policy = self._accepted.limits, self._around.policy
         requests = [request_of(op) for op in self._journal.operations if op.sub_type == REQUEST]
@@ -198,10 +198,10 @@ class Run:
         try:
             inputs = await self._around.artifacts.resolved(self._accepted.tenant, self._accepted.request.inputs)
             if problems := await problems_of(self._contract.takes, inputs, self._who):
-                return Outcome(error=BodyError(error_code="schema_mismatch", message=f"The inputs do not fit: {told_of(problems)}."))
+                return AttemptResult(error=BodyError(error_code="schema_mismatch", message=f"The inputs do not fit: {told_of(problems)}."))
             body = await self._worker.body(limits, timeout)
         except HoldfastError as unavailable:
-            return Outcome(error=BodyError(error_code=unavailable.code, message=str(unavailable)))
+            return AttemptResult(error=BodyError(error_code=unavailable.code, message=str(unavailable)))
         attempt = Attempt(
             number,
             at,
@@ -231,7 +231,7 @@ class Run:
 
     def _gateway(self) -> Gateway:
         accepted = self._accepted
-        terms = Terms(
+        terms = CallTerms(
             run_id=self._id,
             family=accepted.family,
             tenant=accepted.tenant,
@@ -244,7 +244,7 @@ class Run:
         )
         return Gateway(terms, self._journal, self._ledger, self._worker.tools, self._around.policy, self._state.clock)
 
-    async def _closed(self, number: int, at: Identity, outcome: Outcome, began_at: int) -> Outcome:
+    async def _closed(self, number: int, at: Identity, outcome: AttemptResult, began_at: int) -> AttemptResult:
         """Write an attempt's end, after its body's death is certain; the next one begins only after that."""
         around, tenant = self._around, self._accepted.tenant
         checked = await delivered(outcome, self._contract, around.artifacts, tenant, around.policy.inline_artifact_bytes)
@@ -271,10 +271,10 @@ class Run:
     def _meaning(self, error: BodyError) -> Meaning:
         codes = self._around.policy.retry_codes.get(self._contract.worker_id)
         return meaning_of(
-            error.error_code, catalogue=self._contract.errors, retry_codes=codes, needs_human=error.needs_human, retryable=error.retryable
+            error.error_code, deployed=self._contract.errors, retry_codes=codes, needs_human=error.needs_human, retryable=error.retryable
         )
 
-    def _judged(self, number: int, outcome: Outcome) -> Response:
+    def _judged(self, number: int, outcome: AttemptResult) -> Response:
         accepted, error = self._accepted, outcome.error
         status, told = Status.OK, None
         if error is not None:
@@ -391,6 +391,6 @@ def _rest_at(number: int) -> Identity:
     return place(Type.WAIT, SubType.WAIT.value, f"retry-{number}", number)
 
 
-def _recorded(known: Operation) -> Outcome:
+def _recorded(known: Operation) -> AttemptResult:
     text = known.result if known.error is None else known.error.data
-    return msgspec.json.decode(text or "{}", type=Outcome)
+    return msgspec.json.decode(text or "{}", type=AttemptResult)

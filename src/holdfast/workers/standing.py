@@ -12,8 +12,8 @@ from holdfast.model.errors import CodecFailed, ExecutionNotFound, HoldfastError,
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Kind
 from holdfast.store.seam import Filter, Store
+from holdfast.workers.calls import Calls, Try
 from holdfast.workers.gateway import EFFECTS_AT
-from holdfast.workers.ledger import Ledger, Try
 from holdfast.workers.looking import Asker, find_run, response_of, state_of
 from holdfast.workers.running import Accepted
 
@@ -22,7 +22,7 @@ log = logging.getLogger("holdfast.workers")
 _PAGE = 100
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class RunStanding(msgspec.Struct, frozen=True, kw_only=True):
     """One run."""
 
     header: Execution
@@ -33,13 +33,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[Try, ...] = ()
 
 
-def standing_of(store: Store, run_id: str, asker: Asker) -> Standing:
+def standing_of(store: Store, run_id: str, asker: Asker) -> RunStanding:
     """A run with its calls."""
     header, accepted = find_run(store, run_id, asker)
     return msgspec.structs.replace(_standing(store, header, accepted), calls=calls_of(store, header, accepted))
 
 
-def standings(store: Store, asker: Asker, *, worker: str | None = None, limit: int) -> Iterator[Standing]:
+def standings(store: Store, asker: Asker, *, worker: str | None = None, limit: int) -> Iterator[RunStanding]:
     """Runs, newest first, without their calls. Other executions are passed over."""
     beyond: str | None = None
     workers: set[str] = set()
@@ -80,10 +80,10 @@ def _is_worker(store: Store, function: str) -> bool:
 
 def calls_of(store: Store, header: Execution, accepted: Accepted) -> tuple[Try, ...]:
     """Every call that a run has made."""
-    ledger = Ledger(accepted.limits, EFFECTS_AT)
+    ledger = Calls(accepted.limits, EFFECTS_AT)
     ledger.read(store.operations(header.id))
     return tuple(ledger.tries)
 
 
-def _standing(store: Store, header: Execution, accepted: Accepted) -> Standing:
-    return Standing(header=header, accepted=accepted, state=state_of(store, header), response=response_of(store, header, accepted))
+def _standing(store: Store, header: Execution, accepted: Accepted) -> RunStanding:
+    return RunStanding(header=header, accepted=accepted, state=state_of(store, header), response=response_of(store, header, accepted))

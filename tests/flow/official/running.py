@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
-from holdfast.engine.registry import Function, Slots
+from holdfast.engine.registry import Capacity, Function
 from holdfast.hosts.inline import InlineHost
 from holdfast.model.clock import VirtualClock, monotonic
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, State
@@ -24,7 +24,7 @@ from holdfast.model.ids import id_at
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.ports import Host, Invocation, Port
 from holdfast.service.describing import history_of
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 from tests.flow.official.host import Handler, OfficialHost
 
@@ -218,7 +218,7 @@ async def opened(
     clock = clock or VirtualClock(skipping=False)
     host = Two(make_host(clock), InlineHost(others, clock=clock, threads=4, park=100))
     runner = id_at(clock.now())
-    functions = [Function(name="handler", slots=Slots(4)), *(Function(name=f.name, slots=Slots(4), terms=f.terms) for f in others)]
+    functions = [Function(name="handler", slots=Capacity(4)), *(Function(name=f.name, slots=Capacity(4), terms=f.terms) for f in others)]
     store = open_store(where, runner)
     engine = Engine(store, functions, host, clock=clock, ids=id_at, chance=NoChance(), runner=runner)
     await engine.open()

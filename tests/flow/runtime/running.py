@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.registry import Function, Slots
-from holdfast.hosts.runtime.description import Limits, Runtime
-from holdfast.hosts.runtime.host import RuntimeHost
-from holdfast.hosts.runtime.output import Line
+from holdfast.engine.registry import Capacity, Function
+from holdfast.lambda_api.operations.api import LambdaApi
+from holdfast.lambda_api.routes.app import make_app
+from holdfast.lambda_api.runtime.description import Limits, Runtime
+from holdfast.lambda_api.runtime.host import RuntimeHost
+from holdfast.lambda_api.runtime.output import Line
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.execution import Terms
 from holdfast.model.ids import id_at
-from holdfast.server.app import make_app
 from holdfast.service.describing import history_of
-from holdfast.service.lambda_api.api import LambdaApi
-from holdfast.store.opening import open_store
+from holdfast.store.backends import open_store
 
 FUNCTIONS = Path(__file__).with_name("functions")
 PATIENCE_SECONDS = 60.0
@@ -91,7 +91,7 @@ async def serving(
     store = open_store(str(where), runner)
     lines: list[Line] = []
     host = RuntimeHost(runtimes, token=store.seal.token, log=lines.extend, limits=Limits(**limits))
-    room = Slots(slots)
+    room = Capacity(slots)
     known = [Function(name=r.function, version=r.version, terms=terms, slots=room) for r in runtimes]
     engine = Engine(store, known, host, clock=clock, ids=id_at, chance=random.Random(1), runner=runner)
     await engine.open()

@@ -15,8 +15,8 @@ import struct
 import sys
 from pathlib import Path
 
-from holdfast.hosts.runtime.listener import Listener, Receive, Scope, Send, answer
 from holdfast.hosts.sandbox import surroundings
+from holdfast.lambda_api.runtime.listener import Listener, Receive, Scope, Send, answer
 from tests.sandbox import settings
 
 _FRIEND = """

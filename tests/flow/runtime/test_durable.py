@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from holdfast.lambda_api.operations import LambdaApi
+from holdfast.lambda_api.operations.invoke import Invoke
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST
 from holdfast.model.operations import Failure, Status
-from holdfast.service.lambda_api import LambdaApi
-from holdfast.service.lambda_api.invoking import Invoke
 from tests.flow.runtime.running import Service, alive, durable, plain, serving, until
 
 

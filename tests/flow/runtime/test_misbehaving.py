@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.runtime.description import Runtime
-from holdfast.hosts.runtime.jobs import Called
-from holdfast.hosts.runtime.listener import Listener
-from holdfast.hosts.runtime.output import MAX_LINE, Line
+from holdfast.lambda_api.runtime.description import Runtime
+from holdfast.lambda_api.runtime.jobs import Called
+from holdfast.lambda_api.runtime.listener import Listener
+from holdfast.lambda_api.runtime.output import MAX_LINE, Line
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import EngineClosed
 from holdfast.model.ids import LATEST
@@ -100,7 +100,7 @@ while True:
 async def test_a_connection_that_comes_while_its_listener_closes_is_closed_too(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: Any) -> None: ...
 
-    monkeypatch.setattr("holdfast.hosts.runtime.listener.is_from_below", lambda *_: True)
+    monkeypatch.setattr("holdfast.lambda_api.runtime.listener.is_from_below", lambda *_: True)
 
     listener = Listener(nothing, lambda client: None, os.getpid)
     await listener.open()

@@ -8,8 +8,8 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from holdfast.hosts.runtime.host import RuntimeHost
-from holdfast.hosts.runtime.listener import Receive, Scope, Send, answer, body_of
+from holdfast.lambda_api.runtime.host import RuntimeHost
+from holdfast.lambda_api.runtime.listener import Receive, Scope, Send, answer, body_of
 from holdfast.model.ids import LATEST
 from tests.flow.runtime.running import alive, hosting, plain, until
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.runtime.description import Runtime
-from holdfast.hosts.runtime.host import RuntimeHost
-from holdfast.hosts.runtime.jobs import Called
+from holdfast.lambda_api.runtime.description import Runtime
+from holdfast.lambda_api.runtime.host import RuntimeHost
+from holdfast.lambda_api.runtime.jobs import Called
 from holdfast.model.ids import LATEST
 from tests.flow.runtime.running import FUNCTIONS, hosting
 

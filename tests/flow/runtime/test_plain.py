@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.runtime import environment
-from holdfast.hosts.runtime.description import Runtime
-from holdfast.hosts.runtime.host import RuntimeHost
-from holdfast.hosts.runtime.jobs import Called
+from holdfast.lambda_api.runtime import environment
+from holdfast.lambda_api.runtime.description import Runtime
+from holdfast.lambda_api.runtime.host import RuntimeHost
+from holdfast.lambda_api.runtime.jobs import Called
 from holdfast.model.errors import EngineClosed, FunctionNotFound, InvalidParameter, TooManyRequests
 from holdfast.model.ids import LATEST
 from tests.flow.runtime.running import FUNCTIONS, alive, hosting, plain, until
@@ -422,7 +422,7 @@ async def test_a_listener_serves_nobody_who_names_another_host(monkeypatch: pyte
 
     async with hosting(plain("about")) as (host, _):
         address = json.loads((await call(host, "about")).payload)["env"]["AWS_LAMBDA_RUNTIME_API"]
-        monkeypatch.setattr("holdfast.hosts.runtime.listener.is_from_below", lambda *_: True)
+        monkeypatch.setattr("holdfast.lambda_api.runtime.listener.is_from_below", lambda *_: True)
         async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as client:
             assert (await client.get("/2018-06-01/runtime/invocation/next", headers={"host": "evil.example"})).status_code == 403
             assert (await client.get("/2018-06-01/runtime/invocation/next")).status_code == 403, "it has an invocation, or waits for one"

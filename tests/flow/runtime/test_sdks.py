@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.hosts.runtime.description import Runtime
+from holdfast.lambda_api.runtime.description import Runtime
 from holdfast.model.clock import VirtualClock
 from tests.flow.official.running import Answer, Deed, Ending, Running, official, opened
 from tests.flow.runtime.functions import workflows

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.hosts.runtime.output import Line
+from holdfast.lambda_api.runtime.output import Line
 from tests.flow.runtime.running import durable, serving
 
 EXECUTIONS = 12

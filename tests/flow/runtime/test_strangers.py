@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.hosts.runtime import environment, peers
-from holdfast.hosts.runtime.listener import Listener, Receive, Scope, Send, answer
+from holdfast.lambda_api.runtime import environment, peers
+from holdfast.lambda_api.runtime.listener import Listener, Receive, Scope, Send, answer
 from tests.flow.runtime.running import alive, hosting, plain, until
 
 ROOT, SOMEBODY, NOBODY = 0, 12345, 65534
@@ -172,7 +172,7 @@ async def test_who_asks_is_found_out_once_for_each_connection(monkeypatch: pytes
         looked.append(about)
         return True
 
-    monkeypatch.setattr("holdfast.hosts.runtime.listener.is_from_below", look)
+    monkeypatch.setattr("holdfast.lambda_api.runtime.listener.is_from_below", look)
     listener = Listener(app, lambda client: None, os.getpid)
     await listener.open()
     async with httpx.AsyncClient(base_url=f"http://{listener.address}", trust_env=False) as client:

@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.durable.awaiting import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.hooks.parking import ParkingHooks
+from holdfast.durable.hooks.resting import RestingHooks
 from holdfast.durable.outcomes import PENDING, failed, succeeded
 from holdfast.durable.plan import Suspend
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
@@ -33,7 +33,7 @@ class RemoteState(AsyncState):
 
     def watch(self, factories: Sequence[DurableInstrumentationPluginFactory], context: contextvars.Context) -> None:
         """Tell plugins what happens, from this task on, which runs in this context."""
-        self.hooks = ParkingHooks(factories, self.operations, self.clock)
+        self.hooks = RestingHooks(factories, self.operations, self.clock)
         main = asyncio.current_task()
         assert main is not None
         self.hooks.main = main

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.hosts.sandbox.attempt import Attempt
 from holdfast.hosts.sandbox.description import Jail, SandboxUnavailable, Tighter
+from holdfast.hosts.sandbox.jailed_body import JailedBody
 from holdfast.hosts.sandbox.together import Together
 from holdfast.model.clock import monotonic
 from holdfast.model.threads import Purpose, in_thread
@@ -42,8 +42,8 @@ class Sandbox:
         self._together = together or Together()
         self._stub: _Stub | None = None
         self._starting = asyncio.Lock()
-        self._spare: Attempt | None = None
-        self._attempts: set[Attempt] = set()
+        self._spare: JailedBody | None = None
+        self._attempts: set[JailedBody] = set()
         self._closed = False
 
     async def start(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Sandbox:
                 self._spare = self._made(self._stub)
             return self._stub.means
 
-    async def attempt(self, timeout: float, idle_timeout: float | None = None, tighter: Tighter = _AS_THE_JAIL_SAYS) -> Attempt:
+    async def attempt(self, timeout: float, idle_timeout: float | None = None, tighter: Tighter = _AS_THE_JAIL_SAYS) -> JailedBody:
         """A body that has imported its code and waits, within the time; or one that is over, which `receive` tells.
 
         The time counts from here: what the sandbox needs to start is part of it, and so is the wait for room (Overloaded).
@@ -98,7 +98,7 @@ class Sandbox:
         if self._stub is not None:
             await self._stub.close()
 
-    async def _next(self, seconds: float, *, children: bool) -> Attempt:
+    async def _next(self, seconds: float, *, children: bool) -> JailedBody:
         for _ in range(_STUBS):
             with contextlib.suppress(OSError):  # the stub died while we asked: there will be another
                 await self.start()
@@ -116,7 +116,7 @@ class Sandbox:
         """Is nobody at work in it?"""
         return not self._starting.locked() and all(attempt.over or attempt is self._spare for attempt in self._attempts)
 
-    def _taken(self) -> Attempt | None:
+    def _taken(self) -> JailedBody | None:
         """The spare, if it lives; the next one is made while this one works."""
         spare, self._spare = self._spare, None
         asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._refill)
@@ -127,8 +127,8 @@ class Sandbox:
             with contextlib.suppress(OSError):  # the stub died: the next attempt starts another
                 self._spare = self._made(self._stub)
 
-    def _made(self, stub: _Stub, *, children: bool = True) -> Attempt:
-        attempt = Attempt(self._jail, self._together)
+    def _made(self, stub: _Stub, *, children: bool = True) -> JailedBody:
+        attempt = JailedBody(self._jail, self._together)
         self._attempts = {other for other in self._attempts if not other.over} | {attempt}
         self._together.joins(attempt, self)
         stub.make(attempt, children=children)
@@ -171,7 +171,7 @@ class _Stub:
         """Did it end?"""
         return self._broken or self._process.poll() is not None
 
-    def make(self, attempt: Attempt, *, children: bool) -> None:
+    def make(self, attempt: JailedBody, *, children: bool) -> None:
         """Have a keeper made for this one; without children when it may have none, whatever the jail says."""
         try:
             attempt.hand_over(self._control, children=children)

@@ -15,7 +15,7 @@ from holdfast import WorkerContext, WorkerError, worker
 from holdfast.contract.checking import Mismatch, brief, checker_of
 from holdfast.contract.codes import Status, meaning_of
 from holdfast.contract.limits import tighten
-from holdfast.contract.protocol import Constraints, Request, request_from
+from holdfast.contract.protocol import Constraints, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Limits
 from holdfast.model import codec
@@ -61,7 +61,7 @@ async def answer(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     return envelope.around(outputs)
 
 
-def _limits(request: Request, limits: Limits) -> Limits:
+def _limits(request: WorkerRequest, limits: Limits) -> Limits:
     """What the request may use: as much as the contract allows, or less."""
     problems = list(checker_of(_UNIT).problems(request.inputs))
     told = [Mismatch(f"/inputs{problem.path}", problem.reason, problem.value) for problem in problems]
@@ -78,7 +78,7 @@ def _limits(request: Request, limits: Limits) -> Limits:
     return tighten(limits, request.constraints)
 
 
-async def _asked(request: Request, limits: Limits, ctx: WorkerContext) -> dict[str, Any]:
+async def _asked(request: WorkerRequest, limits: Limits, ctx: WorkerContext) -> dict[str, Any]:
     allowed = {tool.name for tool in limits.tools}
     if "language_model" not in allowed:
         raise _Refused("tool_not_allowed", "The request does not allow language_model, and there is nothing else to ask.")
@@ -121,7 +121,7 @@ class _Envelope:
         self._began = ctx.now()
         self._observability: dict[str, Any] = {"trace_id": ctx.uuid().hex}
 
-    def of(self, request: Request) -> None:
+    def of(self, request: WorkerRequest) -> None:
         """Whose response it is."""
         trace = request.trace
         seen = {

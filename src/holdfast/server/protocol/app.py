@@ -14,23 +14,23 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from holdfast.model.errors import HoldfastError
-from holdfast.server.asgi import ASGIApp, Message, Receive, Scope, Send, send_reply
-from holdfast.server.auth.identity import identity_of
-from holdfast.server.bodies import Gone, read_body
-from holdfast.server.errors import Refused, unavailable
 from holdfast.server.protocol.approvals import Approvals
 from holdfast.server.protocol.artifacts import UPLOADS, Artifacts
-from holdfast.server.protocol.desk import Desk
+from holdfast.server.protocol.capacity import TenantCapacity
+from holdfast.server.protocol.handling import Handling
 from holdfast.server.protocol.metrics import WorkerMetrics
-from holdfast.server.protocol.places import Places
+from holdfast.server.protocol.request import Capacities, ProtocolRoute, RunRequest
 from holdfast.server.protocol.runs import Runs
-from holdfast.server.protocol.visit import Rooms, Visit, Way
 from holdfast.server.protocol.workers import Workers
-from holdfast.server.replies import Reply
-from holdfast.server.requests import Request
-from holdfast.server.responses import Place, door_reply, refusal
-from holdfast.server.routing import Routes
 from holdfast.signals.traceparent import parent_of
+from holdfast.web.asgi import ASGIApp, Message, Receive, Scope, Send, send_reply
+from holdfast.web.auth.identity import identity_of
+from holdfast.web.bodies import Gone, read_body
+from holdfast.web.errors import Refused, unavailable
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.responses import Subject, door_reply, refusal
+from holdfast.web.routing import Routes
 from holdfast.workers.tools.seam import ToolFailed
 
 log = logging.getLogger("holdfast.server")
@@ -38,26 +38,26 @@ log = logging.getLogger("holdfast.server")
 _LARGEST_LABEL: Final = 200
 
 
-def with_workers(app: ASGIApp, desk: Desk, request_id: Callable[[], str]) -> WorkerProtocol:
+def with_workers(app: ASGIApp, handling: Handling, request_id: Callable[[], str]) -> WorkerProtocol:
     """The app with the worker protocol beside it. Close it when the server begins to shut down."""
-    parts = (Workers(desk), Runs(desk), Approvals(desk), Artifacts(desk), WorkerMetrics(desk))
-    return WorkerProtocol(app, desk, [way for part in parts for way in part.routes()], request_id)
+    parts = (Workers(handling), Runs(handling), Approvals(handling), Artifacts(handling), WorkerMetrics(handling))
+    return WorkerProtocol(app, handling, [way for part in parts for way in part.routes()], request_id)
 
 
 class WorkerProtocol:
     """An ASGI app."""
 
-    def __init__(self, app: ASGIApp, desk: Desk, ways: Sequence[Way], request_id: Callable[[], str]) -> None:
+    def __init__(self, app: ASGIApp, handling: Handling, ways: Sequence[ProtocolRoute], request_id: Callable[[], str]) -> None:
         self._app = app
-        self._desk = desk
-        self._limits = desk.limits
+        self._handling = handling
+        self._limits = handling.limits
         self._routes = Routes(ways)
         self._request_id = request_id
-        self._rooms = Rooms(Places(desk.limits.requests), Places(desk.limits.waits), Places(UPLOADS))
+        self._rooms = Capacities(TenantCapacity(handling.limits.requests), TenantCapacity(handling.limits.waits), TenantCapacity(UPLOADS))
 
     def close(self) -> None:
         """Refuse what comes from now on, and let nobody wait any longer: whoever waits for a run is told where it is."""
-        self._desk.closing.set()
+        self._handling.closing.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -75,7 +75,7 @@ class WorkerProtocol:
         except TimeoutError:
             reply = _refused(unavailable("The request took too long. It may still be served; ask again with the same key."), scope)
         except asyncio.CancelledError:
-            if not self._desk.closing.is_set() or said.begun:
+            if not self._handling.closing.is_set() or said.begun:
                 raise
             reply = _refused(unavailable("The server is shutting down.", close=True), scope)
         except Exception:  # a mistake of ours: its caller learns that it was, and we learn what it was
@@ -85,15 +85,15 @@ class WorkerProtocol:
             await send_reply(send, reply, self._request_id())
 
     async def _answer(self, scope: Scope, receive: Receive, said: _Said) -> None:
-        if self._desk.closing.is_set():
+        if self._handling.closing.is_set():
             raise unavailable("The server is shutting down.", close=True)
         way, labels = self._routes.find(scope["method"], _raw(scope))
         with self._rooms.requests.taken(identity_of(scope).tenant):
             limits = self._limits
             body = b"" if way.takes_body else await read_body(scope, receive, limits.body_seconds, way.most or limits.body_bytes)
             async with asyncio.timeout(limits.request_seconds) as limit:
-                visit = Visit(scope, labels, body, receive, self._rooms, limit)
-                reply = await (way.handler(visit) if way.takes_body else _unless_left(way.handler(visit), receive))
+                asked = RunRequest(scope, labels, body, receive, self._rooms, limit)
+                reply = await (way.handler(asked) if way.takes_body else _unless_left(way.handler(asked), receive))
                 if reply.chunks is None:
                     await send_reply(said, reply, self._request_id())
                 else:
@@ -161,12 +161,12 @@ def _refused(error: HoldfastError | Refused | ToolFailed, scope: Scope) -> Reply
     return door_reply(error.code, str(error), place) if isinstance(error, ToolFailed) else refusal(error, place)
 
 
-def _place(scope: Scope) -> Place:
+def _place(scope: Scope) -> Subject:
     """What a request is about, as far as its path says."""
     parts = _raw(scope).split("/")
     kind, label = (parts[2], Request(scope, [parts[3]], b"").label[:_LARGEST_LABEL]) if len(parts) > 3 else ("", "")
     parent = parent_of(next((value.decode("latin-1") for key, value in scope["headers"] if key == b"traceparent"), None))
-    return Place(
+    return Subject(
         worker_id=label if kind == "workers" else "",
         run_id=label if kind == "runs" else "",
         trace_id=None if parent is None else parent.trace_id,

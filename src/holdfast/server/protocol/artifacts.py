@@ -14,10 +14,10 @@ from urllib.parse import quote
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.protocol.desk import Desk
-from holdfast.server.protocol.visit import Visit, Way
-from holdfast.server.replies import Header, Reply
-from holdfast.server.responses import document_reply
+from holdfast.server.protocol.handling import Handling
+from holdfast.server.protocol.request import ProtocolRoute, RunRequest
+from holdfast.web.replies import Header, Reply
+from holdfast.web.responses import document_reply
 
 UPLOADS: Final = 16
 """At once."""
@@ -36,44 +36,44 @@ _SAFE: Final[tuple[Header, ...]] = (
 class Artifacts:
     """Their handlers."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, handling: Handling) -> None:
+        self._handling = handling
         self._threads = ThreadPoolExecutor(UPLOADS, thread_name_prefix="upload")
 
-    def routes(self) -> list[Way]:
+    def routes(self) -> list[ProtocolRoute]:
         """Where they are."""
         return [
-            Way("GET", "/v1/artifacts/([^/]+)", self.get),
-            Way("POST", "/v1/artifacts/?", self.put, takes_body=True),
+            ProtocolRoute("GET", "/v1/artifacts/([^/]+)", self.get),
+            ProtocolRoute("POST", "/v1/artifacts/?", self.put, takes_body=True),
         ]
 
-    async def get(self, visit: Visit) -> Reply:
+    async def get(self, asked: RunRequest) -> Reply:
         """An artifact's bytes, compared with their hash before any of them leaves."""
-        tenant, kept = visit.asker.tenant, self._desk.workforce.artifacts
-        found = await in_thread(Purpose.ARTIFACTS, kept.find, tenant, visit.label)
+        tenant, kept = asked.asker.tenant, self._handling.worker_service.artifacts
+        found = await in_thread(Purpose.ARTIFACTS, kept.find, tenant, asked.label)
         tag = f'"{found.sha256}"'
-        if tag in [each.strip().removeprefix("W/") for each in (visit.header(b"if-none-match") or "").split(",")]:
+        if tag in [each.strip().removeprefix("W/") for each in (asked.header(b"if-none-match") or "").split(",")]:
             return Reply(304, headers=((b"etag", tag.encode()), *_SAFE))
         headers = (*_described(found), (b"etag", tag.encode()), *_SAFE)
-        return Reply(200, headers=headers, chunks=_sent(visit, lambda: kept.open(tenant, found.artifact_id)))
+        return Reply(200, headers=headers, chunks=_sent(asked, lambda: kept.open(tenant, found.artifact_id)))
 
-    async def put(self, visit: Visit) -> Reply:
+    async def put(self, asked: RunRequest) -> Reply:
         """Take in a large value, as it comes; `?name=` names it."""
-        name = visit.text("name") or "upload"
+        name = asked.text("name") or "upload"
         if len(name) > _MAX_NAME or not name.isprintable():
             raise InvalidRequest(f"name: must be one line of at most {_MAX_NAME} characters.")
-        media_type = _type_of(visit.header(b"content-type") or _ANY_TYPE)
-        kept, seconds = self._desk.workforce.artifacts, self._desk.limits.body_seconds
-        kept.check_size(name, visit.length)
+        media_type = _type_of(asked.header(b"content-type") or _ANY_TYPE)
+        kept, seconds = self._handling.worker_service.artifacts, self._handling.limits.body_seconds
+        kept.check_size(name, asked.length)
         loop = asyncio.get_running_loop()
-        with visit.uploading():
-            parts = visit.parts(seconds)
+        with asked.uploading():
+            parts = asked.parts(seconds)
 
             def read(_: int) -> bytes:
                 return asyncio.run_coroutine_threadsafe(_next(parts), loop).result()
 
-            async with asyncio.timeout(self._desk.limits.wait_seconds):
-                found = await loop.run_in_executor(self._threads, kept.keep, visit.asker.tenant, name, media_type, read)
+            async with asyncio.timeout(self._handling.limits.wait_seconds):
+                found = await loop.run_in_executor(self._threads, kept.keep, asked.asker.tenant, name, media_type, read)
         return document_reply(found, 201, ((b"location", f"/v1/artifacts/{found.artifact_id}".encode()),))
 
 
@@ -81,8 +81,8 @@ async def _next(parts: AsyncIterator[bytes]) -> bytes:
     return await anext(parts, b"")
 
 
-async def _sent(visit: Visit, opened: Callable[[], int]) -> AsyncGenerator[bytes, None]:
-    with visit.waiting():
+async def _sent(asked: RunRequest, opened: Callable[[], int]) -> AsyncGenerator[bytes, None]:
+    with asked.waiting():
         descriptor = await in_thread(Purpose.ARTIFACTS, opened)
         try:
             while chunk := await in_thread(Purpose.ARTIFACTS, os.read, descriptor, _CHUNK):

@@ -18,9 +18,9 @@ from holdfast.model import codec
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
-from holdfast.server.protocol.desk import Desk
-from holdfast.server.protocol.visit import Visit, Way
-from holdfast.server.replies import Reply
+from holdfast.server.protocol.handling import Handling
+from holdfast.server.protocol.request import ProtocolRoute, RunRequest
+from holdfast.web.replies import Reply
 from holdfast.workers.events import RunEvent
 from holdfast.workers.looking import find_run
 
@@ -38,57 +38,57 @@ _STREAM: Final = (
 class Runs:
     """Their handlers."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, handling: Handling) -> None:
+        self._handling = handling
 
-    def routes(self) -> list[Way]:
+    def routes(self) -> list[ProtocolRoute]:
         """Where they are."""
         return [
-            Way("GET", "/v1/runs/([^/]+)", self.get),
-            Way("GET", "/v1/runs/([^/]+)/events", self.events),
-            Way("POST", "/v1/runs/([^/]+)/cancel", self.cancel),
+            ProtocolRoute("GET", "/v1/runs/([^/]+)", self.get),
+            ProtocolRoute("GET", "/v1/runs/([^/]+)/events", self.events),
+            ProtocolRoute("POST", "/v1/runs/([^/]+)/cancel", self.cancel),
         ]
 
-    async def get(self, visit: Visit) -> Reply:
+    async def get(self, asked: RunRequest) -> Reply:
         """What a run came to, or where it is; `?wait=` waits for its end, or for its waiting for a person."""
-        header, accepted = find_run(self._desk.store, visit.label, visit.asker)
-        wait = visit.patience(0, self._desk.limits.wait_seconds)
+        header, accepted = find_run(self._handling.store, asked.label, asked.asker)
+        wait = asked.patience(0, self._handling.limits.wait_seconds)
         if wait == 0:
-            return self._desk.reply(header.id, accepted, look=True)
-        return self._desk.reply(header.id, accepted, await self._desk.watched(visit, header, accepted, wait), look=True)
+            return self._handling.reply(header.id, accepted, look=True)
+        return self._handling.reply(header.id, accepted, await self._handling.watched(asked, header, accepted, wait), look=True)
 
-    async def cancel(self, visit: Visit) -> Reply:
+    async def cancel(self, asked: RunRequest) -> Reply:
         """End a run. One that is over stays what it is; calls in flight may still record what they did."""
-        header, accepted = find_run(self._desk.store, visit.label, visit.asker)
-        response = await self._desk.workforce.cancel(header.id, visit.asker)
-        return self._desk.reply(header.id, accepted, response, look=True)
+        header, accepted = find_run(self._handling.store, asked.label, asked.asker)
+        response = await self._handling.worker_service.cancel(header.id, asked.asker)
+        return self._handling.reply(header.id, accepted, response, look=True)
 
-    async def events(self, visit: Visit) -> Reply:
+    async def events(self, asked: RunRequest) -> Reply:
         """A run's events as they come."""
-        after = _last(visit)
-        header, _ = find_run(self._desk.store, visit.label, visit.asker)
+        after = _last(asked)
+        header, _ = find_run(self._handling.store, asked.label, asked.asker)
         if _is_over(header) and header.events <= after:
             return Reply(204)  # which tells a browser that it need not come back
-        followed = self._desk.workforce.follow(header.id, visit.asker, after=after)
-        return Reply(200, headers=_STREAM, chunks=self._told(visit, followed))
+        followed = self._handling.worker_service.follow(header.id, asked.asker, after=after)
+        return Reply(200, headers=_STREAM, chunks=self._told(asked, followed))
 
-    async def _told(self, visit: Visit, events: AsyncIterator[RunEvent | None]) -> AsyncGenerator[bytes, None]:
-        with visit.waiting():
+    async def _told(self, asked: RunRequest, events: AsyncIterator[RunEvent | None]) -> AsyncGenerator[bytes, None]:
+        with asked.waiting():
             yield _RETRY
             said_at = monotonic()
             async for event in events:
                 if event is not None:
                     yield _text(event)
                     said_at = monotonic()
-                elif self._desk.closing.is_set():
+                elif self._handling.closing.is_set():
                     return
                 elif monotonic() - said_at >= _HEARTBEAT_SECONDS:
                     yield _HEARTBEAT
                     said_at = monotonic()
 
 
-def _last(visit: Visit) -> int:
-    last = visit.header(b"last-event-id") or visit.text("last_event_id") or "0"
+def _last(asked: RunRequest) -> int:
+    last = asked.header(b"last-event-id") or asked.text("last_event_id") or "0"
     if _ID.fullmatch(last) is None:
         raise InvalidParameter("Last-Event-ID must be the id of an event of this stream, a number.")
     return int(last)

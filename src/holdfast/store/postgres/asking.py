@@ -17,7 +17,7 @@ from holdfast.model.outside import Answering, Fire, Heartbeat
 from holdfast.model.verbs import Claim, Write
 from holdfast.store import rows
 from holdfast.store.postgres.columns import numbers, texts
-from holdfast.store.postgres.reading import Reading
+from holdfast.store.postgres.reads import Reading
 from holdfast.store.postgres.session import Session
 from holdfast.store.views import RowView
 

@@ -9,7 +9,7 @@ from holdfast.model.execution import Change
 from holdfast.model.verbs import Write
 from holdfast.store import rows
 from holdfast.store.postgres.columns import arguments
-from holdfast.store.postgres.reading import Reading
+from holdfast.store.postgres.reads import Reading
 from holdfast.store.postgres.session import Session
 
 

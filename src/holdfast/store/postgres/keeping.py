@@ -10,10 +10,10 @@ from typing import Final, NoReturn
 
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.store.keeping import Checked, Finding, Migrated, Removable, Sizes, Table
-from holdfast.store.migrating import Numbers, Standing, known
+from holdfast.store.migrating import Numbers, SchemaStanding, known
 from holdfast.store.postgres.address import parsed, without_password
+from holdfast.store.postgres.connecting import apply, load_queries, load_statements, look
 from holdfast.store.postgres.migrating import LINEAGE, SINCE, numbers_of
-from holdfast.store.postgres.opening import apply, load_queries, load_statements, look
 from holdfast.store.postgres.session import Session
 
 _FEW: Final = 20
@@ -58,7 +58,7 @@ class PostgresKeeping:
                 for name, question in load_statements("checks.sql").items():
                     found = session.run(known(question, SINCE, numbers.version).encode(), {"limit": _FEW}, prepare=False)
                     findings += [Finding(name, *row) for row in found]
-        return Checked(numbers, standing is Standing.BEHIND, findings)
+        return Checked(numbers, standing is SchemaStanding.BEHIND, findings)
 
     def size(self, now: int) -> Sizes:
         """Tables with their indexes, as Postgres counts them."""

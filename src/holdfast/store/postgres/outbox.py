@@ -14,7 +14,7 @@ from holdfast.model.execution import Change, Execution, ExecutionStatus, Quarant
 from holdfast.model.ids import Arn
 from holdfast.model.signals import StatusSignal, is_news, signal_row
 from holdfast.store import rows
-from holdfast.store.postgres.reading import Reading
+from holdfast.store.postgres.reads import Reading
 from holdfast.store.views import RowView
 
 log = logging.getLogger("holdfast.store")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.store.postgres.reading import Reading
+from holdfast.store.postgres.reads import Reading
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 """Payload that one transaction removes, about."""

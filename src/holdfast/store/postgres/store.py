@@ -25,10 +25,10 @@ from holdfast.store.postgres.address import parsed
 from holdfast.store.postgres.auditing import has_notes
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.columns import numbers, texts
+from holdfast.store.postgres.connecting import load_queries, prepare
 from holdfast.store.postgres.credentials import Credentials
 from holdfast.store.postgres.deciding import Batch, Deciding, charged_keys, last_headers
 from holdfast.store.postgres.migrating import SCHEMA_VERSION
-from holdfast.store.postgres.opening import load_queries, prepare
 from holdfast.store.postgres.outbox import Outbox, signals_of
 from holdfast.store.postgres.retention import Retention
 from holdfast.store.postgres.session import Session

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from holdfast.store import rows
 from holdfast.store.postgres.columns import arguments, numbers
-from holdfast.store.postgres.reading import Reading
+from holdfast.store.postgres.reads import Reading
 from holdfast.store.postgres.session import Session
 
 _PARTS = ("executions", "touches", "operations", "events", "signals")

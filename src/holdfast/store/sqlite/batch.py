@@ -12,7 +12,7 @@ from holdfast.model.execution import Change, Execution, View
 from holdfast.model.verbs import Write
 from holdfast.store import rows
 from holdfast.store.isolating import concerns_all, refused
-from holdfast.store.sqlite.opening import explained
+from holdfast.store.sqlite.connecting import explained
 from holdfast.store.views import Overlay, RowView
 
 Mark = tuple[int, int, int, dict[str, Counter]]

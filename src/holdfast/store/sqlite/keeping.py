@@ -12,11 +12,11 @@ from typing import Final
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.payloads import PayloadCodec
 from holdfast.store.keeping import Checked, Finding, Migrated, Removable, Sizes, Table
-from holdfast.store.migrating import Standing, known
+from holdfast.store.migrating import SchemaStanding, known
 from holdfast.store.rows import Row
+from holdfast.store.sqlite.connecting import connect, explained, load_queries, prepare
 from holdfast.store.sqlite.copying import copy_to
 from holdfast.store.sqlite.migrating import LINEAGE, SINCE, numbers_of
-from holdfast.store.sqlite.opening import connect, explained, load_queries, prepare
 from holdfast.store.sqlite.restoring import restore
 
 _FEW: Final = 20
@@ -64,7 +64,7 @@ class SqliteKeeping:
             for name, question in load_queries("checks.sql").items():
                 found = _asked(connection, name, known(question, SINCE, numbers.version))
                 findings += [row if isinstance(row, Finding) else Finding(name, *row) for row in found]
-        return Checked(numbers, LINEAGE.standing(self._where, numbers) is Standing.BEHIND, findings)
+        return Checked(numbers, LINEAGE.standing(self._where, numbers) is SchemaStanding.BEHIND, findings)
 
     def size(self, now: int) -> Sizes:
         """By SQLite's own count of pages."""

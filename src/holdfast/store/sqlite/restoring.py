@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 from holdfast.files import private
 from holdfast.model.errors import InvalidParameter, StoreBroken, StoreNotFound, StoreUnsuitable
+from holdfast.store.sqlite.connecting import connect, explained, is_ours, load_queries
 from holdfast.store.sqlite.copying import copy_to, free_name
 from holdfast.store.sqlite.migrating import LINEAGE, check_unused, numbers_of
-from holdfast.store.sqlite.opening import connect, explained, is_ours, load_queries
 
 _WHY: Final = "is to be replaced"
 _MAGIC: Final = b"SQLite format 3\0"

@@ -15,7 +15,7 @@ from holdfast.model.payloads import identified
 from holdfast.model.verbs import Start
 from holdfast.store import rows
 from holdfast.store.seam import Snapshot
-from holdfast.store.sqlite.opening import explained
+from holdfast.store.sqlite.connecting import explained
 from holdfast.store.sqlite.writing import Writing
 
 

@@ -24,14 +24,14 @@ from holdfast.store import rows
 from holdfast.store.isolating import Spoilt, committed_apart, own
 from holdfast.store.seam import Committed, Hosted
 from holdfast.store.sqlite.batch import Batch, Blame, is_shared
+from holdfast.store.sqlite.connecting import MEMORY, connect, explained, load_queries, prepare, seal_of
 from holdfast.store.sqlite.credentials import Credentials
 from holdfast.store.sqlite.migrating import SCHEMA_VERSION
-from holdfast.store.sqlite.opening import MEMORY, connect, explained, load_queries, prepare, seal_of
 from holdfast.store.sqlite.outbox import Outbox
 from holdfast.store.sqlite.retention import Retention
-from holdfast.store.sqlite.room import Room
 from holdfast.store.sqlite.sharing import Presence
 from holdfast.store.sqlite.snapshots import Snapshots
+from holdfast.store.sqlite.wal_space import WalSpace
 from holdfast.store.sqlite.writing import bulk
 from holdfast.store.views import Overlay, RowView
 
@@ -45,13 +45,13 @@ class SqliteStore(Outbox, Retention, Snapshots, Credentials):
         self._sql = load_queries()
         self._bulk = bulk(self._sql)
         self._presence: Presence | None = None
-        self._room: Room | None = None
+        self._room: WalSpace | None = None
         self._writer = self._reader = connect(where)
         try:
             self._presence = prepare(self._writer, where, member, codec)
             if where != MEMORY:
                 self._reader = connect(where)
-                self._room = Room(where)
+                self._room = WalSpace(where)
             key = seal_of(self._writer, where)
         except BaseException:
             if self._presence is not None:

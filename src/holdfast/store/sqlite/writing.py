@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from holdfast.store import rows
-from holdfast.store.sqlite.opening import explained
-from holdfast.store.sqlite.reading import Reading
-from holdfast.store.sqlite.room import Room
+from holdfast.store.sqlite.connecting import explained
+from holdfast.store.sqlite.reads import Reading
+from holdfast.store.sqlite.wal_space import WalSpace
 
 CHUNKS = (128, 16, 4, 2, 1)
 """Rows per statement: a batch of any size needs few statements, and each size is prepared once."""
@@ -39,7 +39,7 @@ class Writing(Reading):
 
     _writer: sqlite3.Connection
     _write_lock: threading.RLock
-    _room: Room | None
+    _room: WalSpace | None
     _turn: Callable[[], AbstractContextManager[None]]
     _bulk: Mapping[str, dict[int, str]]
     """The statements that put rows, for each number of rows."""

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from holdfast.hosts.sandbox.inside import kernel, launching, locking, mounts, namespaces, wire
 from holdfast.hosts.sandbox.inside.clearing import clear, kill_below
+from holdfast.hosts.sandbox.inside.limit_watch import Breach, LimitWatch
 from holdfast.hosts.sandbox.inside.plan import BODY_FD, EXITS, PERIOD_MS, Means, Plan
-from holdfast.hosts.sandbox.inside.watching import Breach, Watch
 
 _SPARE_PERIOD_MS: Final = 200
 _NEARLY: Final = 0.9
@@ -36,14 +36,14 @@ class Lines(NamedTuple):
     control: socket.socket
 
 
-class Place(NamedTuple):
+class DiskPlace(NamedTuple):
     """Where on the disk: an empty folder that becomes the root, and a scratch for when there can be no tmpfs."""
 
     root: str
     scratch: str
 
 
-def keep(plan: Plan, means: Means, place: Place, lines: Lines, mapper: socket.socket) -> NoReturn:
+def keep(plan: Plan, means: Means, place: DiskPlace, lines: Lines, mapper: socket.socket) -> NoReturn:
     """One attempt, from its namespaces to its end."""
     try:
         _kept(plan, means, place, lines, mapper)
@@ -54,7 +54,7 @@ def keep(plan: Plan, means: Means, place: Place, lines: Lines, mapper: socket.so
         os._exit(0)
 
 
-def _kept(plan: Plan, means: Means, place: Place, lines: Lines, mapper: socket.socket) -> None:
+def _kept(plan: Plan, means: Means, place: DiskPlace, lines: Lines, mapper: socket.socket) -> None:
     apart = means.jails(plan) and means.namespaces
     tree = not means.jails(plan) and kernel.LINUX
     woken = _woken()
@@ -81,7 +81,7 @@ def _kept(plan: Plan, means: Means, place: Place, lines: Lines, mapper: socket.s
             _say(lines.control, {"unable": scratch})
             return
         pidfd = os.pidfd_open(body) if kernel.LINUX else None
-        watch = Watch(body, plan, place.scratch if scratch is None else scratch, whole_tree=tree, own_network=apart)
+        watch = LimitWatch(body, plan, place.scratch if scratch is None else scratch, whole_tree=tree, own_network=apart)
         _say(lines.control, {"locked": {"pid": body, "isolation": held}}, pidfd)
         breach, end = _watched(body, watch, lines.control, woken)
     finally:
@@ -91,7 +91,7 @@ def _kept(plan: Plan, means: Means, place: Place, lines: Lines, mapper: socket.s
     _say(lines.control, {"ended": _account(watch, breach, end or usage)})
 
 
-def _body(plan: Plan, means: Means, place: Place, lines: Lines, keeper: socket.socket, scratch: str) -> NoReturn:
+def _body(plan: Plan, means: Means, place: DiskPlace, lines: Lines, keeper: socket.socket, scratch: str) -> NoReturn:
     """The process that becomes the body."""
     try:
         signal.set_wakeup_fd(-1)
@@ -130,7 +130,7 @@ def _locked(body: socket.socket) -> tuple[dict[str, Any], int | None] | tuple[No
     return (told, fds[0] if fds else None) if "unable" not in told else (None, str(told["unable"]))
 
 
-def _watched(body: int, watch: Watch, control: socket.socket, woken: int) -> tuple[Breach | None, Any]:
+def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -> tuple[Breach | None, Any]:
     """Until it ends by itself, passes a limit, or the runner lets go. The second part says how it ended by itself."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
@@ -178,7 +178,7 @@ def _ended(body: int, tree: bool) -> Any:
     return end
 
 
-def _account(watch: Watch, breach: Breach | None, end: Any) -> dict[str, Any]:
+def _account(watch: LimitWatch, breach: Breach | None, end: Any) -> dict[str, Any]:
     status, used = (end[1], end[2]) if end is not None else (0, resource.getrusage(resource.RUSAGE_CHILDREN))
     kilobytes = used.ru_maxrss if kernel.LINUX else used.ru_maxrss // 1024
     cpu = max(0.0, used.ru_utime + used.ru_stime - watch.cpu_before)
@@ -186,7 +186,7 @@ def _account(watch: Watch, breach: Breach | None, end: Any) -> dict[str, Any]:
     return {"code": code, "detail": detail, "cpu_seconds": round(cpu, 4), "max_rss_mb": round(kilobytes / 1024, 1)}
 
 
-def _judged(watch: Watch, exit_code: int, rss_mb: float, cpu: float) -> tuple[str | None, str]:
+def _judged(watch: LimitWatch, exit_code: int, rss_mb: float, cpu: float) -> tuple[str | None, str]:
     if exit_code == 0:
         return None, ""
     if exit_code > 0:

@@ -118,7 +118,7 @@ def _fork(plan: Plan, means: Means, scratch: str, folder: str, fds: list[int], o
         for fd in (nothing, woken, wake):
             os.close(fd)
         lines = keeper.Lines(socket.socket(fileno=fds[0]), fds[1], socket.socket(fileno=fds[2]))
-        keeper.keep(plan, means, keeper.Place(f"{folder}/root", scratch), lines, goes)
+        keeper.keep(plan, means, keeper.DiskPlace(f"{folder}/root", scratch), lines, goes)
     finally:
         os._exit(1)
 

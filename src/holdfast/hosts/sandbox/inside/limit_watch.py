@@ -1,0 +1,191 @@
+"""Watching a body from outside: what it uses, and whether that is too much."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from holdfast.hosts import processes
+from holdfast.hosts.sandbox.inside import kernel, limits
+from holdfast.hosts.sandbox.inside.kernel_memory import MOST_LOCKS, KernelMemory
+from holdfast.hosts.sandbox.inside.plan import TASKS, Plan
+
+_MB: Final = 1 << 20
+_BLOCK: Final = 512
+_FILES_PER_MB: Final = 256
+_REWRITES: Final = 8
+"""How often its whole scratch may be written anew: what is on its way between sockets is seen by no other count."""
+
+
+class Breach(NamedTuple):
+    """A limit that was passed."""
+
+    code: str
+    detail: str
+
+
+class LimitWatch:
+    """One body. `scratch` is a descriptor of its own tmpfs, or the path of a folder on a shared disk."""
+
+    def __init__(self, body: int, plan: Plan, scratch: int | str, whole_tree: bool, own_network: bool) -> None:
+        self._body = body
+        self._plan = plan
+        self._memory_mb = plan.memory_mb
+        self._cpu_seconds = plan.cpu_seconds
+        self._scratch = scratch
+        self._orphans_come_here = whole_tree
+        self._cpu = 0.0
+        self._cpu_before = 0.0
+        self.kilobytes = 0
+        """What it had at the last look, kernel memory of its sockets included."""
+        self.processes = 1
+        self.most_data = 0
+        """The most kilobytes that it could write to, at any look."""
+        if kernel.LINUX:
+            self._kernel = KernelMemory(body, own_network)
+            if processes.uses(body) is None:  # it is our child and cannot be gone: where processes are hidden (hidepid), say so now
+                raise processes.Unreadable("processes are hidden from the user who runs this")
+            self._wrote = _written(body)
+
+    def begin(self, memory_mb: int | None, cpu_seconds: float | None) -> None:
+        """The import is over and the attempt begins: it may use as much CPU again. Its limits may be tighter than those of its jail."""
+        with contextlib.suppress(processes.Unreadable):  # which the next look tells
+            if kernel.LINUX:
+                self._look_at_processes()
+        self._cpu_before = self._cpu
+        self._memory_mb = min(self._memory_mb, memory_mb or self._memory_mb)
+        self._cpu_seconds = min(self._cpu_seconds, cpu_seconds or self._cpu_seconds)
+        if kernel.LINUX and (self._memory_mb, self._cpu_seconds) != (self._plan.memory_mb, self._plan.cpu_seconds):
+            with contextlib.suppress(OSError):  # it is gone; or the kernel keeps to the jail's own limits, and we watch by the tighter ones
+                limits.tighten(self._body, self._memory_mb, self._cpu_before + self._cpu_seconds)
+
+    @property
+    def cpu_before(self) -> float:
+        """What was used before the attempt began."""
+        return self._cpu_before
+
+    @property
+    def memory_mb(self) -> int:
+        """How much it may have."""
+        return self._memory_mb
+
+    @property
+    def cpu_limit(self) -> float:
+        """After how much CPU, the import's included, the kernel itself may have ended it."""
+        return self._cpu_before + self._cpu_seconds
+
+    def look(self) -> Breach | None:
+        """What is too much now, if anything. What a living body uses and cannot be read is a breach of its own: it is never zero."""
+        if not kernel.LINUX:
+            return self._look_at_scratch()
+        try:
+            return self._look_at_processes() or self._look_at_scratch()
+        except processes.Unreadable as unknown:
+            return Breach("limits_unreadable", f"what the body uses cannot be read: {unknown}")
+
+    def _look_at_processes(self) -> Breach | None:
+        most = self._plan.most_processes()
+        tree = list(itertools.islice(self._tree(), most + 1))  # a bomb is not counted to its end: every look would cost more
+        self.processes = len(tree)
+        if len(tree) > most:
+            return Breach("process_limit", f"more than {most} processes")
+        resident, tasks, data, cpu, seen = 0, 0, 0, 0.0, list[int]()
+        for pid in tree:
+            found, took = processes.uses(pid), processes.cpu_seconds(pid)
+            if found is None or took is None:
+                if pid == self._body:  # no other process than this keeper can reap the body
+                    raise processes.Unreadable("it is hidden")
+                continue  # a child that is gone
+            resident, tasks, data, cpu = resident + found.kilobytes, tasks + found.threads, data + found.data_kilobytes, cpu + took
+            seen.append(pid)
+        self._cpu, self.most_data = max(self._cpu, cpu), max(self.most_data, data)
+        allowed = self._memory_mb * 1024
+        in_kernel = self._kernel.of_sockets()
+        if resident + in_kernel > allowed and len(seen) > 1:
+            # When one ends, what it shared becomes another's, and may be met twice; but not in two rounds.
+            resident = sum(map(processes.share, seen))
+            if resident + in_kernel > allowed:
+                resident = min(resident, sum(map(processes.share, seen)))
+        self.kilobytes = resident + in_kernel
+        if tasks > TASKS:
+            return Breach("process_limit", f"{tasks} threads; allowed are {TASKS}")
+        if self.kilobytes > allowed:
+            of_it = f" ({in_kernel // 1024} MB of it for its sockets in the kernel)" if in_kernel > resident else ""
+            return Breach("memory_exceeded", f"{self.kilobytes // 1024} MB of memory{of_it}; allowed are {self._memory_mb}")
+        if self._kernel.too_many_locks(seen):
+            return Breach("memory_exceeded", f"more than {MOST_LOCKS} locks on files, each of which is memory of the kernel")
+        if self._cpu - self._cpu_before > self._cpu_seconds:
+            return Breach("cpu_exceeded", f"{self._cpu - self._cpu_before:.2f} s of CPU; allowed are {self._cpu_seconds:g}")
+        return None
+
+    def _tree(self) -> Iterator[int]:
+        """The body and all below it; where orphans come to us, all below us."""
+        if not self._plan.allow_children and not self._orphans_come_here:
+            yield self._body
+            return
+        todo = processes.children(os.getpid()) if self._orphans_come_here else [self._body]
+        while todo:
+            pid = todo.pop()
+            yield pid
+            todo += processes.children(pid)
+
+    def _look_at_scratch(self) -> Breach | None:
+        allowed = self._plan.scratch_mb
+        if isinstance(self._scratch, int):
+            left = os.fstatvfs(self._scratch)
+            full = left.f_bfree == 0 or left.f_ffree == 0
+        else:
+            full = self._used(self._scratch) > allowed * _MB
+        return Breach("disk_exceeded", f"the scratch of {allowed} MB is full") if full else None
+
+    def _used(self, folder: str) -> int:
+        """Bytes on disk, also of files that have no name any more. More than allowed when it cannot be told."""
+        too_much = (self._plan.scratch_mb + 1) * _MB
+        total, count, todo = 0, 0, [folder]
+        while todo:
+            try:
+                with os.scandir(todo.pop()) as entries:
+                    for entry in entries:
+                        count += 1
+                        total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+                        if entry.is_dir(follow_symlinks=False):
+                            todo.append(entry.path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError:  # too deep for a path
+                return too_much
+            if count > self._plan.scratch_mb * _FILES_PER_MB + 64:
+                return too_much
+        return max(total + self._nameless(), self._written() // _REWRITES)
+
+    def _nameless(self) -> int:
+        """Through every thread: the first one may have ended, and shows no descriptors then."""
+        total = 0
+        for found in processes.open_files(self._body):
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+                total += found.st_blocks * _BLOCK
+        return total
+
+    def _written(self) -> int:
+        if self._wrote is None:  # this kernel keeps no such account, of anybody
+            return 0
+        found = _written(self._body)
+        if found is None:
+            left = processes.uses(self._body)
+            if left is not None and left.kilobytes:  # else it is ending, and belongs to root already
+                raise processes.Unreadable("the kernel tells no more what it wrote")
+            return self._wrote
+        self._wrote = found
+        return found
+
+
+def _written(pid: int) -> int | None:
+    """Bytes that went to disk; None where that cannot be read."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        rows = dict(line.split(b": ") for line in processes.read(f"/proc/{pid}/io").split(b"\n") if line)
+        return int(rows[b"write_bytes"]) - int(rows[b"cancelled_write_bytes"])
+    return None

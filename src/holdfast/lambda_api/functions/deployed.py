@@ -1,0 +1,277 @@
+"""The catalogue: CreateFunction and its neighbours as Python calls.
+
+Each change makes a new entry, has it written, and only then shows it. Calls block, and are made one at a time; reading is free at any time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.lambda_api.functions.folder import Keeper
+from holdfast.lambda_api.functions.records import Alias, Code, Config, Entry, Version
+from holdfast.lambda_api.operations.checks import FunctionAsked, function_arn
+from holdfast.model.clock import Clock
+from holdfast.model.errors import FunctionNotFound, InvalidParameter, ResourceConflict, RevisionMismatch
+from holdfast.model.ids import LATEST, IdSource, checked_function
+
+PUBLISHED: Final = f"{LATEST}.PUBLISHED"
+_ALIAS: Final = re.compile(r"(?![0-9]+$)[a-zA-Z0-9_-]{1,128}")
+_CHANGED: Final = (
+    "The RevisionId provided does not match the latest RevisionId. Call the {0} API to retrieve the latest RevisionId for your resource."
+)
+
+
+class DeployedFunctions:
+    """Deployed functions."""
+
+    def __init__(self, keeper: Keeper, *, clock: Clock, ids: IdSource) -> None:
+        self.keeper = keeper
+        self._clock = clock
+        self._ids = ids
+        self._entries = keeper.read()
+
+    # --- reading
+
+    def entry(self, name: str) -> Entry | None:
+        """A function, if there is one of this name."""
+        found = self._entries.get(name)
+        return None if found is None or found.latest is None else found
+
+    def entries(self) -> Sequence[Entry]:
+        """All functions, by name."""
+        return sorted((entry for entry in self._entries.values() if entry.latest is not None), key=lambda entry: entry.name)
+
+    def everything(self) -> Sequence[Entry]:
+        """All functions, those that were deleted too."""
+        return list(self._entries.values())
+
+    def needed(self, name: str) -> Entry:
+        """A function that must be there."""
+        found = self.entry(name)
+        if found is None:
+            raise FunctionNotFound(f"Function not found: {function_arn(name)}")
+        return found
+
+    def version(self, asked: FunctionAsked) -> Version:
+        """What a qualifier means: a version, an alias, or `$LATEST` where there is none."""
+        entry = self.needed(asked.name)
+        wanted = asked.qualifier or LATEST
+        if wanted == PUBLISHED:
+            wanted = str(max(map(int, entry.versions), default=0))
+        alias = entry.aliases.get(wanted)
+        wanted = alias.version if alias is not None else wanted
+        found = entry.latest if wanted == LATEST else entry.versions.get(wanted)
+        if found is None:
+            raise FunctionNotFound(f"Function not found: {asked.arn}")
+        return found
+
+    def folder(self, version: Version) -> Path:
+        """Where the code of a version is."""
+        return self.keeper.code_folder(version.code)
+
+    # --- functions
+
+    def create(self, name: str, config: Config, code: Code, *, tags: Mapping[str, str] | None = None, publish: bool = False) -> Version:
+        """CreateFunction; answers what was published, else `$LATEST`."""
+        checked_function(name)
+        if self.entry(name) is not None:
+            raise ResourceConflict(f"Function already exist: {name}")
+        before = self._entries.get(name)
+        entry = Entry(
+            name=name,
+            latest=self._made(LATEST, config.checked(name), code),
+            last=0 if before is None else before.last,
+            tags=dict(tags or {}),
+        )
+        return self._kept(entry, publish=publish)
+
+    def update_code(
+        self,
+        name: str,
+        code: Code,
+        *,
+        architectures: Sequence[str] | None = None,
+        revision: str | None = None,
+        publish: bool = False,
+        dry_run: bool = False,
+    ) -> Version:
+        """UpdateFunctionCode."""
+        entry, latest = self._current(name, revision)
+        config = latest.config
+        if architectures is not None:
+            config = msgspec.structs.replace(config, other={**config.other, "Architectures": list(architectures)})
+        made = self._made(LATEST, config, code)
+        return made if dry_run else self._kept(msgspec.structs.replace(entry, latest=made), publish=publish)
+
+    def update_config(self, name: str, changed: Mapping[str, object], *, revision: str | None = None) -> Version:
+        """UpdateFunctionConfiguration: what is not named stays."""
+        entry, latest = self._current(name, revision)
+        if latest.config.terms is None and changed.get("terms") is not None:
+            raise InvalidParameter("You cannot add a durable configuration to an existing function that is not durable; create a new one.")
+        config = msgspec.structs.replace(latest.config, **changed).checked(name)
+        return self._kept(msgspec.structs.replace(entry, latest=self._made(LATEST, config, latest.code)))
+
+    def publish(self, name: str, *, sha256: str | None = None, description: str | None = None, revision: str | None = None) -> Version:
+        """PublishVersion. What is published already is not published again."""
+        entry, latest = self._current(name, revision)
+        if sha256 is not None and sha256 != latest.code.sha256:
+            raise InvalidParameter(
+                f"CodeSHA256 ({sha256}) is different from current CodeSHA256 in $LATEST ({latest.code.sha256}). "
+                "Please try again with the CodeSHA256 in $LATEST."
+            )
+        return self._kept(entry, publish=True, description=description)
+
+    def delete(self, name: str, qualifier: str | None = None) -> None:
+        """DeleteFunction: all of it, or one version."""
+        entry = self.needed(name)
+        if qualifier is None:
+            self._keep(Entry(name=name, latest=None, last=entry.last))
+            return
+        if qualifier == LATEST:
+            raise InvalidParameter("$LATEST version cannot be deleted without deleting the function.")
+        if qualifier in entry.aliases:
+            raise InvalidParameter(f"{qualifier} is an alias; delete a version, or the alias itself.")
+        if qualifier not in entry.versions:
+            raise FunctionNotFound(f"Function not found: {function_arn(name, qualifier)}")
+        users = [alias.name for alias in entry.aliases.values() if qualifier in (alias.version, *alias.weights)]
+        if users:
+            raise ResourceConflict(f"Unable to delete version because the following aliases reference it: [{', '.join(sorted(users))}]")
+        versions = {number: version for number, version in entry.versions.items() if number != qualifier}
+        self._keep(msgspec.structs.replace(entry, versions=versions))
+
+    def deploy(
+        self, name: str, config: Config, code: Code, *, aliases: Sequence[str] = (), publish: bool = False, tags: Mapping[str, str]
+    ) -> Entry:
+        """Have a function be exactly this, as deploying a template does: what is so already is left alone. Aliases get what is newest."""
+        checked_function(name)
+        before = self._entries.get(name) or Entry(name=name, latest=None)
+        latest = before.latest
+        made = self._made(LATEST, config.checked(name), code)
+        if latest is not None and latest.same_as(made) and latest.config.description == config.description:
+            made = latest
+        entry = msgspec.structs.replace(before, latest=made, tags=dict(tags))
+        if publish or aliases:
+            entry = self._with_published(entry)
+            newest = str(max(map(int, entry.versions)))
+            for alias in aliases:
+                known = entry.aliases.get(self._checked_alias(alias))
+                if known is None or known.version != newest:
+                    fresh = Alias(name=alias, version=newest, description="" if known is None else known.description, revision=self._id())
+                    entry = msgspec.structs.replace(entry, aliases={**entry.aliases, alias: fresh})
+        if entry != before:
+            self._keep(entry)
+        return entry
+
+    def sweep(self, running: Collection[str]) -> None:
+        """Forget code that no version has, but for what still runs."""
+        named = {version.code.id for entry in self._entries.values() for version in entry.everything()}
+        self.keeper.sweep({*named, *running})
+
+    # --- aliases
+
+    def alias(self, name: str, alias: str) -> Alias:
+        """GetAlias."""
+        found = self.needed(name).aliases.get(alias)
+        if found is None:
+            raise FunctionNotFound(f"Cannot find alias arn: {function_arn(name, alias)}")
+        return found
+
+    def create_alias(
+        self, name: str, alias: str, version: str, *, description: str = "", weights: Mapping[str, float] | None = None
+    ) -> Alias:
+        """CreateAlias."""
+        entry = self.needed(name)
+        if self._checked_alias(alias) in entry.aliases:
+            raise ResourceConflict(f"Alias already exists: {function_arn(name, alias)}")
+        return self._named(entry, Alias(name=alias, version=version, description=description, weights=weights or {}, revision=self._id()))
+
+    def update_alias(
+        self,
+        name: str,
+        alias: str,
+        *,
+        version: str | None = None,
+        description: str | None = None,
+        weights: Mapping[str, float] | None = None,
+        revision: str | None = None,
+    ) -> Alias:
+        """UpdateAlias: what is not named stays."""
+        known = self.alias(name, alias)
+        if revision is not None and revision != known.revision:
+            raise RevisionMismatch(_CHANGED.format("GetAlias"))
+        changed = Alias(
+            name=alias,
+            version=known.version if version is None else version,
+            description=known.description if description is None else description,
+            weights=known.weights if weights is None else weights,
+            revision=self._id(),
+        )
+        return self._named(self.needed(name), changed)
+
+    def delete_alias(self, name: str, alias: str) -> None:
+        """DeleteAlias; one that is not there is deleted."""
+        entry = self.needed(name)
+        if alias in entry.aliases:
+            self._keep(msgspec.structs.replace(entry, aliases={key: one for key, one in entry.aliases.items() if key != alias}))
+
+    def _named(self, entry: Entry, alias: Alias) -> Alias:
+        for version in (alias.version, *alias.weights):
+            if version != LATEST and version not in entry.versions:
+                raise FunctionNotFound(f"Function not found: {function_arn(entry.name, version)}")
+        if alias.weights:
+            if LATEST in (alias.version, *alias.weights) or alias.version in alias.weights or len(alias.weights) > 1:
+                raise InvalidParameter("RoutingConfig: an alias can share its invocations with one other published version.")
+            if not all(0 <= weight <= 1 for weight in alias.weights.values()):
+                raise InvalidParameter("RoutingConfig: weights must be between 0 and 1.")
+        self._keep(msgspec.structs.replace(entry, aliases={**entry.aliases, alias.name: alias}))
+        return alias
+
+    @staticmethod
+    def _checked_alias(alias: str) -> str:
+        if _ALIAS.fullmatch(alias) is None:
+            raise InvalidParameter(f"Name: {alias!r:.200} cannot name an alias; use letters, digits, '-' or '_', and not digits alone.")
+        return alias
+
+    # --- one change
+
+    def _current(self, name: str, revision: str | None) -> tuple[Entry, Version]:
+        entry = self.needed(name)
+        assert entry.latest is not None
+        if revision is not None and revision != entry.latest.revision:
+            raise RevisionMismatch(_CHANGED.format("GetFunction"))
+        return entry, entry.latest
+
+    def _kept(self, entry: Entry, *, publish: bool = False, description: str | None = None) -> Version:
+        assert entry.latest is not None
+        if not publish:
+            self._keep(entry)
+            return entry.latest
+        entry = self._with_published(entry, description)
+        self._keep(entry)
+        return entry.versions[str(max(map(int, entry.versions)))]
+
+    def _with_published(self, entry: Entry, description: str | None = None) -> Entry:
+        latest = entry.latest
+        assert latest is not None
+        newest = entry.versions.get(str(max(map(int, entry.versions), default=0)))
+        if newest is not None and newest.same_as(latest):
+            return entry
+        number = str(entry.last + 1)
+        config = latest.config if description is None else msgspec.structs.replace(latest.config, description=description)
+        made = self._made(number, config, latest.code)
+        return msgspec.structs.replace(entry, versions={**entry.versions, number: made}, last=entry.last + 1)
+
+    def _made(self, version: str, config: Config, code: Code) -> Version:
+        return Version(version=version, config=config, code=code, modified_at=self._clock.now(), revision=self._id())
+
+    def _keep(self, entry: Entry) -> None:
+        self.keeper.write(entry)
+        self._entries = {**self._entries, entry.name: entry}
+
+    def _id(self) -> str:
+        return self._ids(self._clock.now())

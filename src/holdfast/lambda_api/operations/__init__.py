@@ -1,0 +1,10 @@
+"""lambda_api — the operations of AWS Lambda's durable API as Python calls on an engine.
+
+Belongs: what each operation accepts, does and answers, with AWS's names, limits and messages; answers are in the API's wire form.
+Does not: HTTP (server's), credentials, processes.   May import: holdfast.engine, holdfast.store.seam, holdfast.model.
+Start reading at api.py.
+"""
+
+from holdfast.lambda_api.operations.api import LambdaApi
+
+__all__ = ["LambdaApi"]

@@ -1,0 +1,226 @@
+"""LambdaApi: every operation of the durable API as a call, for whoever speaks the protocol.
+
+    parse → LambdaApi → shape
+
+All of it runs on the engine's loop. Errors are Holdfast's own; the words AWS has for them are the server's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.engine.engine import Engine
+from holdfast.lambda_api.operations import checks
+from holdfast.lambda_api.operations.executions import ListAsked, Showing, found, position
+from holdfast.lambda_api.operations.invoke import SYNC_BYTES, Invoke, Invoked, InvokeOperation, Tail, payload_text
+from holdfast.lambda_api.operations.lookup import Found, FunctionLookup, Plain, RegisteredFunctions, Wire, configuration, page
+from holdfast.model import wire
+from holdfast.model.auditing import Actor, Notes
+from holdfast.model.codec import text_of
+from holdfast.model.errors import HoldfastError, InvalidParameter, PayloadTooLarge
+from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, Terms
+from holdfast.model.ids import IdSource, id_at
+from holdfast.model.operations import Failure
+from holdfast.model.pages import PAGE_BYTES, Mark, cut, state_marker, weight
+from holdfast.model.verbs import Checkpointed
+from holdfast.service.describing import arn_of
+
+MAX_CALLBACK_BYTES = 1024 * 1024
+_ACCEPTED: Wire = {}
+
+
+class LambdaApi:
+    """The operations, on an open engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        lookup: FunctionLookup | None = None,
+        plain: Plain | None = None,
+        tail: Tail | None = None,
+        ids: IdSource = id_at,
+    ) -> None:
+        self.engine = engine
+        self.lookup = lookup or RegisteredFunctions(engine.registry)
+        self._seal = engine.store.seal
+        self._ids = ids
+        self._invoking = InvokeOperation(engine, self.lookup, plain, tail)
+        self._showing = Showing(engine, self.lookup)
+
+    def request_id(self) -> str:
+        """A new id for a request."""
+        return self._ids(self.engine.clock.now())
+
+    # --- executions
+
+    async def invoke(self, asked: Invoke) -> Invoked:
+        """Invoke."""
+        return await self._invoking.invoke(asked)
+
+    async def checkpoint(self, arn: str, asked: wire.CheckpointAsked) -> Wire:
+        """CheckpointDurableExecution: written when this returns. Requests that come together share one commit."""
+        at = position(self.engine.store, checks.execution_arn(arn), asked.token)
+        future: asyncio.Future[Checkpointed] = asyncio.get_running_loop().create_future()
+
+        def landed(answer: Checkpointed | HoldfastError) -> None:
+            if future.done():  # the caller is gone; what it wrote stays written
+                return
+            if isinstance(answer, HoldfastError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+        # Every checkpoint has a client token, so that the store knows what this invocation has been told (EnginePort.seen).
+        client_token = asked.client_token or self.request_id()
+        self.engine.port.checkpoint_soon(at, asked.updates, landed, client_token=client_token)
+        try:
+            answer = await future
+        except PayloadTooLarge as error:
+            raise InvalidParameter(str(error)) from None
+        return self._changed(answer, at.revision)
+
+    def _changed(self, answer: Checkpointed, seen: int) -> Wire:
+        operations, more = answer.operations, None
+        if len(operations) > 1 and sum(map(weight, operations)) > PAGE_BYTES:
+            page, more = cut(sorted(operations, key=lambda operation: operation.place), Mark(seen, 0))
+            operations = tuple(page)
+        state: Wire = {"Operations": [wire.operation_to_wire(operation, wire.seconds) for operation in operations]}
+        if more is not None:
+            state["NextMarker"] = state_marker(more)
+        shown: Wire = {"NewExecutionState": state}
+        if answer.token is not None:
+            shown["CheckpointToken"] = self._seal.token(answer.token)
+        return shown
+
+    def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
+        """GetDurableExecutionState."""
+        return self._showing.state(arn, token, start, most)
+
+    def get(self, arn: str, *, include_data: bool = True) -> Wire:
+        """GetDurableExecution."""
+        return self._showing.execution(arn, include_data=include_data)
+
+    def history(self, arn: str, **asked: Any) -> Wire:
+        """GetDurableExecutionHistory."""
+        return self._showing.history(arn, **asked)
+
+    def list(self, asked: ListAsked) -> Wire:
+        """ListDurableExecutionsByFunction."""
+        return self._showing.list(asked)
+
+    async def stop(self, arn: str, error: Failure, by: Actor | None = None) -> Wire:
+        """StopDurableExecution; one that is closed keeps its end. `by` is whom the audit log names, here and below."""
+        execution = found(self.engine.store, arn).id
+        header = await self.engine.stop(execution, error, notes=self._did(by, "stop", execution, "stopped"))
+        return {"StopTimestamp": wire.seconds(header.ended_at or self.engine.clock.now())}
+
+    # --- callbacks
+
+    async def succeed_callback(self, callback: str, result: bytes, by: Actor | None = None) -> Wire:
+        """SendDurableExecutionCallbackSuccess: the bytes are the text that the handler gets."""
+        on = self._check_callback(callback)
+        if len(result) > MAX_CALLBACK_BYTES:
+            raise InvalidParameter(f"Result: must have at most {MAX_CALLBACK_BYTES} bytes, and has {len(result)}.")
+        notes = self._did(by, "callback", on, "succeeded")
+        await self.engine.answer(callback, text_of(result, "Result") if result else None, notes=notes)
+        return _ACCEPTED
+
+    async def fail_callback(self, callback: str, error: Failure, by: Actor | None = None) -> Wire:
+        """SendDurableExecutionCallbackFailure."""
+        on = self._check_callback(callback)
+        await self.engine.answer(callback, error=error, notes=self._did(by, "callback", on, "failed"))
+        return _ACCEPTED
+
+    async def heartbeat_callback(self, callback: str) -> Wire:
+        """SendDurableExecutionCallbackHeartbeat."""
+        self._check_callback(callback)
+        await self.engine.heartbeat(callback)
+        return _ACCEPTED
+
+    def _check_callback(self, callback: str) -> str:
+        """The execution that the callback is of."""
+        try:
+            return self._seal.callback_target(checks.callback_id(callback))[0]
+        except HoldfastError:
+            raise InvalidParameter("Invalid callback id") from None
+
+    def _did(self, by: Actor | None, what: str, on: str, outcome: str) -> Notes:
+        return () if by is None else by.did(what, on, outcome, self.engine.clock.now())
+
+    # --- functions
+
+    def get_function(self, name: str, qualifier: str | None, *, values: bool = True) -> Wire:
+        """GetFunction; without `values` those of environment variables are left out, here and below."""
+        asked = checks.function_asked(name, qualifier)
+        one = self.lookup.find(asked)
+        shown: Wire = {"Configuration": configuration(one, asked.arn, values=values), "Code": dict(one.code)}
+        if one.tags:
+            shown["Tags"] = dict(one.tags)
+        return shown
+
+    def get_function_configuration(self, name: str, qualifier: str | None, *, values: bool = True) -> Wire:
+        """GetFunctionConfiguration."""
+        asked = checks.function_asked(name, qualifier)
+        return configuration(self.lookup.find(asked), asked.arn, values=values)
+
+    def list_functions(self, versions: str | None, start: str | None, most: int | None, *, values: bool = True) -> Wire:
+        """ListFunctions: each function once, or in every version."""
+        if versions is None:
+            named = [checks.FunctionAsked(name, None) for name in dict.fromkeys(one.name for one in self.lookup.all())]
+            shown = [configuration(self.lookup.find(one), one.arn, values=values) for one in named]
+        else:
+            checks.one_of("FunctionVersion", versions, ("ALL",))
+            shown = _versions(self.lookup.all(), values=values)
+        return page("Functions", shown, start, most)
+
+    def list_versions(self, function: str, start: str | None, most: int | None, *, values: bool = True) -> Wire:
+        """ListVersionsByFunction."""
+        asked = checks.function_asked(function, None)._replace(qualifier=None)
+        self.lookup.find(asked)
+        found = [one for one in self.lookup.all() if one.name == asked.name]
+        return page("Versions", _versions(found, values=values), start, most)
+
+    # --- beside AWS's own
+
+    async def start(
+        self,
+        function: str,
+        qualifier: str | None,
+        payload: bytes,
+        *,
+        name: str | None = None,
+        tenant: str | None = None,
+        timeout_seconds: int | None = None,
+        retention_days: int | None = None,
+    ) -> str:
+        """What SAM's emulator is asked for: start an execution on terms of its own; answers its ARN."""
+        one = self.lookup.draw(checks.function_asked(function, qualifier))
+        if one.terms is None:
+            raise InvalidParameter(f"Function {one.name} is not durable.")
+        terms = Terms(
+            min(timeout_seconds, MAX_TIMEOUT_SECONDS) if timeout_seconds is not None else one.terms.timeout_seconds,
+            retention_days if retention_days is not None else one.terms.retention_days,
+            one.terms.max_operations,
+            one.terms.max_bytes,
+        ).checked()
+        checked_name = None if name is None else checks.execution_name(name)
+        checked_tenant = None if tenant is None else checks.tenant_id(tenant)
+        text = payload_text(payload, SYNC_BYTES)
+        header = await self._invoking.start(one, text, name=checked_name, tenant=checked_tenant, terms=terms)
+        return arn_of(header)
+
+    def trouble(self) -> str | None:
+        """Why nothing can be written now, if so."""
+        trouble = self.engine.health.trouble
+        return None if trouble is None else str(trouble)
+
+    def execution(self, arn: str) -> Execution:
+        """The execution of an ARN."""
+        return found(self.engine.store, arn)
+
+
+def _versions(found: Sequence[Found], *, values: bool) -> list[Wire]:
+    return [configuration(one, checks.function_arn(one.name, one.version), values=values) for one in found]

@@ -1,0 +1,216 @@
+"""Invoke: start an execution, and wait for its end where the caller does."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.engine.engine import Engine
+from holdfast.lambda_api.operations import checks
+from holdfast.lambda_api.operations.lookup import Found, FunctionLookup, Plain, PlainCall
+from holdfast.model import codec
+from holdfast.model.errors import ExecutionQuarantined, InvalidParameter, PayloadNotJson, PayloadTooLarge
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.history import EventType
+from holdfast.model.ids import Arn
+from holdfast.model.shapes import crowding
+from holdfast.service.describing import check_will_end
+
+SYNC_BYTES: Final = 6 * 1024 * 1024
+ASYNC_BYTES: Final = 1024 * 1024
+SYNC_SECONDS: Final = 900
+TAIL_BYTES: Final = 4096
+NO_PAYLOAD: Final = b"{}"
+"""What a function gets that was invoked without a payload, durable or not, as on AWS."""
+_TAIL_EVENTS: Final = 20
+_DEPTH: Final = 500
+
+Tail = Callable[[Execution], bytes]
+"""What the functions of an execution logged last."""
+
+_OVER: Final[Mapping[ExecutionStatus, tuple[str, str]]] = {
+    ExecutionStatus.FAILED: ("ExecutionFailed", "The execution failed."),
+    ExecutionStatus.TIMED_OUT: ("ExecutionTimedOut", "The execution timed out."),
+    ExecutionStatus.STOPPED: ("ExecutionStopped", "The execution was stopped."),
+}
+
+
+class Invoke(msgspec.Struct, frozen=True, kw_only=True):
+    """The members of an Invoke request."""
+
+    function: str
+    qualifier: str | None = None
+    kind: str = "RequestResponse"
+    log_type: str = "None"
+    client_context: str | None = None
+    """JSON in base64. Handed to functions that are not durable and waited for; a durable one does not get it, on AWS neither."""
+    name: str | None = None
+    tenant: str | None = None
+    trace: str | None = None
+    """What X-Ray calls a trace header."""
+    payload: bytes = b""
+
+
+class Invoked(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to an Invoke."""
+
+    status: int
+    version: str
+    arn: str | None = None
+    error: str | None = None
+    """`Unhandled` when the execution did not succeed."""
+    log: str | None = None
+    payload: bytes = b""
+    request: str | None = None
+    """What a function that is not durable knows as its request id."""
+
+
+class InvokeOperation:
+    """The operation, on an engine."""
+
+    def __init__(self, engine: Engine, lookup: FunctionLookup, plain: Plain | None, tail: Tail | None) -> None:
+        self._engine = engine
+        self._lookup = lookup
+        self._plain = plain
+        self._tail = tail
+
+    async def invoke(self, asked: Invoke) -> Invoked:
+        """Check everything, then start; a synchronous caller waits through every suspension."""
+        kind = checks.one_of("InvocationType", asked.kind, ("RequestResponse", "Event", "DryRun"))
+        checks.one_of("LogType", asked.log_type, ("None", "Tail"))
+        function = checks.function_asked(asked.function, asked.qualifier)
+        name = None if asked.name is None else checks.execution_name(asked.name)
+        tenant = None if asked.tenant is None else checks.tenant_id(asked.tenant)
+        trace = None if not asked.trace else checks.trace_header(asked.trace)
+        client_context = None if asked.client_context is None else _client_context(asked.client_context)
+        found = self._lookup.draw(function)
+        given = asked.payload or NO_PAYLOAD
+        if found.terms is None:
+            call = PlainCall(
+                function=found,
+                payload=given,
+                waits=kind == "RequestResponse",
+                client_context=client_context,
+                tenant=tenant,
+                trace=trace,
+                arn=function.arn,
+            )
+            return await self._call(call, dry=kind == "DryRun", tail=asked.log_type == "Tail")
+        if function.qualifier is None:
+            raise InvalidParameter("You cannot invoke a durable function using an unqualified ARN.")
+        if kind == "RequestResponse" and found.terms.timeout_seconds > SYNC_SECONDS:
+            raise InvalidParameter("You cannot synchronously invoke a durable function with an executionTimeout greater than 15 minutes.")
+        payload = payload_text(given, ASYNC_BYTES if kind == "Event" else SYNC_BYTES)
+        if kind == "DryRun":
+            return Invoked(status=204, version=found.version)
+        header = await self.start(found, payload, name=name, tenant=tenant, trace=trace)
+        if kind == "Event":
+            return Invoked(status=202, version=found.version, arn=_arn(header))
+        return await self._result(header, tail=asked.log_type == "Tail")
+
+    async def start(self, found: Found, payload: str, **asked: Any) -> Execution:
+        """Start an execution, or find the one of this name."""
+        return await self._engine.start(found.name, payload, version=found.version, **asked)
+
+    async def _result(self, header: Execution, *, tail: bool) -> Invoked:
+        check_will_end(self._engine.store, header)
+        try:
+            ended, payload = await self._engine.ending(header.id)
+        except ExecutionQuarantined as aside:
+            # An answer, and no error of the service: clients repeat those, and a repeated start without a name is another execution.
+            told = msgspec.json.encode({"errorMessage": str(aside), "errorType": aside.code})
+            return Invoked(status=200, version=header.version, arn=_arn(header), error="Unhandled", payload=told)
+        succeeded = ended.status is ExecutionStatus.SUCCEEDED
+        log = base64.b64encode(self._logged(ended)[-TAIL_BYTES:]).decode() if tail else None
+        answer = (payload or "null").encode() if succeeded else error_answer(ended.status, payload)
+        error = None if succeeded else "Unhandled"
+        return Invoked(status=200, version=header.version, arn=_arn(header), error=error, log=log, payload=answer)
+
+    async def _call(self, call: PlainCall, *, dry: bool, tail: bool) -> Invoked:
+        """A function that is not durable."""
+        version = call.function.version
+        payload_text(call.payload, SYNC_BYTES if call.waits or dry else ASYNC_BYTES)
+        if dry:
+            return Invoked(status=204, version=version)
+        if self._plain is None:
+            raise InvalidParameter(f"Function {call.function.name} is not durable, and nothing here runs such functions.")
+        answer = await self._plain(call)
+        if not call.waits:
+            return Invoked(status=202, version=version)
+        log = base64.b64encode(answer.log[-TAIL_BYTES:]).decode() if tail else None
+        return Invoked(status=200, version=version, error=answer.error, log=log, payload=answer.payload, request=answer.request)
+
+    def _logged(self, header: Execution) -> bytes:
+        return (self._tail(header) if self._tail is not None else b"") or self._platform_lines(header)
+
+    def _platform_lines(self, header: Execution) -> bytes:
+        """What Lambda itself logs of each invocation: all there is to show where nobody captures what functions write."""
+        lines = []
+        for line in self._engine.store.history(header.id, max(0, header.events - _TAIL_EVENTS), _TAIL_EVENTS):
+            if line.event.type is EventType.INVOCATION_COMPLETED:
+                told = line.event.detail or {}
+                request, took = told["RequestId"], (told["EndTimestamp"] - told["StartTimestamp"]) * 1000
+                lines.append(f"START RequestId: {request} Version: {header.version}\nEND RequestId: {request}\n")
+                lines.append(f"REPORT RequestId: {request}\tDuration: {took:.2f} ms\n")
+        return "".join(lines).encode()
+
+
+def _client_context(given: str) -> str:
+    """The JSON of a client context."""
+    try:
+        text = base64.b64decode(given, validate=True).decode()
+        check_json(text)
+    except (ValueError, PayloadNotJson):
+        raise InvalidParameter("Client context must be a valid Base64-encoded JSON object.") from None
+    return text
+
+
+def payload_text(payload: bytes, most: int) -> str:
+    """An input as it is stored: the text itself, `null` where nothing was sent."""
+    if len(payload) > most:
+        raise PayloadTooLarge(f"Request must be smaller than {most} bytes for the InvokeFunction operation")
+    if not payload:
+        return "null"
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError as error:
+        raise PayloadNotJson(f"Could not parse request body into json: not UTF-8 at byte {error.start}") from None
+    check_json(text)
+    return text
+
+
+def check_json(text: str) -> None:
+    """Refuse what is no JSON. The quick reader refuses a little more than the grammar does, so the slow one has the last word."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)  # read, and nothing made of it
+    except (msgspec.DecodeError, RecursionError):
+        if (crowded := crowding(text.encode(errors="replace"), _DEPTH)) is not None:
+            raise PayloadNotJson(f"Could not parse request body into json: it {crowded}") from None
+        try:
+            json.loads(text, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise PayloadNotJson(f"Could not parse request body into json: {error}") from None
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def error_answer(status: ExecutionStatus, payload: str | None) -> bytes:
+    """The body of an invocation that failed, in Lambda's ordinary form."""
+    failure = codec.failure_from(payload or "{}")
+    kind, message = _OVER[status]
+    told: dict[str, Any] = {"errorMessage": failure.message or message, "errorType": failure.type or kind}
+    if failure.stack_trace is not None:
+        told["stackTrace"] = failure.stack_trace
+    if failure.data is not None:
+        told["errorData"] = failure.data
+    return msgspec.json.encode(told)
+
+
+def _arn(header: Execution) -> str:
+    return str(Arn(header.function, header.version, header.name, header.id))

@@ -1,0 +1,164 @@
+"""The functions that can be invoked here, as the API finds and shows them.
+
+`FunctionLookup` is the seam: whoever lets functions be created, published and named by aliases brings a catalog of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from holdfast.engine.registry import Registry, latest
+from holdfast.lambda_api.operations.checks import FunctionAsked, page_size
+from holdfast.model.errors import FunctionNotFound, InvalidParameter
+from holdfast.model.execution import Terms
+from holdfast.model.operations import Kind
+from holdfast.model.pages import marker, number, read_marker
+from holdfast.store.seam import Hosted
+
+Wire = dict[str, Any]
+_EPOCH: Final = "1970-01-01T00:00:00.000+0000"
+_HIDDEN: Final = {"ErrorCode": "AccessDeniedException", "Message": "Only an admin of all tenants sees environment variables."}
+_MAX_ITEMS: Final = 10_000
+_DEFAULT_ITEMS: Final = 50
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A function in one version."""
+
+    name: str
+    version: str
+    terms: Terms | None
+    """What its executions are granted; a function without terms is not durable."""
+    about: Mapping[str, Any] = {}
+    """Members of its FunctionConfiguration that differ from what an inline function shows."""
+    code: Mapping[str, Any] = {}
+    """Where its code is, as GetFunction shows it."""
+    tags: Mapping[str, str] = {}
+
+
+class FunctionLookup(Protocol):
+    """Finds functions."""
+
+    def find(self, asked: FunctionAsked) -> Found:
+        """The function that is meant; an alias is resolved, and without a qualifier it is the newest. FunctionNotFound if there is none."""
+        ...
+
+    def draw(self, asked: FunctionAsked) -> Found:
+        """The same for one invocation: an alias that shares its invocations means another version now and then."""
+        ...
+
+    def all(self) -> Sequence[Found]:
+        """Every version of every function, by name and version."""
+        ...
+
+
+class PlainCall(msgspec.Struct, frozen=True, kw_only=True):
+    """An invocation of a function that is not durable."""
+
+    function: Found
+    payload: bytes
+    waits: bool
+    """The caller waits for the answer; else it is only promised that the function will be called."""
+    client_context: str | None = None
+    """JSON."""
+    tenant: str | None = None
+    trace: str | None = None
+    arn: str | None = None
+    """The function's ARN as its caller named it: with the version or alias, or without."""
+
+
+class PlainAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function that is not durable answered."""
+
+    payload: bytes
+    error: str | None = None
+    """`Unhandled` or `Handled`, when it failed; the payload is then an error object."""
+    log: bytes = b""
+    request: str | None = None
+    """The request id that the function knows, and its log."""
+
+
+Plain = Callable[[PlainCall], Awaitable[PlainAnswer]]
+"""Calls functions that are not durable."""
+
+
+class RegisteredFunctions:
+    """The functions that an engine was opened with."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def find(self, asked: FunctionAsked) -> Found:
+        """A function by name and version."""
+        versions = {hosted.version: hosted for hosted in self._hosted() if hosted.function == asked.name}
+        found = versions.get(asked.qualifier or latest(versions)) if versions else None
+        if found is None:
+            raise FunctionNotFound(f"Function not found: {asked.arn}")
+        return Found(name=found.function, version=found.version, terms=found.terms)
+
+    def draw(self, asked: FunctionAsked) -> Found:
+        """There are no aliases here."""
+        return self.find(asked)
+
+    def all(self) -> Sequence[Found]:
+        """Everything hosted here."""
+        hosted = sorted(self._hosted(), key=lambda hosted: (hosted.function, _order(hosted.version)))
+        return [Found(name=one.function, version=one.version, terms=one.terms) for one in hosted]
+
+    def _hosted(self) -> Sequence[Hosted]:
+        """The plain functions: a worker is none, and no caller who asks for functions sees a worker."""
+        return [hosted for hosted in self._registry.hosted() if hosted.kind is Kind.FUNCTION]
+
+
+def _order(version: str) -> int:
+    return int(version) if version.isdigit() else 0
+
+
+def configuration(found: Found, arn: str, *, values: bool) -> Wire:
+    """A FunctionConfiguration; the values of environment variables are often secrets, and not for everybody."""
+    shown: Wire = {
+        "FunctionName": found.name,
+        "FunctionArn": arn,
+        "Version": found.version,
+        "Handler": found.name,
+        "Role": "",
+        "CodeSize": 0,
+        "CodeSha256": "",
+        "Description": "",
+        "Timeout": 900,
+        "MemorySize": 128,
+        "LastModified": _EPOCH,
+        "RevisionId": f"{found.name}-{found.version}",
+        "State": "Active",
+        "LastUpdateStatus": "Successful",
+        "PackageType": "Zip",
+        **found.about,
+    }
+    if not values and "Environment" in shown:
+        shown["Environment"] = {"Error": _HIDDEN}
+    if found.terms is not None:
+        shown["DurableConfig"] = durable_config(found.terms)
+    return shown
+
+
+def page(member: str, everything: Sequence[Wire], start: str | None, most: int | None) -> Wire:
+    """One page of a list of functions, versions or aliases."""
+    size = page_size(most, _DEFAULT_ITEMS, _MAX_ITEMS)
+    first = 0
+    if start:
+        parts = read_marker(member, start)
+        first = number(parts[0], len(everything)) if len(parts) == 1 else -1
+        if first < 0:
+            raise InvalidParameter("Invalid Marker")
+    shown: Wire = {member: everything[first : first + size]}
+    if first + size < len(everything):
+        shown["NextMarker"] = marker(member, first + size)
+    return shown
+
+
+def durable_config(terms: Terms) -> Wire:
+    """The DurableConfig that these terms are."""
+    return {"ExecutionTimeout": terms.timeout_seconds, "RetentionPeriodInDays": terms.retention_days}

@@ -1,0 +1,196 @@
+"""Function management: CreateFunction and its neighbours. What only reads is functions.py's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from holdfast.lambda_api.functions.records import Alias, Code, Config, Version, about
+from holdfast.lambda_api.operations import checks
+from holdfast.lambda_api.operations.lookup import Found, configuration, page
+from holdfast.lambda_api.routes.deploy_requests import AliasAsked, CodeAsked, Configured, Create, Publish, UpdateCode
+from holdfast.lambda_api.serving import Serving
+from holdfast.lambda_api.templates.descriptions import FolderCode
+from holdfast.model.errors import InvalidParameter
+from holdfast.web.replies import Reply, json_reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+
+LOCAL_BUCKET: Final = "holdfast-local"
+"""The bucket of code that is in a folder of the server's machine; its key is the folder's path."""
+MOST_BYTES: Final = 70_167_211
+"""As on AWS: code of 50 MB in base64, with room around it."""
+_FUNCTIONS: Final = "/2015-03-31/functions"
+
+
+class Deploying:
+    """Their handlers."""
+
+    def __init__(self, service: Serving) -> None:
+        self._service = service
+        self._deployed = service.deployed
+
+    def routes(self) -> list[Route]:
+        """Where they are."""
+        one = f"{_FUNCTIONS}/([^/]+)"
+        return [
+            Route("POST", f"{_FUNCTIONS}/?", self.create, most=MOST_BYTES),
+            Route("PUT", f"{one}/code", self.update_code, most=MOST_BYTES),
+            Route("PUT", f"{one}/configuration", self.update_configuration),
+            Route("POST", f"{one}/versions", self.publish),
+            Route("POST", f"{one}/aliases", self.create_alias),
+            Route("GET", f"{one}/aliases", self.aliases),
+            Route("GET", f"{one}/aliases/([^/]+)", self.alias),
+            Route("PUT", f"{one}/aliases/([^/]+)", self.update_alias),
+            Route("DELETE", f"{one}/aliases/([^/]+)", self.delete_alias),
+            Route("DELETE", one, self.delete),
+        ]
+
+    # --- functions
+
+    async def create(self, request: Request) -> Reply:
+        """CreateFunction."""
+        asked = request.json(Create)
+        name = self._deployable(asked.function_name, None)
+        if asked.package_type != "Zip" or asked.code.image is not None:
+            raise InvalidParameter("PackageType: container images are not run here, only zip files.")
+        if not asked.handler or not asked.runtime:
+            raise InvalidParameter("Runtime and Handler are mandatory parameters for functions created with deployment packages.")
+        terms = None if asked.durable_config is None else asked.durable_config.terms(None)
+        config = Config(**asked.changed({"Architectures": asked.architectures}), terms=terms)
+
+        def verb() -> Version:
+            if self._deployed.entry(name) is None:  # else the code need not be taken
+                return self._deployed.create(name, config, self._code(asked.code), tags=asked.tags, publish=asked.publish)
+            return self._deployed.create(name, config, Code("", "", 0))
+
+        return self._configuration(name, await self._service.change(name, verb), 201)
+
+    async def update_code(self, request: Request) -> Reply:
+        """UpdateFunctionCode."""
+        asked = request.json(UpdateCode)
+        name = self._deployable(request.label, request.text("Qualifier"))
+
+        def verb() -> Version:
+            self._deployed.needed(name)
+            code = self._code(asked)
+            return self._deployed.update_code(
+                name,
+                code,
+                architectures=asked.architectures,
+                revision=asked.revision_id,
+                publish=asked.publish,
+                dry_run=asked.dry_run,
+            )
+
+        return self._configuration(name, await self._service.change(name, verb))
+
+    async def update_configuration(self, request: Request) -> Reply:
+        """UpdateFunctionConfiguration."""
+        asked = request.json(Configured)
+        name = self._deployable(request.label, request.text("Qualifier"))
+
+        def verb() -> Version:
+            latest = self._deployed.version(checks.FunctionAsked(name, None))
+            changed = asked.changed(latest.config.other)
+            if asked.durable_config is not None:
+                changed["terms"] = asked.durable_config.terms(latest.config.terms)
+            return self._deployed.update_config(name, changed, revision=asked.revision_id)
+
+        return self._configuration(name, await self._service.change(name, verb))
+
+    async def delete(self, request: Request) -> Reply:
+        """DeleteFunction."""
+        asked = checks.function_asked(request.label, request.text("Qualifier"))
+        name = self._deployable(asked.name, None)
+        await self._service.change(name, lambda: self._deployed.delete(name, asked.qualifier))
+        return Reply(204)
+
+    # --- versions
+
+    async def publish(self, request: Request) -> Reply:
+        """PublishVersion."""
+        asked = request.json(Publish)
+        name = self._deployable(request.label, request.text("Qualifier"))
+        made = await self._service.change(
+            name,
+            lambda: self._deployed.publish(name, sha256=asked.sha256, description=asked.description, revision=asked.revision_id),
+        )
+        return self._configuration(name, made, 201)
+
+    # --- aliases
+
+    async def create_alias(self, request: Request) -> Reply:
+        """CreateAlias."""
+        asked = request.json(AliasAsked)
+        name = self._deployable(request.label, None)
+        if asked.function_version is None:
+            raise InvalidParameter("FunctionVersion: a version is wanted.")
+        version = asked.function_version
+        made = await self._service.change(
+            name,
+            lambda: self._deployed.create_alias(name, asked.name, version, description=asked.description or "", weights=asked.weights),
+        )
+        return json_reply(made.to_wire(name), 201)
+
+    async def update_alias(self, request: Request) -> Reply:
+        """UpdateAlias."""
+        asked = request.json(AliasAsked)
+        name, alias = self._deployable(request.labels[0], None), request.labels[1]
+
+        def verb() -> Alias:
+            return self._deployed.update_alias(
+                name,
+                alias,
+                version=asked.function_version,
+                description=asked.description,
+                weights=asked.weights,
+                revision=asked.revision_id,
+            )
+
+        return json_reply((await self._service.change(name, verb)).to_wire(name))
+
+    async def delete_alias(self, request: Request) -> Reply:
+        """DeleteAlias."""
+        name, alias = self._deployable(request.labels[0], None), request.labels[1]
+        await self._service.change(name, lambda: self._deployed.delete_alias(name, alias))
+        return Reply(204)
+
+    async def alias(self, request: Request) -> Reply:
+        """GetAlias."""
+        name = checks.function_asked(request.labels[0], None).name
+        return json_reply(self._deployed.alias(name, request.labels[1]).to_wire(name))
+
+    async def aliases(self, request: Request) -> Reply:
+        """ListAliases, of all versions or of one."""
+        name = checks.function_asked(request.label, None).name
+        wanted = request.text("FunctionVersion")
+        found = sorted(self._deployed.needed(name).aliases.values(), key=lambda alias: alias.name)
+        shown = [one.to_wire(name) for one in found if wanted in (None, one.version, *one.weights)]
+        return json_reply(page("Aliases", shown, request.text("Marker"), request.number("MaxItems")))
+
+    # --- shared
+
+    def _deployable(self, name: str, qualifier: str | None) -> str:
+        asked = checks.function_asked(name, qualifier)
+        if asked.qualifier not in (None, "$LATEST"):
+            raise InvalidParameter(f"FunctionName: only $LATEST can be changed, not {asked.qualifier}.")
+        self._service.lookup.check_deployed(asked.name)
+        return asked.name
+
+    def _code(self, asked: CodeAsked) -> Code:
+        if asked.zip_file is not None:
+            return self._deployed.keeper.add_zip(asked.zip_file)
+        if asked.bucket == LOCAL_BUCKET and asked.key:
+            folder = Path(asked.key)
+            if not folder.is_absolute():
+                raise InvalidParameter(f"S3Key: the path of a folder in the bucket {LOCAL_BUCKET!r} must be absolute.")
+            return self._service.code_of(FolderCode(folder))
+        raise InvalidParameter(
+            f"Code: send a ZipFile, or S3Bucket={LOCAL_BUCKET!r} with the path of a folder of this machine as S3Key. S3 is not read here."
+        )
+
+    def _configuration(self, name: str, version: Version, status: int = 200) -> Reply:
+        found = Found(name=name, version=version.version, terms=version.config.terms, about=about(version))
+        qualifier = None if version.version == "$LATEST" else version.version
+        return json_reply(configuration(found, checks.function_arn(name, qualifier), values=True), status)

@@ -1,0 +1,98 @@
+"""The operations on executions: checkpoint and state for handlers, the others for everybody."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.lambda_api.operations import LambdaApi
+from holdfast.lambda_api.operations.executions import ListAsked
+from holdfast.model import wire
+from holdfast.model.errors import ExecutionNotFound, InvalidParameter, InvalidToken
+from holdfast.model.operations import Failure
+from holdfast.web.errors import unreadable
+from holdfast.web.replies import Reply, json_reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+
+_EXECUTION = "/2025-12-01/durable-executions/(.+)"
+
+
+class Executions:
+    """Their handlers."""
+
+    def __init__(self, api: LambdaApi) -> None:
+        self._api = api
+
+    def routes(self) -> list[Route]:
+        """Where they are; the bare execution comes last, because its label may have slashes."""
+        return [
+            Route("POST", f"{_EXECUTION}/checkpoint", self.checkpoint),
+            Route("GET", f"{_EXECUTION}/state", self.state),
+            Route("GET", f"{_EXECUTION}/history", self.history),
+            Route("POST", f"{_EXECUTION}/stop", self.stop),
+            Route("GET", "/2025-12-01/durable-executions/?", self.list_all),
+            Route("GET", _EXECUTION, self.get),
+            Route("GET", "/2025-12-01/functions/([^/]+)/durable-executions/?", self.list),
+        ]
+
+    async def checkpoint(self, request: Request) -> Reply:
+        """CheckpointDurableExecution. Its model has no 404: an execution that is not there is a token that is not good."""
+        try:
+            asked = wire.checkpoint_from_json(request.body or b"{}")
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise unreadable(f"The request's body is not JSON: {error}") from None
+        try:
+            return json_reply(await self._api.checkpoint(request.label, asked))
+        except ExecutionNotFound:
+            raise InvalidToken from None
+
+    async def state(self, request: Request) -> Reply:
+        """GetDurableExecutionState."""
+        token = request.text("CheckpointToken")
+        if not token:
+            raise InvalidParameter("CheckpointToken: must have 1 to 2048 characters.")
+        # A plus sign that a client did not encode arrives as a space, which no token has.
+        return json_reply(self._api.state(request.label, token.replace(" ", "+"), request.text("Marker"), request.number("MaxItems")))
+
+    async def get(self, request: Request) -> Reply:
+        """GetDurableExecution."""
+        return json_reply(self._api.get(request.label, include_data=request.flag("IncludeExecutionData", True)))
+
+    async def history(self, request: Request) -> Reply:
+        """GetDurableExecutionHistory."""
+        return json_reply(
+            self._api.history(
+                request.label,
+                include_data=request.flag("IncludeExecutionData", True),
+                newest_first=request.flag("ReverseOrder", False),
+                start=request.text("Marker"),
+                most=request.number("MaxItems"),
+            )
+        )
+
+    async def stop(self, request: Request) -> Reply:
+        """StopDurableExecution; the body is the error itself."""
+        return json_reply(await self._api.stop(request.label, request.json(Failure), request.actor))
+
+    async def list(self, request: Request) -> Reply:
+        """ListDurableExecutionsByFunction."""
+        return json_reply(self._api.list(_asked(request, request.label)))
+
+    async def list_all(self, request: Request) -> Reply:
+        """The same across functions, which AWS does not have and the official emulator has."""
+        return json_reply(self._api.list(_asked(request, request.text("FunctionName"))))
+
+
+def _asked(request: Request, function: str | None) -> ListAsked:
+    return ListAsked(
+        function=function,
+        qualifier=request.text("Qualifier"),
+        name=request.text("DurableExecutionName"),
+        statuses=request.texts("Statuses"),
+        started_after=request.instant("StartedAfter"),
+        started_before=request.instant("StartedBefore"),
+        oldest_first=request.flag("ReverseOrder", False),
+        marker=request.text("Marker"),
+        most=request.number("MaxItems"),
+        tenant=request.tenant,
+    )

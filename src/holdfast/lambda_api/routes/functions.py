@@ -1,0 +1,74 @@
+"""Functions: Invoke, and what can be read of them."""
+
+from __future__ import annotations
+
+from holdfast.lambda_api.operations import LambdaApi
+from holdfast.lambda_api.operations.invoke import SYNC_BYTES, Invoke, Invoked
+from holdfast.web.replies import Header, Reply, json_reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+
+_FUNCTIONS = "/2015-03-31/functions"
+
+
+class Functions:
+    """Their handlers."""
+
+    def __init__(self, api: LambdaApi) -> None:
+        self._api = api
+
+    def routes(self) -> list[Route]:
+        """Where they are."""
+        return [
+            Route("POST", f"{_FUNCTIONS}/([^/]+)/invocations", self.invoke, most=SYNC_BYTES, waits=True),
+            Route("GET", f"{_FUNCTIONS}/([^/]+)/configuration", self.configuration),
+            Route("GET", f"{_FUNCTIONS}/([^/]+)/versions", self.versions),
+            Route("GET", f"{_FUNCTIONS}/?", self.list),
+            Route("GET", f"{_FUNCTIONS}/([^/]+)", self.get),
+        ]
+
+    async def invoke(self, request: Request) -> Reply:
+        """Invoke. The payload is the body, everything else is in headers."""
+        asked = Invoke(
+            function=request.label,
+            qualifier=request.text("Qualifier"),
+            kind=request.header(b"x-amz-invocation-type") or "RequestResponse",
+            log_type=request.header(b"x-amz-log-type") or "None",
+            client_context=request.header(b"x-amz-client-context"),
+            name=request.header(b"x-amz-durable-execution-name"),
+            tenant=request.header(b"x-amz-tenant-id"),
+            trace=request.header(b"x-amzn-trace-id"),
+            payload=request.body,
+        )
+        return _invoked(await self._api.invoke(asked))
+
+    async def get(self, request: Request) -> Reply:
+        """GetFunction."""
+        return json_reply(self._api.get_function(request.label, request.text("Qualifier"), values=request.sees_values))
+
+    async def configuration(self, request: Request) -> Reply:
+        """GetFunctionConfiguration."""
+        return json_reply(self._api.get_function_configuration(request.label, request.text("Qualifier"), values=request.sees_values))
+
+    async def list(self, request: Request) -> Reply:
+        """ListFunctions. There is one region, so a MasterRegion leaves nothing out."""
+        asked = request.text("FunctionVersion"), request.text("Marker"), request.number("MaxItems")
+        return json_reply(self._api.list_functions(*asked, values=request.sees_values))
+
+    async def versions(self, request: Request) -> Reply:
+        """ListVersionsByFunction."""
+        asked = request.label, request.text("Marker"), request.number("MaxItems")
+        return json_reply(self._api.list_versions(*asked, values=request.sees_values))
+
+
+def _invoked(answer: Invoked) -> Reply:
+    headers: list[Header] = [(b"x-amz-executed-version", answer.version.encode())]
+    if answer.status == 200:
+        headers.append((b"content-type", b"application/json"))
+    if answer.arn is not None:
+        headers.append((b"x-amz-durable-execution-arn", answer.arn.encode()))
+    if answer.error is not None:
+        headers.append((b"x-amz-function-error", answer.error.encode()))
+    if answer.log is not None:
+        headers.append((b"x-amz-log-result", answer.log.encode()))
+    return Reply(answer.status, answer.payload, tuple(headers), request=answer.request)

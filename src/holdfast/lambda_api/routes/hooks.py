@@ -1,0 +1,68 @@
+"""What tools around Lambda ask for: SAM's hooks for an emulator it did not start, and whether the server works."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.lambda_api.operations import LambdaApi
+from holdfast.model.errors import InvalidParameter
+from holdfast.web.errors import retry_after
+from holdfast.web.replies import Reply, json_reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+
+
+class _Start(msgspec.Struct, rename="pascal"):
+    function_name: str
+    function_qualifier: str | None = None
+    execution_name: str | None = None
+    execution_timeout_seconds: int | None = None
+    execution_retention_period_days: int | None = None
+    tenant_id: str | None = None
+    input: str | None = None
+
+
+class Hooks:
+    """Their handlers."""
+
+    def __init__(self, api: LambdaApi) -> None:
+        self._api = api
+
+    def routes(self) -> list[Route]:
+        """Where they are."""
+        return [
+            Route("POST", "/start-durable-execution", self.start),
+            Route("GET", "/health", self.health),
+            Route("HEAD", "/health", self.health),
+            Route("GET", "/ready", self.ready),
+        ]
+
+    async def start(self, request: Request) -> Reply:
+        """Start an execution of a function that is hosted here. The account, trace fields, invocation id and endpoint are of no use."""
+        asked = request.json(_Start)
+        try:
+            payload = (asked.input or "").encode()
+        except UnicodeEncodeError:
+            raise InvalidParameter("Input: the text is not valid Unicode.") from None
+        arn = await self._api.start(
+            asked.function_name,
+            asked.function_qualifier or None,
+            payload,
+            name=asked.execution_name or None,
+            tenant=asked.tenant_id or None,
+            timeout_seconds=asked.execution_timeout_seconds,
+            retention_days=asked.execution_retention_period_days,
+        )
+        return json_reply({"ExecutionArn": arn}, 201)
+
+    async def health(self, request: Request) -> Reply:
+        """The process lives."""
+        return json_reply({"status": "healthy"})
+
+    async def ready(self, request: Request) -> Reply:
+        """It can do its work: what is asked for now can be written."""
+        trouble = self._api.trouble()
+        if trouble is None:
+            return json_reply({"status": "ready"})
+        known = {"reason": trouble} if request.roles else {}  # it names the store's file
+        return json_reply({"status": "not ready", **known}, 503, retry_after())

@@ -1,0 +1,93 @@
+"""Who is at the other end of a connection on this machine: a process of ours, or another one.
+
+The kernel's tables say which socket is whose. A socket that its owner has closed still has rows there, without an owner: it shows inode 0
+and user 0, whichever process owned it. So only a connection counts that stands, at both ends, and whose other end is among the open
+descriptors of a process below the guard at this moment. What cannot be read is a refusal. A system without `/proc` cannot tell, and lets
+everything pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from holdfast.lambda_api.runtime.memory import below
+
+_TABLE: Final = "/proc/net/tcp"
+_TABLE_6: Final = "/proc/net/tcp6"
+_ESTABLISHED: Final = b"01"
+_INODE: Final = 5
+"""Where it stands in a row, counted from what follows the state."""
+_MAPPED: Final = bytes(10) + b"\xff\xff"
+_LOOKS: Final = 2
+"""The kernel's list of children may miss one while another ends."""
+_MOST_DESCRIPTORS: Final = 20_000
+"""Of all processes below a guard; processes that hold more get no new connections: the search would take too long."""
+
+
+def can_tell() -> bool:
+    """Whether this system says whose a connection is."""
+    return os.path.isdir("/proc/self")
+
+
+def is_from_below(transport: asyncio.Transport, guard: int | None) -> bool:
+    """Whether the other end of a connection belongs to a process below this one."""
+    if not can_tell():
+        return True
+    theirs, ours = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+    own = transport.get_extra_info("socket")
+    if guard is None or theirs is None or ours is None or own is None:
+        return False  # the connection is over already, or no process can know of this listener yet
+    try:
+        table = Path(_TABLE).read_bytes()
+        if _standing(table, _hexed(ours), _hexed(theirs)) != os.fstat(own.fileno()).st_ino:
+            return False
+        # A program that speaks both protocols has its end in the other table.
+        inode = _standing(table, _hexed(theirs), _hexed(ours)) or _standing(
+            Path(_TABLE_6).read_bytes(), _hexed(theirs, _MAPPED), _hexed(ours, _MAPPED)
+        )
+        return inode != 0 and any(_is_open(inode, guard) for _ in range(_LOOKS))
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def _standing(table: bytes, here: bytes, there: bytes) -> int:
+    """The inode of this end of an established connection; 0 when there is none."""
+    _, found, rest = table.partition(b" %s %s %s " % (here, there, _ESTABLISHED))
+    return int(rest[: rest.find(b"\n")].split()[_INODE]) if found else 0
+
+
+def _hexed(address: tuple[str, int], before: bytes = b"") -> bytes:
+    """An address as the kernel's table has it: words of four bytes, as numbers of this machine."""
+    host, port = address[:2]
+    packed = before + socket.inet_aton(host)
+    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    return b"%s:%04X" % (b"".join(b"%08X" % int.from_bytes(word, sys.byteorder) for word in words), port)
+
+
+def _is_open(inode: int, guard: int) -> bool:
+    wanted = f"socket:[{inode}]"
+    for count, descriptor in enumerate(_descriptors(guard)):
+        if count >= _MOST_DESCRIPTORS:
+            return False
+        try:
+            if os.readlink(descriptor) == wanted:
+                return True
+        except OSError:  # closed meanwhile
+            continue
+    return False
+
+
+def _descriptors(guard: int) -> Iterator[str]:
+    for pid in below(guard):
+        folder = f"/proc/{pid}/fd"
+        try:
+            names = os.listdir(folder)
+        except OSError:  # it has ended meanwhile
+            continue
+        yield from (f"{folder}/{name}" for name in names)

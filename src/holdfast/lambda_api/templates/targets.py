@@ -1,0 +1,155 @@
+"""Finding what a target is: a template, a Python file or module, a worker, or a folder with one of these."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from holdfast.lambda_api.functions.records import MAX_MEMORY_MB, Config
+from holdfast.lambda_api.runtime.description import MAX_TIMEOUT_SECONDS
+from holdfast.lambda_api.templates.descriptions import Described, FolderCode, Found
+from holdfast.lambda_api.templates.discovery import discover
+from holdfast.library import find as find_ready
+from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable, TemplateInvalid
+from holdfast.service.loading import load_all
+from holdfast.workers.tools.declaring import declarations_of
+
+TEMPLATES: Final = ("template.yaml", "template.yml", "template.json")
+_ENDS: Final = (".yaml", ".yml", ".json", ".template")
+
+
+def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes: bool = False) -> Found:
+    """All functions of all targets. With `processes`, those of Python files run in processes too, so that they can be replaced."""
+    parts = [_find(target, parameters, processes) for target in targets]
+    found = Found(
+        deployed=tuple(one for part in parts for one in part.deployed),
+        inline=tuple(one for part in parts for one in part.inline),
+        workers=tuple(dict.fromkeys(path for part in parts for path in part.workers)),
+        warnings=tuple(warning for part in parts for warning in part.warnings),
+        watched=tuple(path for part in parts for path in part.watched),
+        parameters=frozenset(name for part in parts for name in part.parameters),
+    )
+    unknown = sorted(set(parameters) - found.parameters)
+    if unknown:
+        known = ", ".join(sorted(found.parameters)) or "none"
+        raise TemplateInvalid(f"No template here has a parameter {', '.join(unknown)}. Parameters here: {known}.")
+    names = [one.name for one in found.deployed] + [f"{one.name}:{one.version}" for one in found.inline]
+    names += [one.name for one in found.inline if one.name in names]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DuplicateFunction(f"Several targets have a function {', '.join(twice)}. Serve one of them, or give one another name.")
+    return found
+
+
+def _find(target: str, parameters: Mapping[str, str], processes: bool) -> Found:
+    path = Path(target)
+    if path.is_dir():
+        return _in_folder(path, parameters, processes)
+    if target.endswith(_ENDS):
+        return _template(path, parameters)
+    ready = None if path.exists() else find_ready(target)
+    if ready is not None:
+        return Found(workers=(ready,))
+    if declares_workers(path):
+        return _worker(path)
+    return _in_python(target, processes)
+
+
+def declares_workers(file: Path) -> bool:
+    """Whether a file has workers; it is read, not run."""
+    return file.suffix == ".py" and file.is_file() and bool(declarations_of(file.read_bytes()).workers)
+
+
+def _worker(file: Path) -> Found:
+    """A worker's file is hostile until it is locked in: whatever else it defines is not looked for."""
+    warnings = (f"{file}: it has workers, so that durable functions in it are not served.",) if _mentions_us(file) else ()
+    return Found(workers=(file,), watched=(file.parent,), warnings=warnings)
+
+
+def _template(path: Path, parameters: Mapping[str, str]) -> Found:
+    try:
+        from holdfast.lambda_api.templates.template import read_template
+    except ImportError:
+        raise ExtraMissing("Templates need the package `PyYAML`: pip install 'holdfast[server]'.") from None
+    return read_template(path, parameters)
+
+
+def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> Found:
+    for name in TEMPLATES:
+        if (folder / name).is_file():
+            return _template(folder / name, parameters)
+    files = sorted(folder.glob("*.py"))
+    workers = [path for path in files if declares_workers(path)]
+    parts = [_worker(path) for path in workers]
+    parts += [_in_python(str(path), processes, needed=False) for path in files if path not in workers and _mentions_us(path)]
+    found = Found(
+        deployed=tuple(one for part in parts for one in part.deployed),
+        inline=tuple(one for part in parts for one in part.inline),
+        workers=tuple(workers),
+        warnings=tuple(warning for part in parts for warning in part.warnings),
+        watched=(folder,),
+    )
+    if not found.deployed and not found.inline and not found.workers:
+        raise TemplateInvalid(
+            f"{folder} has no {', '.join(TEMPLATES)}, and no Python file in it defines a durable function of holdfast.durable or a worker."
+        )
+    return found
+
+
+def _mentions_us(path: Path) -> bool:
+    """Whether a file is worth importing, which runs it."""
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return False
+    return b"holdfast" in text and b"durable_execution" in text
+
+
+def _in_python(target: str, processes: bool, *, needed: bool = True) -> Found:
+    found = _deployed(target) if processes else _inline(target)
+    if needed and not found.deployed and not found.inline:
+        raise FunctionNotLoadable(f"{target} defines no durable function and no worker. Decorate one with @durable_execution or @worker.")
+    return found
+
+
+def _inline(target: str) -> Found:
+    return Found(inline=tuple(load_all(target).values()))
+
+
+def _deployed(target: str) -> Found:
+    folder, module = _place(target)
+    deployed = [
+        Described(
+            name=one.name,
+            # They run in our own process else, so nobody has said how long and with how much memory.
+            config=Config(
+                handler=f"{module}.{one.attribute}",
+                runtime="python3",
+                timeout=MAX_TIMEOUT_SECONDS,
+                memory=MAX_MEMORY_MB,
+                terms=one.terms,
+            ),
+            code=FolderCode(folder),
+            publish=True,
+        )
+        for one in discover(target)
+    ]
+    return Found(deployed=tuple(deployed), watched=(folder,))
+
+
+def _place(target: str) -> tuple[Path, str]:
+    """The folder to search for a module, and the module's name there."""
+    place = target.rpartition(":")[0] or target
+    path = Path(place)
+    if path.suffix == ".py":
+        return path.parent, path.stem
+    try:
+        spec = importlib.util.find_spec(place.partition(".")[0])
+    except (ImportError, ValueError):
+        spec = None
+    origin = None if spec is None else spec.origin
+    if origin is None:
+        return Path.cwd(), place
+    return Path(origin).parent.parent if spec is not None and spec.submodule_search_locations else Path(origin).parent, place

@@ -1,0 +1,172 @@
+"""Credentials: making them, keeping them in a store, and recognising them.
+
+The secret of an access key is kept sealed (sealing.py), because the server needs it to verify a signature. A token is kept as its
+SHA-256: a token is long and random, so that no reader of the hash can guess the token.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from holdfast.model.clock import Clock, monotonic
+from holdfast.model.credentials import KEYS_FILE_VARIABLE, Credential, CredentialKind, Role, checked_note, checked_tenant
+from holdfast.model.errors import InvalidParameter, KeysSecretNeeded
+from holdfast.store.seam import Store
+from holdfast.web.auth.refusing import NO_SUCH_TOKEN, Refusal, Refused
+from holdfast.web.auth.sealing import Chance, Sealing, access_keys, needs_outside_secret
+from holdfast.web.auth.secret import SECRET_VARIABLE, KeysSecrets
+
+log = logging.getLogger("holdfast.server")
+
+TOKEN_PREFIX: Final = "hf_"
+KEY_PREFIX: Final = "HFKA"
+_NAMED: Final = 5
+_FRESH_SECONDS: Final = 1.0
+"""How long what was read from the store is believed: a revoked credential is refused after that."""
+
+
+class Issued(NamedTuple):
+    """A new credential, with the secret that nobody can read again."""
+
+    credential: Credential
+    secret: str
+
+
+def new_access_key(
+    sealing: Sealing, *, roles: Sequence[Role], now: int, chance: Chance, tenant: str | None = None, note: str = "", days: int | None = None
+) -> Issued:
+    """An access key, for clients that sign their requests as for AWS."""
+    key_id = KEY_PREFIX + base64.b32encode(chance(10)).decode()
+    secret = base64.b64encode(chance(30)).decode()
+    return Issued(_credential(key_id, CredentialKind.ACCESS_KEY, sealing.sealed(key_id, secret), roles, tenant, note, now, days), secret)
+
+
+def new_token(
+    *, roles: Sequence[Role], now: int, chance: Chance, tenant: str | None = None, note: str = "", days: int | None = None
+) -> Issued:
+    """A bearer token, for everything else."""
+    secret = TOKEN_PREFIX + base64.urlsafe_b64encode(chance(32)).decode().rstrip("=")
+    token_id = "hft-" + base64.b32encode(chance(10)).decode().lower()
+    return Issued(_credential(token_id, CredentialKind.TOKEN, hashed(secret), roles, tenant, note, now, days), secret)
+
+
+def _credential(
+    id: str, kind: CredentialKind, secret: str, roles: Sequence[Role], tenant: str | None, note: str, now: int, days: int | None
+) -> Credential:
+    if days is not None and not 1 <= days <= 36_500:
+        raise InvalidParameter(f"A credential is good for 1 to 36500 days, not for {days}.")
+    return Credential(
+        id=id,
+        kind=kind,
+        secret=secret,
+        roles=tuple(roles),
+        tenant=checked_tenant(tenant),
+        note=checked_note(note),
+        created_at=now,
+        expires_at=None if days is None else now + days * 86_400_000,
+    )
+
+
+def hashed(token: str) -> str:
+    """What is kept of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class Keeper(Protocol):
+    """The part of a store that keys are asked of."""
+
+    def credentials(self) -> Sequence[Credential]: ...
+    def reseal_credential(self, credential: str, before: str, after: str) -> bool: ...
+
+
+def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
+    """Seal what older secrets sealed with the current one; the ids of access keys that cannot be opened, which stay as they are."""
+    lost, renewed = [], 0
+    for credential in access_keys(keeper.credentials()):
+        if not sealing.is_current(credential):
+            try:
+                after = sealing.sealed(credential.id, sealing.opened(credential))
+            except KeysSecretNeeded:
+                lost.append(credential.id)
+            else:
+                renewed += keeper.reseal_credential(credential.id, credential.secret, after)
+    if renewed:
+        log.warning("%d access keys are sealed with the current secret now; if others could read the store before, make new ones", renewed)
+    return lost
+
+
+def sealing_of(store: Store, secrets: KeysSecrets, chance: Chance, *, wanted: bool = False) -> Sealing:
+    """How the access keys of a store are sealed. Where there are any, or one is wanted, there must be a secret that opens all of them.
+
+    A key file is made where there is no secret, unless keys were sealed with one that is lost: they would never be opened again.
+    """
+    sealing = Sealing(store.seal, secrets, chance=chance)
+    known = access_keys(store.credentials())
+    if not known and not wanted:
+        return sealing
+    if not secrets.is_there and not any(map(needs_outside_secret, known)):
+        made = secrets.make(chance)
+        log.warning("the key file %s is made: it opens access keys. Back it up, but never together with the store", made)
+    if secrets.is_there:
+        seal_anew(store, sealing)
+    lost = [credential.id for credential in access_keys(store.credentials()) if not sealing.opens(credential)]
+    if lost:
+        raise KeysSecretNeeded(
+            f"The secret that sealed the access keys {', '.join(lost[:_NAMED])} is not here. Give it: {SECRET_VARIABLE}, "
+            f"{KEYS_FILE_VARIABLE}, or the key file with which they were made. "
+            "If it is lost, `holdfast keys rotate --lost` revokes these keys; then make new ones."
+        )
+    return sealing
+
+
+class Keys:
+    """The credentials of a store, as a server asks for them: read again when they are a second old."""
+
+    def __init__(self, keeper: Keeper, sealing: Sealing, clock: Clock) -> None:
+        self._keeper = keeper
+        self._sealing = sealing
+        self._clock = clock
+        self._by_id: dict[str, Credential] = {}
+        self._by_hash: dict[str, Credential] = {}
+        self._secrets: dict[tuple[str, str], str] = {}
+        self._read_at: float | None = None
+
+    def is_stale(self) -> bool:
+        """Whether `refresh` must be called before anything is asked."""
+        return self._read_at is None or monotonic() - self._read_at >= _FRESH_SECONDS
+
+    def refresh(self) -> None:
+        """Read them again, and seal anew what was not sealed as it should be; blocks."""
+        found = self._keeper.credentials()
+        if not all(map(self._sealing.is_current, access_keys(found))):
+            seal_anew(self._keeper, self._sealing)
+            found = self._keeper.credentials()
+        self._by_id = {x.id: x for x in found if x.kind is CredentialKind.ACCESS_KEY}
+        self._by_hash = {x.secret: x for x in found if x.kind is CredentialKind.TOKEN}
+        known = {(x.id, x.secret) for x in self._by_id.values()}
+        self._secrets = {key: secret for key, secret in self._secrets.items() if key in known}
+        self._read_at = monotonic()
+
+    def access_key(self, key_id: str) -> tuple[Credential, str]:
+        """An access key and its secret."""
+        found = self._good(self._by_id.get(key_id))
+        place = (found.id, found.secret)
+        secret = self._secrets.get(place)
+        if secret is None:
+            secret = self._secrets[place] = self._sealing.opened(found)
+        return found, secret
+
+    def token(self, token: str) -> Credential:
+        """The credential of a token. It is looked up by its hash, of which a guesser learns nothing from how long that takes."""
+        return self._good(self._by_hash.get(hashed(token)))
+
+    def _good(self, found: Credential | None) -> Credential:
+        if found is None:
+            raise Refused(Refusal.UNKNOWN, NO_SUCH_TOKEN)
+        if found.is_expired(self._clock.now()):
+            raise Refused(Refusal.EXPIRED, f"The credential {found.id} has expired. Make a new one.")
+        return found

@@ -1,0 +1,314 @@
+"""AWS Signature Version 4, verified: what was signed is put together again from the request as it came, and signed again. Pure.
+
+The signature may stand in the `Authorization` header or in the query (a presigned address). Whatever changes what a request means must be
+signed: the method, the path, the query, the host, every `x-amz-` header, the header `Idempotency-Key`, and the body.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote, unquote_plus
+
+import msgspec
+
+from holdfast.web.auth.refusing import Refusal, Refused
+
+ALGORITHM: Final = "AWS4-HMAC-SHA256"
+SKEW_MS: Final = 5 * 60_000
+"""How far the signer's clock may be from ours."""
+MAX_EXPIRES_SECONDS: Final = 7 * 86_400
+"""How long a presigned address may be good, as on AWS."""
+UNSIGNED: Final = "UNSIGNED-PAYLOAD"
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+_STAMP: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_PART: Final = re.compile(r"\s*(?P<key>\w+)=(?P<value>[^,]*?)\s*")
+_SCOPE: Final = re.compile(r"(?P<key>[\w-]{1,128})/(?P<day>\d{8})/(?P<region>[\w-]{1,64})/(?P<service>[\w-]{1,64})/aws4_request", re.A)
+_NAMED: Final = re.compile(r"Credential=(?P<key>[A-Z0-9]{4,32})/", re.A)
+"""What can be the id of an access key, ours or one of AWS. Anything else may be a secret that was sent in its place."""
+_HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+_QUERY: Final = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature")
+_FREE: Final = frozenset({"x-amz-user-agent"})
+"""Says nothing that anybody acts on, and proxies rewrite it."""
+_MEANT: Final = frozenset({"idempotency-key"})
+"""Headers of no `x-amz-` name that decide what a request does."""
+
+
+def gathered(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Headers by name, each with all its values in order."""
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+class SignedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as it came: nothing of it is decoded."""
+
+    method: str
+    path: str
+    """Percent-encoded as it came, without the query."""
+    query: str
+    headers: Mapping[str, Sequence[str]]
+    """All values of each header; names in lower case."""
+    private: bool
+    """Nobody on the way can change it: TLS, or the same machine."""
+
+    def values(self, name: str) -> Sequence[str]:
+        """All values of a header."""
+        return self.headers.get(name, ())
+
+
+class Scope(NamedTuple):
+    """What a signature is good for."""
+
+    key: str
+    day: str
+    region: str
+    service: str
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request says about its signature; nothing of it is verified yet."""
+
+    scope: Scope
+    stamp: str
+    signed_headers: tuple[str, ...]
+    signature: str
+    expires_seconds: int | None
+    """Only of a presigned address."""
+
+
+def is_signed(request: SignedRequest) -> bool:
+    """Whether a request claims to be signed."""
+    return any(value.startswith("AWS4-") for value in request.values("authorization")) or "X-Amz-Signature=" in request.query
+
+
+def claimed(request: SignedRequest) -> str | None:
+    """The access key that a request names, whether or not it is well signed: no secret, and nothing to believe."""
+    for text in (*request.values("authorization"), unquote(request.query)):
+        found = _NAMED.search(text)
+        if found is not None:
+            return found["key"]
+    return None
+
+
+def claim_of(request: SignedRequest) -> Claim:
+    """What a request says about its signature, if that can be one."""
+    asked = request.values("authorization")
+    presigned = "X-Amz-Signature=" in request.query
+    if len(asked) + presigned != 1:
+        raise _incomplete("A request is signed once: in one Authorization header, or in its query.")
+    claim = _of_query(request) if presigned else _of_header(request, asked[0])
+    if claim.scope.day != claim.stamp[:8]:
+        raise Refused(Refusal.SIGNATURE, "The date of the credential scope is not the date of the request.")
+    if claim.signed_headers != tuple(sorted(set(claim.signed_headers))) or not all(map(_HEADER.fullmatch, claim.signed_headers)):
+        raise _incomplete("SignedHeaders must be names of headers in lower case, sorted, each once.")
+    if "host" not in claim.signed_headers:
+        raise Refused(Refusal.SIGNATURE, "The header 'host' must be signed.")
+    return claim
+
+
+def _of_header(request: SignedRequest, text: str) -> Claim:
+    algorithm, _, rest = text.partition(" ")
+    if algorithm != ALGORITHM:
+        raise _incomplete(f"Only {ALGORITHM} is understood.")
+    parts: dict[str, str] = {}
+    for part in rest.split(","):
+        found = _PART.fullmatch(part)
+        if found is None or found["key"] in parts:
+            raise _incomplete("The Authorization header must have Credential=…, SignedHeaders=…, Signature=….")
+        parts[found["key"]] = found["value"]
+    if parts.keys() != {"Credential", "SignedHeaders", "Signature"}:
+        raise _incomplete("The Authorization header must have Credential=…, SignedHeaders=…, Signature=….")
+    return Claim(
+        scope=_scope(parts["Credential"]),
+        stamp=_stamp(request),
+        signed_headers=tuple(parts["SignedHeaders"].split(";")),
+        signature=parts["Signature"],
+        expires_seconds=None,
+    )
+
+
+def _of_query(request: SignedRequest) -> Claim:
+    found: dict[str, str] = {}
+    for pair in request.query.split("&"):
+        key, _, value = pair.partition("=")
+        if key in _QUERY:
+            if key in found:
+                raise _incomplete(f"{key} is given twice.")
+            found[key] = unquote(value)
+    missing = [key for key in _QUERY if key not in found]
+    if missing:
+        raise _incomplete(f"A presigned address must have {missing[0]}.")
+    if found["X-Amz-Algorithm"] != ALGORITHM:
+        raise _incomplete(f"Only {ALGORITHM} is understood.")
+    expires = found["X-Amz-Expires"]
+    if not re.fullmatch(r"[0-9]{1,6}", expires) or not 1 <= int(expires) <= MAX_EXPIRES_SECONDS:
+        raise _incomplete(f"X-Amz-Expires must be a number of seconds from 1 to {MAX_EXPIRES_SECONDS}.")
+    return Claim(
+        scope=_scope(found["X-Amz-Credential"]),
+        stamp=_checked_stamp(found["X-Amz-Date"]),
+        signed_headers=tuple(found["X-Amz-SignedHeaders"].split(";")),
+        signature=found["X-Amz-Signature"],
+        expires_seconds=int(expires),
+    )
+
+
+def _scope(text: str) -> Scope:
+    found = _SCOPE.fullmatch(text)
+    if found is None:
+        raise _incomplete("Credential must be KEY/DATE/REGION/SERVICE/aws4_request.")
+    return Scope(found["key"], found["day"], found["region"], found["service"])
+
+
+def _stamp(request: SignedRequest) -> str:
+    """When it was signed: the header X-Amz-Date, else Date."""
+    given = request.values("x-amz-date")
+    if len(given) == 1:
+        return _checked_stamp(given[0])
+    dates = request.values("date")
+    if given or len(dates) != 1:
+        raise _incomplete("A signed request must have one header X-Amz-Date.")
+    try:
+        at = parsedate_to_datetime(dates[0])
+    except ValueError:
+        raise _incomplete("The header Date cannot be read. Send X-Amz-Date.") from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def _checked_stamp(text: str) -> str:
+    if not _STAMP.fullmatch(text):
+        raise _incomplete("X-Amz-Date must be like 20261231T235959Z.")
+    return text
+
+
+def check_time(claim: Claim, now: int) -> None:
+    """Refuse what was signed too long ago, or will be."""
+    signed_at = _moment(claim.stamp)
+    if signed_at > now + SKEW_MS:
+        raise Refused(Refusal.SIGNATURE, f"Signature not yet current: {claim.stamp} is later than now. Set the clock of your machine.")
+    good_ms = SKEW_MS if claim.expires_seconds is None else claim.expires_seconds * 1000
+    if signed_at + good_ms < now:
+        raise Refused(Refusal.SIGNATURE, f"Signature expired: {claim.stamp} is too long ago. Sign again, and look after the clock.")
+
+
+@lru_cache(maxsize=64)
+def _moment(stamp: str) -> int:
+    """Milliseconds; clients that sign in the same second share the work."""
+    try:
+        return int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 1000
+    except ValueError:
+        raise _incomplete("X-Amz-Date is no time.") from None
+
+
+def body_hash(request: SignedRequest) -> str | None:
+    """The hash of the body that was signed; None when it was not sent, so that it must be taken from the body."""
+    given = [*request.values("x-amz-content-sha256")]
+    given += [unquote(pair.partition("=")[2]) for pair in request.query.split("&") if pair.lower().startswith("x-amz-content-sha256=")]
+    if not given:
+        return None
+    if len(set(given)) > 1:
+        raise _incomplete("X-Amz-Content-Sha256 is given twice.")
+    if given[0] == UNSIGNED:
+        if not request.private:
+            raise Refused(Refusal.SIGNATURE, "A body without a signature is only taken over TLS or from the same machine.")
+    elif not _HASH.fullmatch(given[0]):
+        raise Refused(Refusal.SIGNATURE, f"X-Amz-Content-Sha256 must be a SHA-256 in hex or {UNSIGNED}; signed chunks are not understood.")
+    return given[0]
+
+
+def hash_of(body: bytes) -> str:
+    """What is signed of a body."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def check_body(signed: str, body: bytes) -> None:
+    """Refuse a body that is not the one that was signed."""
+    if signed != UNSIGNED and not hmac.compare_digest(signed, hash_of(body)):
+        raise Refused(Refusal.SIGNATURE, "The body is not the one that was signed.")
+
+
+def check_signature(request: SignedRequest, claim: Claim, secret: str, signed_body: str) -> None:
+    """Refuse a signature that this secret does not make for this request."""
+    unsigned = {name for name in request.headers if name.startswith("x-amz-") or name in _MEANT} - set(claim.signed_headers) - _FREE
+    if unsigned:
+        raise Refused(Refusal.SIGNATURE, f"These headers must be signed: {', '.join(sorted(unsigned))}.")
+    key = signing_key(secret, claim.scope.day, claim.scope.region, claim.scope.service)
+    headers = _canonical_headers(request, claim.signed_headers)
+    scope = f"{claim.scope.day}/{claim.scope.region}/{claim.scope.service}/aws4_request"
+    for query in _canonical_queries(request.query):
+        asked = "\n".join([request.method, _canonical_path(request.path), query, headers, ";".join(claim.signed_headers), signed_body])
+        text = f"{ALGORITHM}\n{claim.stamp}\n{scope}\n{hashlib.sha256(asked.encode('utf-8', 'surrogateescape')).hexdigest()}"
+        expected = hmac.digest(key, text.encode(), "sha256").hex()
+        if hmac.compare_digest(expected.encode(), claim.signature.encode("utf-8", "replace")):
+            return
+    raise Refused(
+        Refusal.SIGNATURE,
+        "The request signature we calculated does not match the signature you provided. Check your secret access key and signing method.",
+    )
+
+
+@lru_cache(maxsize=256)
+def signing_key(secret: str, day: str, region: str, service: str) -> bytes:
+    """The key of a day, a region and a service."""
+    key = b"AWS4" + secret.encode()
+    for part in (day, region, service, "aws4_request"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key
+
+
+@lru_cache(maxsize=512)
+def _canonical_path(path: str) -> str:
+    """The path as it came, without empty and dotted segments, encoded once more, as every service but S3 has it."""
+    kept: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            if kept:
+                kept.pop()
+        elif segment not in ("", "."):
+            kept.append(segment)
+    closed = "/" if path.endswith("/") and kept else ""
+    return quote(f"/{'/'.join(kept)}{closed}", safe="/~", encoding="utf-8", errors="surrogateescape")
+
+
+def _canonical_queries(query: str) -> Iterable[str]:
+    """The query as signers write it: as it came, and encoded anew for those who encode more or less than they send.
+
+    Two queries that the server reads differently never have a form in common. It reads a plus sign as a space (requests.py), so encoded
+    anew that is `%20`; only `%2B` is a plus.
+    """
+    if not query:
+        yield ""
+        return
+    pairs = [pair.partition("=")[::2] for pair in query.split("&") if pair]
+    pairs = [(key, value) for key, value in pairs if key != "X-Amz-Signature"]
+    as_it_came = "&".join(f"{key}={value}" for key, value in sorted(pairs))
+    yield as_it_came
+    anew = "&".join(f"{key}={value}" for key, value in sorted((_encoded(key), _encoded(value)) for key, value in pairs))
+    if anew != as_it_came:
+        yield anew
+
+
+def _encoded(text: str) -> str:
+    return quote(unquote_plus(text, errors="surrogateescape"), safe="-_.~", errors="surrogateescape")
+
+
+def _canonical_headers(request: SignedRequest, names: Iterable[str]) -> str:
+    lines = []
+    for name in names:
+        values = request.values(name)
+        if not values:
+            raise Refused(Refusal.SIGNATURE, f"The header {name!r} was signed but did not come.")
+        lines.append(f"{name}:{','.join(' '.join(value.split()) for value in values)}\n")
+    return "".join(lines)
+
+
+def _incomplete(message: str) -> Refused:
+    return Refused(Refusal.INCOMPLETE, message)
