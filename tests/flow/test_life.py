@@ -316,8 +316,9 @@ async def test_an_idle_engine_asks_the_store_one_question_per_look(tmp_path: Any
         if not looks:
             self._writer.set_trace_callback(asked.append)
             self._reader.set_trace_callback(asked.append)
-        looks += 1
-        return changed(self)
+        found = changed(self)
+        looks += 1  # after its question: the loop counts questions as soon as it sees the number
+        return found
 
     monkeypatch.setattr(SqliteStore, "changed", counted)
     async with Harness(tmp_path, park=10).engine(sleeper, clock=VirtualClock(skipping=False)) as engine:

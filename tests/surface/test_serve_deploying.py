@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tests.surface.serve_program import PATIENCE_SECONDS, Program, Programs, programs
+from tests.surface.serve_program import PATIENCE_SECONDS, Program, Programs, programs, until
 
 DOUBLE = "def handler(event, context): return event * 2\n"
 TRIPLE = "def handler(event, context): return event * 3\n"
@@ -228,6 +228,6 @@ def test_a_function_whose_code_was_changed_on_disk_is_not_run_and_its_neighbours
     kind, message = refusal(server.lambda_.invoke, FunctionName="number", Payload=b"4")
     assert (kind, "is not what was deployed" in message) == ("InvalidParameterValueException", True)
     assert server.invoke("other", 4)["Payload"] == 12
-    assert any("code_changed" in line for line in server.warned)
+    until(lambda: any("code_changed" in line for line in server.warned), "why the function does not run")
     server.lambda_.update_function_code(FunctionName="number", ZipFile=packed(DOUBLE))
     assert server.invoke("number", 4)["Payload"] == 8

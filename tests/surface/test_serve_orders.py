@@ -48,7 +48,7 @@ def test_the_order_workflow_runs_with_an_approval_sent_by_boto3(serve: Programs)
         "ExecutionSucceeded",
     ]
     assert kinds.count("InvocationCompleted") == 4  # suspended for the approval, and before both retries
-    assert "process-order: asking test@example.com to approve 42" in server.warned
+    until(lambda: "process-order: asking test@example.com to approve 42" in server.warned, "what the function printed")
     listed = server.lambda_.list_durable_executions_by_function(FunctionName="process-order", Qualifier="live")
     assert [one["DurableExecutionArn"] for one in listed["DurableExecutions"]] == [arn]
 

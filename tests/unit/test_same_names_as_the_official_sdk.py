@@ -95,7 +95,7 @@ MISSING: dict[str, dict[str, str]] = {
 ADDED: dict[str, set[str]] = {
     "context": {"AsyncCallback", "AsyncDurableContext", "AsyncTimer", "Timer"},
     "exceptions": {"wire_name"},
-    "execution": {"DurableFunction", "OnMismatch"},
+    "execution": {"DurableFunction"},
     "logger": {"HasExecutionArn", "HasIdentity"},
 }
 

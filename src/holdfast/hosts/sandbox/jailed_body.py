@@ -1,4 +1,4 @@
-"""One attempt of a body in its jail, seen from the runner: frames in and out, a clock, and an end that is told only when nothing of it is left.
+"""One attempt of a body in its jail, seen from the runner: frames in and out, a clock, an end that is told when nothing of it is left.
 
 made → locked → ready (a spare) → begun → killed or over → dead → Ended
 """

@@ -22,6 +22,7 @@ from msgspec import Struct
 from holdfast.model import codec
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import InvalidParameter
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.workers.tools.answers import answered, failed, value_of
 from holdfast.workers.tools.estimating import estimated_input
 from holdfast.workers.tools.exchanging import Exchange, current, watched
@@ -221,7 +222,7 @@ class LanguageModel:
         if not self._settings.api_key and self._settings.base_url == _USUAL_SERVER:  # servers of one's own may want none
             raise ToolFailed("access_denied", "There is no key for the model: set HOLDFAST_MODEL_KEY, or another server (base_url).")
         try:
-            openai = await asyncio.to_thread(import_module, "openai")  # loading it takes seconds, and the engine's loop must go on
+            openai = await in_thread(Purpose.WORK, import_module, "openai")  # loading it takes seconds, and the engine's loop must go on
         except ImportError:
             raise ToolFailed("tool_failed", "language_model needs the package `openai`: pip install 'holdfast[llm]'.") from None
         if self._client is None:  # another call may have made it meanwhile
