@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.service.replaying import Replayed as Replayed
     from holdfast.service.replaying import replay as replay
     from holdfast.service.settings import Settings as Settings
+    from holdfast.service.worker_runtime import WorkerSettings as WorkerSettings
     from holdfast.store.encryption import AesGcm as AesGcm
     from holdfast.workers.authoring import worker as worker
     from holdfast.workers.body.context import WorkerContext as WorkerContext
@@ -58,6 +59,7 @@ _WHERE = {
     "ToolCall": "holdfast.hosts.toolhost.call",
     "WorkerContext": "holdfast.workers.body.context",
     "WorkerError": "holdfast.workers.body.errors",
+    "WorkerSettings": "holdfast.service.worker_runtime",
     "durable_execution": "holdfast.durable",
     "durable_parallel_branch": "holdfast.durable",
     "durable_step": "holdfast.durable",

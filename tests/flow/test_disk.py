@@ -12,8 +12,7 @@ import pytest
 from holdfast import AsyncDurableContext, DurableContext, Duration, StepConfig, durable_execution
 from holdfast.durable.config import StepSemantics
 from holdfast.durable.execution import DurableFunction
-from holdfast.engine import health
-from holdfast.engine import scheduler as tending
+from holdfast.engine import health, scheduler
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, StoreBroken
 from holdfast.store.sqlite.store import SqliteStore
@@ -47,7 +46,7 @@ class Disk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    monkeypatch.setattr(tending, "_TROUBLE_SECONDS", 0.02)
+    monkeypatch.setattr(scheduler, "_TROUBLE_SECONDS", 0.02)
     monkeypatch.setattr(health, "_SURE_SECONDS", 0.5)
     made = Disk(monkeypatch)
     yield made

@@ -61,7 +61,7 @@ def test_the_changelog_has_a_place_for_the_next_change() -> None:
 def test_the_reading_path_exists() -> None:
     """A newcomer who meets a missing file at step three does not come back."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    path = re.findall(r"^\d\. `([^`]+)`:", page, re.M)
+    path = re.findall(r"^\d+\. `([^`]+)`:", page, re.M)
     assert len(path) >= 6
     assert [name for name in path if not (ROOT / name).exists()] == []
 

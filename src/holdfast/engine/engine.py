@@ -3,7 +3,7 @@
     start → claim → invoke → checkpoint → suspend → resume → ... → close
 
 Everything here runs on one event loop; only commits and handlers may run elsewhere. Timers, claims of what others left and news from
-other processes are tending.py's; this file is what happens to one execution.
+other processes are scheduler.py's; this file is what happens to one execution.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Health: whether the disk under the store works, as far as this engine knows.
 
 While it does not, the engine pauses. Nothing is claimed, what invocations have to write is kept and their callers wait, and who asks
-for something new is refused. The watch tries again once a second (tending.py), and everything goes on when the disk takes it. People
+for something new is refused. The watch tries again once a second (scheduler.py), and everything goes on when the disk takes it. People
 are told once when a pause begins and once when it is surely over: a disk that takes this and not that is ill all the time.
 """
 

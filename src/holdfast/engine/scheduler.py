@@ -139,8 +139,8 @@ class Scheduler:
             except DiskFailed as trouble:
                 self._engine.health.fell(trouble)
                 self._foreign = True  # what this round did not get to see is seen in the next
-            except Exception as trouble:  # whatever it is, it must not end the tending
-                log.warning("tending %s: %s", self._engine.runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
+            except Exception as trouble:  # whatever it is, it must not end the scheduler
+                log.warning("the scheduler of %s: %s", self._engine.runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
                 self._engine.backlog = True
                 await asyncio.sleep(_TROUBLE_SECONDS)
 
