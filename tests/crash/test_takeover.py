@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.engine import scheduler
+from holdfast.engine import scheduler as due_work
 from holdfast.model.clock import SystemClock, monotonic
 from holdfast.model.errors import LeaseLost
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
@@ -173,8 +173,8 @@ def make_suspect(where: str, function: str) -> str:
 async def test_a_suspect_neither_waits_for_ever_nor_keeps_others_out_for_ever(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, busy: bool, progress: bool
 ) -> None:
-    monkeypatch.setattr(scheduler, "_DEATHS_SECONDS", 0.05)
-    monkeypatch.setattr(scheduler, "_ALONE_SECONDS", 1)
+    monkeypatch.setattr(due_work, "_DEATHS_SECONDS", 0.05)
+    monkeypatch.setattr(due_work, "_ALONE_SECONDS", 1)
     begun: list[str] = []
     go, on = asyncio.Event(), asyncio.Event()
 
@@ -195,7 +195,7 @@ async def test_a_suspect_neither_waits_for_ever_nor_keeps_others_out_for_ever(
         await fact(lambda: begun[-1:] == ["None"])
         assert scene.client.find(suspect).deaths == 2
         if progress:
-            monkeypatch.setattr(scheduler, "monotonic", lambda: 0.0)  # its time will not be over
+            monkeypatch.setattr(due_work, "monotonic", lambda: 0.0)  # its time will not be over
         await engine.start(waiting, "later")
         assert begun[-1] == "None", "nothing is claimed beside it"
         on.set()
@@ -217,7 +217,7 @@ class SleepingClock(SystemClock):
 async def test_who_slept_with_the_machine_is_not_taken_for_dead(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both runners wake with all leases long over. The one that looks first must wait until the other could say that it lives."""
     for name, seconds in {"_HEARTBEAT_SECONDS": 0.5, "_DEATHS_SECONDS": 0.1, "_AWAKE_SECONDS": 0.6}.items():
-        monkeypatch.setattr(scheduler, name, seconds)
+        monkeypatch.setattr(due_work, name, seconds)
     clock = SleepingClock()
     settings = Settings(clock=clock)
     go = asyncio.Event()
