@@ -24,7 +24,7 @@ from holdfast.server.protocol.workers import Workers
 from holdfast.service.operator import read_operator
 from tests.surface.cli_program import Program as Cli
 from tests.surface.serve_program import Program, programs, until
-from tests.surface.worker_desk import ask, events_of, start, web, written
+from tests.surface.worker_desk import approval_in, ask, events_of, start, web, written
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +233,7 @@ def test_an_approval_from_the_request_to_the_end(http: httpx.Client) -> None:
 
 
 def test_where_nobody_logs_in_one_may_decide_ones_own_request_and_it_is_written_down(http: httpx.Client) -> None:
-    (approval,) = ask(http, "payer", {"cents": 1}).json()["approvals"]
+    approval = approval_in(ask(http, "payer", {"cents": 1}))
     decided = http.post(f"/v1/approvals/{approval['approval_id']}/reject").json()
     assert (decided["requested_by"], decided["own_request"]) == (decided["decided_by"], True)
     over = http.get(f"/v1/runs/{approval['run_id']}", params={"wait": "30"}).json()

@@ -16,7 +16,7 @@ from holdfast.model.auditing import NoteFilter
 from holdfast.store.backends import open_store
 from holdfast.web.auth.keys import Issued
 from tests.surface.serve_program import Program, Programs, programs, until
-from tests.surface.worker_desk import SAID, SAYS, ask, events_of, issue, start, web, written
+from tests.surface.worker_desk import SAID, SAYS, approval_in, ask, events_of, issue, start, web, written
 from tests.workers.pages import page
 
 
@@ -70,7 +70,7 @@ def test_without_a_login_nothing_is_served_and_the_answer_has_the_protocols_shap
 
 
 def test_each_role_may_do_its_own(office: Office) -> None:
-    (approval,) = ask(office.acme, "payer", {"cents": 1}).json()["approvals"]
+    approval = approval_in(ask(office.acme, "payer", {"cents": 1}))
     place = f"/v1/approvals/{approval['approval_id']}"
     assert code_of(ask(office.viewer, "echo", {"say": "hi"})) == (403, "access_denied")
     assert code_of(ask(office.acme_approver, "echo", {"say": "hi"})) == (403, "access_denied")
@@ -82,7 +82,7 @@ def test_each_role_may_do_its_own(office: Office) -> None:
 
 
 def test_nobody_decides_what_he_asked_for_whomever_he_names_as_its_user(office: Office) -> None:
-    (approval,) = ask(office.acme_both, "payer", {"cents": 1}, user="somebody else").json()["approvals"]
+    approval = approval_in(ask(office.acme_both, "payer", {"cents": 1}, user="somebody else"))
     place = f"/v1/approvals/{approval['approval_id']}"
     assert approval["requested_by"] == office.issued["acme_both"].credential.id
     assert code_of(office.acme_both.post(f"{place}/approve")) == (403, "approver_refused")
@@ -92,7 +92,7 @@ def test_nobody_decides_what_he_asked_for_whomever_he_names_as_its_user(office: 
 
 
 def test_who_settles_does_not_approve_and_who_approves_does_not_settle(office: Office) -> None:
-    (approval,) = ask(office.acme, "echo", {"say": "x", "do": "ask"}).json()["approvals"]
+    approval = approval_in(ask(office.acme, "echo", {"say": "x", "do": "ask"}))
     place = f"/v1/approvals/{approval['approval_id']}"
     for verb, body in (("approve", b"{}"), ("reject", b"{}"), ("answer", b'{"result": "red"}')):
         assert code_of(office.settler.post(f"{place}/{verb}", content=body)) == (403, "access_denied")
@@ -104,7 +104,7 @@ def test_who_settles_does_not_approve_and_who_approves_does_not_settle(office: O
 
 
 def test_an_approver_cannot_cancel_a_run_through_its_callback(office: Office) -> None:
-    (approval,) = ask(office.acme, "payer", {"cents": 1}, idempotency_key="not cancelled").json()["approvals"]
+    approval = approval_in(ask(office.acme, "payer", {"cents": 1}, idempotency_key="not cancelled"))
     store = open_store(str(office.folder / "orders.db"), "looking", None)
     try:
         callbacks = [op.callback_id for op in store.operations(approval["run_id"]) if op.callback_id]
@@ -120,7 +120,7 @@ def test_an_approver_cannot_cancel_a_run_through_its_callback(office: Office) ->
 
 
 def test_decisions_and_refusals_of_a_server_are_in_the_audit_log(office: Office) -> None:
-    (approval,) = ask(office.own, "echo", {"say": "x", "do": "ask"}).json()["approvals"]
+    approval = approval_in(ask(office.own, "echo", {"say": "x", "do": "ask"}))
     place = f"/v1/approvals/{approval['approval_id']}"
     assert office.own.post(f"{place}/answer", content=b'{"result": "red"}').status_code == 403
     assert office.acme_approver.post(f"{place}/answer", content=b'{"result": "red"}').status_code == 200

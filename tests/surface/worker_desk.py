@@ -128,6 +128,13 @@ def ask(client: httpx.Client, worker: str, inputs: dict[str, Any], **more: Any) 
     return client.post(f"/v1/workers/{worker}/invoke", content=json.dumps({"inputs": inputs, **more}), headers=headers, params=params)
 
 
+def approval_in(response: httpx.Response) -> Any:
+    """The only approval that a run waits for."""
+    approvals = response.json()["approvals"]
+    assert len(approvals) == 1, response.text
+    return approvals[0]
+
+
 def events_of(text: str) -> list[tuple[str | None, str, Any]]:
     """What a stream said: id, event, data."""
     found = []
