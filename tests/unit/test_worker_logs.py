@@ -47,7 +47,7 @@ def test_what_cannot_be_kept_up_with_is_counted_and_nobody_waits(tmp_path: Path)
     reading.start()
     writer.close(10)
     os.write(ends, b"END\n")
-    reading.join(10)
+    reading.join(30)
     os.close(ends)
     *lines, _ = told.splitlines()
     dropped = [json.loads(line) for line in lines if line.startswith(b"{")]

@@ -139,7 +139,7 @@ async def test_a_question_is_left_unanswered_by_reject_and_not_by_settle(tmp_pat
         with pytest.raises(ApprovalRefused, match="answer or reject"):
             await force.decide(approval["approval_id"], decision("stop"), HERE)
         await force.decide(approval["approval_id"], decision("reject"), HERE)
-        response = await asyncio.wait_for(force.response(run, HERE), 10)
+        response = await asyncio.wait_for(force.response(run, HERE), 30)
     assert response.error is not None
     assert response.error.error_code == "approval_rejected"
 

@@ -133,10 +133,10 @@ async def test_a_row_that_was_not_accepted_runs_nothing_and_is_no_run(tmp_path: 
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock) as force:
         store = force._engine.store
         mine = await force.accept(request(), LOCAL)
-        await asyncio.wait_for(force._engine.ending(mine.id), 10)
+        await asyncio.wait_for(force._engine.ending(mine.id), 30)
         made_up = row(store, clock)
         force._engine.look()
-        over, _ = await asyncio.wait_for(force._engine.ending(made_up), 10)
+        over, _ = await asyncio.wait_for(force._engine.ending(made_up), 30)
         assert over.status is ExecutionStatus.FAILED
         assert RAN == ["body"]
         with pytest.raises(ExecutionNotFound):
@@ -152,7 +152,7 @@ async def test_rows_from_before_runs_were_marked_stay_runs(tmp_path: Path, monke
         old = row(store, clock, name="old")
         monkeypatch.setattr(type(store), "unmarked", old)
         force._engine.look()
-        over, _ = await asyncio.wait_for(force._engine.ending(old), 10)
+        over, _ = await asyncio.wait_for(force._engine.ending(old), 30)
         assert over.status is ExecutionStatus.SUCCEEDED
         assert find_run(store, old, Asker())[0].id == old
     assert RAN == ["body"]

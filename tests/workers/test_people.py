@@ -113,7 +113,7 @@ async def test_an_approval_that_nobody_gives_expires(tmp_path: Path) -> None:
     pay, worker = payer()
     async with worker_service(worker, folder=tmp_path, policy=Policy(approval_seconds=60)) as force:
         header = await force.accept(request(), LOCAL)
-        await asyncio.wait_for(force._engine.ending(header.id), 10)
+        await asyncio.wait_for(force._engine.ending(header.id), 30)
         response = await force.response(header.id, LOCAL)
     assert response.error is not None
     assert (response.error.error_code, pay.calls) == ("approval_expired", [])

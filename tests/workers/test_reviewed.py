@@ -140,7 +140,7 @@ async def test_an_order_that_somebody_made_up_runs_nothing(tmp_path: Path, tenan
     async with worker_service(InlineWorker(contract("pay", limits={"max_tokens": 10}), body), folder=tmp_path) as force:
         text = forged(**more)
         header = await force._engine.start("w", text, tenant=tenant, order=Order(Kind.WORKER, text))
-        over, _ = await asyncio.wait_for(force._engine.ending(header.id), 10)
+        over, _ = await asyncio.wait_for(force._engine.ending(header.id), 30)
     assert over.status is ExecutionStatus.FAILED
     assert ran == []
 
@@ -247,7 +247,7 @@ async def test_a_body_that_says_what_is_no_json_hears_of_it(tmp_path: Path, valu
     pay = Counted("pay", Effect.WRITE)
     async with worker_service(InlineWorker(contract("pay", retries=ONCE), body, pay), folder=tmp_path) as force:
         for where in ("tool", "step", "outputs", "error"):
-            response = await asyncio.wait_for(force.invoke(request(where=where), LOCAL), 5)
+            response = await asyncio.wait_for(force.invoke(request(where=where), LOCAL), 30)
             assert response.error is not None, where
             assert response.error.error_code in ("worker_crashed", "output_schema_mismatch"), response.error
             assert "runtime" not in response.error.message, where
@@ -255,7 +255,7 @@ async def test_a_body_that_says_what_is_no_json_hears_of_it(tmp_path: Path, valu
 
 
 async def test_def_bodies_do_not_wait_for_each_others_threads(tmp_path: Path) -> None:
-    together = threading.Barrier(40, timeout=5)
+    together = threading.Barrier(40, timeout=30)
 
     def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         together.wait()
@@ -277,7 +277,7 @@ async def test_a_tool_may_fail_with_any_words(tmp_path: Path, message: str) -> N
 
     look = Counted("look", Effect.READ, lambda: ToolFailed("access_denied", message))
     async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path) as force:
-        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
+        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
     assert response.error is not None
     assert (response.error.error_code, len(look.calls)) == ("access_denied", 1)
 
@@ -289,7 +289,7 @@ async def test_a_result_that_only_just_does_not_fit_is_the_tools_failure(tmp_pat
 
     look = Counted("look", Effect.READ, lambda: "x" * (6 * 1024 * 1024 - 5))
     async with worker_service(InlineWorker(contract("look", retries=ONCE), body, look), folder=tmp_path) as force:
-        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
+        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
     assert response.error is not None
     assert (response.error.error_code, len(look.calls)) == ("tool_failed", 1)
 
@@ -303,7 +303,7 @@ async def test_a_wait_that_a_body_asks_for_is_bounded(tmp_path: Path) -> None:
 
     tried: list[int] = []
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
+        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
     assert (response.status, len(tried)) == (Status.OK, 2)
 
 
@@ -320,7 +320,7 @@ async def test_a_step_that_nobody_finishes_does_not_hold_up_the_end(tmp_path: Pa
         return {}
 
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path, policy=Policy(grace_seconds=30)) as force:
-        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
+        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
     assert response.status is Status.OK
 
 
@@ -451,7 +451,7 @@ async def test_an_engine_that_closes_in_the_middle_of_a_call_leaves_it_to_the_ne
     async with worker_service(
         InlineWorker(contract("pay"), paying, second), where, folder=tmp_path, clock=VirtualClock(skipping=False)
     ) as force:
-        response = await asyncio.wait_for(force.response(header.id, LOCAL), 10)
+        response = await asyncio.wait_for(force.response(header.id, LOCAL), 30)
         assert response.error is not None
         assert (response.error.error_code, second.calls) == ("unknown_outcome", [])
         await force.decide(response.approvals[0]["approval_id"], said("happened", result={"id": 7}), LOCAL)
@@ -606,7 +606,7 @@ async def test_a_tool_that_cannot_make_sense_of_its_arguments_refuses_the_call_a
 
     look = Fussy("look", Effect.READ)
     async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path) as force:
-        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 10)
+        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
     assert (response.outputs, look.calls) == ({"code": "tool_failed"}, [])
 
 

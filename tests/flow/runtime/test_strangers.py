@@ -58,7 +58,7 @@ class Runner:
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
-        self._process.wait(10)
+        self._process.wait(30)
 
 
 @contextlib.contextmanager
