@@ -1,6 +1,6 @@
-"""`make bench`: Holdfast beside the raw limit of this machine and beside others, as ratios from one run.
+"""`make bench`: Holdfast compared with the raw limit of this machine and with other systems, as ratios from one run.
 
-A whole run is written down (bench/results/latest.json), drawn (docs/bench.svg) and put into docs/proof.md; a part of one is only printed.
+A whole run is saved (bench/results/latest.json), drawn (docs/bench.svg) and copied into docs/proof.md; a partial run is only printed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench import limit
 from bench.figures import Report
 from bench.measuring import WORKLOADS, measured
 from bench.page import PAGE, with_figures
-from bench.peers.running import MORE_PEERS, PEERS, ROOT
+from bench.peers.peer_runs import MORE_PEERS, PEERS, ROOT
 from bench.picture import picture
 from bench.table import text
 from bench.terms import Sizes
@@ -31,7 +31,7 @@ PICTURE: Final = ROOT / "docs" / "bench.svg"
 
 
 def main() -> None:
-    """Measure, print the table, write it down, and fail when a floor is broken."""
+    """Measure, print the table, save it, and fail if a figure is below its floor."""
     wanted = _arguments()
     if wanted.again:
         report = Report.from_json(RESULTS.read_text(encoding="utf-8"))
@@ -70,7 +70,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def measure(folder: Path, sizes: Sizes, only: Sequence[str], asked: str) -> Report:
-    """One run, and how busy the machine was with other things before and after it."""
+    """One run, with the load of the machine before and after it."""
     before, began = os.getloadavg()[0], monotonic()
     peers = {"0": (), "1": PEERS, "all": MORE_PEERS}[asked]
     theirs = sizes if asked == "all" else sizes.less()
@@ -87,7 +87,7 @@ def measure(folder: Path, sizes: Sizes, only: Sequence[str], asked: str) -> Repo
 
 
 def machine() -> str:
-    """What computed it."""
+    """The machine and the versions that made the figures."""
     return f"{processor()} · {platform.system()} · Python {platform.python_version()} · Holdfast {version('holdfast')}"
 
 

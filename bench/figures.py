@@ -1,4 +1,4 @@
-"""Figures: what was taken how often, beside what, and how it stands to what was promised. Pure values, to JSON and back."""
+"""Figures: the samples of each measurement, its limit, and its targets. Pure values, which convert to JSON and back."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Verdict = Literal["goal", "must", "not yet", "BROKEN", ""]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One figure, taken in several rounds; `against` is the limit, taken right after each of them."""
+    """One figure, measured in several rounds; `against` is the limit, measured right after each round."""
 
     samples: tuple[float, ...]
     against: tuple[float, ...] = ()
 
     @property
     def spread(self) -> float:
-        """Half the way from the least to the most, as a part of the median."""
+        """Half the range of the rounds, relative to the median."""
         median = statistics.median(self.samples)
         return (max(self.samples) - min(self.samples)) / 2 / abs(median) if median else 0.0
 
     @property
     def ratio(self) -> float | None:
-        """How many times the limit: the median of pairs, because the machine changes from one second to the next."""
+        """The ratio to the limit: the median of pairs, because the speed of the machine changes from second to second."""
         if not self.against:
             return None
         return statistics.median(ours / limit for ours, limit in zip(self.samples, self.against, strict=True))
@@ -42,17 +42,17 @@ def _times(samples: Iterable[float], factor: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What the design asks of a figure: of the figure itself, or of how many times the limit or better than a peer it is."""
+    """A target of the design: for the figure itself, for its ratio to the limit, or for its ratio to a peer."""
 
     of: str = ""
-    """Nothing for the figure itself, `limit`, or a peer's name."""
+    """Empty for the figure itself, `limit`, or a peer's name."""
     must: float | None = None
     goal: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One thing measured."""
+    """One measured line of the table."""
 
     workload: str
     what: str
@@ -60,14 +60,14 @@ class Line:
     more: bool = False
     """More is better (a rate); else less is (a time, memory)."""
     best: bool = False
-    """The best round counts, because noise only takes away; else the median does, because the tail belongs to it."""
+    """True: the best round counts, because noise only makes it worse. False: the median counts."""
     limit: str = ""
-    """What the limit is, where there is one."""
+    """The name of the limit, if there is one."""
     raw: bool = True
-    """The limit is what this machine could do at best; else it is another figure of ours."""
+    """True if the limit is the raw limit of this machine; False if it is another figure of Holdfast."""
     targets: tuple[Target, ...] = ()
     floor: float | None = None
-    """Where the run fails: about half as good as usual. Of the ratio where there is a limit, because noise hits both sides of it."""
+    """The value at which the run fails: about half as good as usual. With a limit it is a ratio, because noise affects both sides."""
     ours: Taken
     peers: Mapping[str, Taken] = field(default_factory=dict)
 
@@ -104,7 +104,7 @@ class Line:
         return 1 / times if self.more else times
 
     def found(self, target: Target) -> float | None:
-        """What the target speaks of, as it was measured; nothing where that was not measured."""
+        """The measured value for a target; None if it was not measured."""
         if not target.of:
             return self.value
         return self.ours.ratio if target.of == LIMIT else self.better(target.of)
@@ -115,7 +115,7 @@ class Line:
 
     @property
     def verdict(self) -> Verdict:
-        """How it stands: every goal reached, every must, or not yet; without a target there is nothing to say."""
+        """The verdict: every goal reached, every must reached, or not yet; none without a target."""
         if self.floor is not None and not _reached(self.ours.ratio if self.limit else self.value, self.floor, self.more):
             return "BROKEN"
         known = [target for target in self.targets if self.found(target) is not None]
@@ -141,7 +141,7 @@ class Report:
     """Where and how it was measured, a line each."""
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
-    """What a reader must know about the peers: how they were set up, or why one is not there."""
+    """Notes about the peers: how they were set up, or why one is missing."""
 
     @property
     def peers(self) -> list[str]:

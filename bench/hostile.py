@@ -1,4 +1,4 @@
-"""Hostile neighbours: ten workers of one tenant that mean no good, all at once, and what another tenant and `/health` notice of it.
+"""Hostile neighbours: ten hostile workers of one tenant run at the same time; measured is their effect on another tenant and `/health`.
 
 python -m bench.hostile [FOLDER]      the figures of each kind alone as well
 python -m bench --only hostile        the two rows of the table
@@ -31,15 +31,16 @@ from holdfast.web.auth.keys import new_token
 MS: Final = 1e3
 _SECONDS: Final = 8.0
 _PAUSE: Final = 0.01
+_TOKEN: Final = "BENCH_TOKEN"
 _PATIENCE: Final = 30.0
 _ADDRESS: Final = re.compile(r"http://127\.0\.0\.1:[0-9]+")
 
 
 class Noticed(NamedTuple):
-    """What a neighbour notices, in seconds."""
+    """The delays that a neighbour sees, in seconds."""
 
     health: float
-    """The slowest of a hundred looks at `/health`."""
+    """The slowest of a hundred requests to `/health`."""
     run: float
     """A run of another tenant, the median."""
 
@@ -96,17 +97,47 @@ async def _pair(folder: Path, kinds: Sequence[str], seconds: float) -> tuple[Not
 
 
 async def noticed(address: str, tokens: dict[str, str], kinds: Sequence[str], seconds: float = _SECONDS) -> Noticed:
-    """What is noticed while hostile workers of these kinds run again and again."""
-    async with _client(address, tokens["bad"]) as bad, _client(address, tokens["good"]) as good:
-        attacks = [asyncio.create_task(_again(bad, kind)) for kind in kinds]
-        try:
+    """The delays while hostile workers of these kinds run again and again.
+
+    The attacking clients are a process of their own: in this process their work would delay the clock that measures, not the server.
+    Idle or attacked, the server and the measuring client are the same.
+    """
+    with _attackers(address, tokens["bad"], kinds):
+        async with _client(address, tokens["good"]) as good:
             await asyncio.gather(_looked(good, seconds / 3), _ran(good, seconds / 3))
             healths, runs = await asyncio.gather(_looked(good, seconds), _ran(good, seconds))
-        finally:
-            for attack in attacks:
-                attack.cancel()
-            await asyncio.gather(*attacks, return_exceptions=True)
     return Noticed(sorted(healths)[max(0, int(len(healths) * 0.99) - 1)], statistics.median(runs))
+
+
+@contextmanager
+def _attackers(address: str, token: str, kinds: Sequence[str]) -> Iterator[None]:
+    """Clients that ask for hostile runs, in a process of their own with a high nice value: they stand for another machine.
+
+    The measuring begins when the server has answered the first attack. Attackers that end before the measuring does are an error.
+    """
+    if not kinds:
+        yield
+        return
+    command = [sys.executable, "-m", "bench.hostile", "--attack", address, *kinds]
+    with subprocess.Popen(command, env={**os.environ, _TOKEN: token}, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield
+            if process.poll() is not None:
+                raise RuntimeError("the attackers ended before the measuring did")
+        finally:
+            process.terminate()
+
+
+async def _attack(address: str, kinds: Sequence[str]) -> None:
+    os.nice(19)
+    async with _client(address, os.environ[_TOKEN]) as bad:
+        answered = asyncio.Event()
+        attacks = asyncio.gather(*(_again(bad, kind, answered) for kind in kinds))
+        await answered.wait()
+        print("attacking", flush=True)
+        await attacks
 
 
 @asynccontextmanager
@@ -116,13 +147,14 @@ async def _client(address: str, token: str) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def _again(client: httpx.AsyncClient, kind: str) -> None:
+async def _again(client: httpx.AsyncClient, kind: str, answered: asyncio.Event) -> None:
     while True:
         await client.post(f"/v1/workers/{kind}/invoke", json={"inputs": HOSTILE[kind]})
+        answered.set()
 
 
 async def _looked(client: httpx.AsyncClient, seconds: float) -> list[float]:
-    """How long each look at /health took."""
+    """How long each request to /health took."""
     return await _timed(client.build_request("GET", "/health"), client, seconds)
 
 
@@ -154,4 +186,7 @@ async def _each(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--attack"]:
+        asyncio.run(_attack(sys.argv[2], sys.argv[3:]))
+        sys.exit()
     asyncio.run(_each(Path(sys.argv[1] if len(sys.argv) > 1 else ".")))

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 import boto3
 from botocore.config import Config
 
-from bench.http_driving import FUNCTIONS as IN_SEQUENCE
-from bench.http_driving import WORKERS, steps_per_second
+from bench.http_load import FUNCTIONS as IN_SEQUENCE
+from bench.http_load import WORKERS, steps_per_second
 from bench.terms import PAYLOAD, Sizes
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -29,7 +29,7 @@ LENDERS: Final = ("lends_one", "lends_two")
 WARM_CALLS: Final = 30
 PATIENCE_SECONDS: Final = 600
 LOOKED_AT: Final = 5
-"""Of so many invocations one is durable: it takes a hundred times as long."""
+"""One of this many invocations is durable, because a durable one takes a hundred times as long."""
 _EXPORT: Final = re.compile(r"AWS_ENDPOINT_URL_LAMBDA=http://127\.0\.0\.1:([0-9]+)")
 
 
@@ -82,7 +82,7 @@ def steps(folder: Path, sizes: Sizes) -> list[float]:
 
 
 class Checkpoints(NamedTuple):
-    """What a client with nothing in it came to."""
+    """The figures of a minimal client."""
 
     per_second: float
     client: float
@@ -156,7 +156,7 @@ class Connection:
         self._socket.close()
 
     def invoke(self, function: str, body: bytes) -> None:
-        """Invoke a function that answers what it is asked."""
+        """Invoke a function that returns its payload."""
         head = f"POST /2015-03-31/functions/{function}/invocations HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
         self._socket.sendall(head.encode() + body)
         got = b""

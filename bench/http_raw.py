@@ -1,7 +1,8 @@
-"""A client with nothing in it: checkpoints over plain connections, as light as Python can be, in a process of its own.
+"""A minimal client: checkpoints over plain connections, as cheap as Python allows, in a process of its own.
 
-Each connection has an execution of its own, whose invocation lends its token (`lends` of bench/http_functions), and writes one step per
-checkpoint, the next one when the last was acknowledged: START and SUCCEED with about 100 bytes, as the official SDK sends it.
+Each connection has its own execution, whose invocation gives its token to this client (`lends` of bench/http_functions). The client
+writes one step per checkpoint, each after the previous one was acknowledged: START and SUCCEED with about 100 bytes, as the official SDK
+sends them.
 
     python -m bench.http_raw PORT PLACE CONNECTIONS CHECKPOINTS      prints seconds, and seconds of CPU, as JSON
 """
@@ -18,7 +19,7 @@ from urllib.parse import quote
 
 import uvloop
 
-from bench.http_driving import asked
+from bench.http_load import asked
 from bench.terms import PAYLOAD
 
 WARM_CHECKPOINTS: Final = 50
@@ -50,7 +51,7 @@ class Writer(asyncio.Protocol):
         self.transport = transport
 
     async def write(self, checkpoints: int) -> None:
-        """So many checkpoints, one after the other."""
+        """Write this many checkpoints, one after the other."""
         self._done = asyncio.get_running_loop().create_future()
         self._until = self._number + checkpoints
         self._next()

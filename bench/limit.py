@@ -1,4 +1,4 @@
-"""The raw limit: what this disk and this Python could do at best, with nothing of Holdfast's in between.
+"""The raw limit: the best that this disk and this Python can do, without any code of Holdfast.
 
 `bare_commit` is the floor of one durable step: a small row, on disk. `sketch` is the ceiling of many: asyncio tasks that each encode
 a result, hand two lines of history (with the members the history API must show) and one fenced update to a single writer thread, and
@@ -44,7 +44,7 @@ UPDATE_EXECUTION: Final = "UPDATE execution SET revision = revision + 1 WHERE id
 
 
 class NotADisk(Exception):
-    """The folder is in memory: a commit there is no commit, and every figure would be a lie."""
+    """The folder is in memory: a commit there does not reach a disk, and every figure would be wrong."""
 
 
 # --- where we measure --------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def _commits(path: Path, commits: int) -> float:
 
 
 class Step(NamedTuple):
-    """One durable step on its way to disk: two events and the fenced update, and who waits for them."""
+    """One durable step on its way to disk: two events, the fenced update, and the future of the waiting task."""
 
     execution: int
     epoch: int
@@ -127,7 +127,7 @@ class Step(NamedTuple):
 
 
 class Writer:
-    """One thread that commits everything that waits, in one transaction, and then wakes everybody in it with one call into the loop."""
+    """One thread that commits all waiting steps in one transaction, and then wakes their tasks with one call into the loop."""
 
     def __init__(self, db: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
         self._db = db
@@ -227,7 +227,7 @@ async def _execution(writer: Writer, execution: int, steps: int) -> None:
 
 
 def _prove(db: sqlite3.Connection, tasks: int, steps: int) -> None:
-    """A limit that did not do the work is no limit."""
+    """Check that the sketch wrote all rows: a limit that did not do the work would be wrong."""
     counted = (*db.execute("SELECT count(*) FROM event").fetchone(), *db.execute("SELECT sum(revision) FROM execution").fetchone())
     if counted != (2 * tasks * steps, tasks * steps):
         raise RuntimeError(f"the sketch lost rows: {counted}")

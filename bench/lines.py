@@ -1,11 +1,11 @@
-"""The lines of the table: what each workload says, in which unit, beside which limit, and what is asked of it.
+"""The lines of the table: the text, unit, limit and targets of each figure.
 
-Whoever measures, we or a peer, gives figures by key in plain units: seconds, per second, bytes, a share of one. Here they get their
-words and their scale. `must` and `goal` are the design's, and are ratios: the same commit moved by 1.6 between two machines while its
-ratios stood still. Only memory, and what a sandbox adds to a run, are asked for as they are. A floor is where a run fails, so far below
-what is usual that only a mistake reaches it, not a busy machine.
+Our programs and those of peers give figures by key in plain units: seconds, per second, bytes, a share of one. This module adds their
+text and scale. `must` and `goal` come from the design and are ratios: the time of a commit differed by 1.6 between two machines, while
+its ratios were equal. Only memory, and the cost of a sandbox per run, have absolute targets. A floor is the value at which a run fails:
+so far below the usual value that only a bug reaches it, not a busy machine.
 
-A new group of rows: a function here that gives its specs, called in `specs`; and one in measuring.MEASURES that takes its figures.
+To add a group of rows: write a function here that returns its specs, call it in `specs`, and add a function to measuring.MEASURES.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from bench.terms import Sizes
 
 HOLDFAST: Final = "Holdfast"
 Cells = Mapping[str, Mapping[str, Taken]]
-"""By key, then by who was measured."""
+"""The figures by key, then by system."""
 
 MS: Final = 1e3
 KB: Final = 1 / 1024
+MB: Final = 1 / 1024**2
 PERCENT: Final = 100.0
 PROMISED_WAITING: Final = 10_000
-"""So many executions the targets of W5 speak of."""
+"""The number of executions for which the targets of W5 hold."""
 
 
 class Spec(NamedTuple):
@@ -41,13 +42,13 @@ class Spec(NamedTuple):
     targets: tuple[Target, ...] = ()
     floor: float | None = None
     beside: str = ""
-    """The line whose peers this one is compared with, where peers measure only that one."""
+    """The line whose peers this one is compared with, if peers measure only that line."""
 
 
 def specs(sizes: Sizes) -> dict[str, Spec]:
     """Every line there is, in the order of the table."""
     durable = {**_running(sizes), **_branching(sizes), **_restarting(sizes), **_waiting(sizes), **_alone()}
-    return {**durable, **_over_http(sizes), **_at_work(), **_resting(), **_beside_hostile_ones()}
+    return {**durable, **_chained(sizes), **_queued(sizes), **_over_http(sizes), **_at_work(), **_resting(), **_beside_hostile_ones()}
 
 
 def _running(sizes: Sizes) -> dict[str, Spec]:
@@ -93,7 +94,7 @@ def _restarting(sizes: Sizes) -> dict[str, Spec]:
 
 def _waiting(sizes: Sizes) -> dict[str, Spec]:
     many = f"{sizes.w5_executions:,}"
-    # More timers than the design speaks of have no target; a rate and a size are the same for any number.
+    # The design has no target for more timers; a rate and a size are the same for any number.
     due = _over(4, 2) if sizes.w5_executions <= PROMISED_WAITING else ()
     rate = Spec("W5", f"{many} started, until they wait", "/s", more=True, best=True, limit="sketch", targets=_over(0.3, 0.6), floor=0.1)
     small = Spec("W5", "memory of one that waits", "KB", KB, targets=_itself(6, 4), floor=14)
@@ -101,8 +102,8 @@ def _waiting(sizes: Sizes) -> dict[str, Spec]:
         "W5 wait": rate,
         "W5 callback": rate._replace(what=f"{many} started, until they ask"),
         "W5 wait def": rate._replace(what=f"{sizes.w5_blocking:,} `def`, until they wait", targets=(), floor=0.02),
-        "W5 parked": small,
-        "W5 parked callback": small._replace(what="memory of one that asks"),
+        "W5 resting": small,
+        "W5 resting callback": small._replace(what="memory of one that asks"),
         # The target is nothing at all; memory is measured in whole arenas, which makes half a KB of noise on 10,000.
         "W5 evicted": small._replace(what="memory of one that was evicted", targets=_itself(0.5, 0.5), floor=2),
         "W5 idle": Spec("W5", f"CPU while {many} wait", "%", PERCENT, floor=3),
@@ -115,6 +116,62 @@ def _alone() -> dict[str, Spec]:
         "W6": Spec("W6", "start to result, median", "ms", MS, limit="bare commit", targets=_over(6, 3), floor=15),
         "W6 p99": Spec("W6", "start to result, 99th percentile", "ms", MS, limit="bare commit", targets=_over(20, 10), floor=60),
         "W6 def": Spec("W6", "start to result, median, `def`", "ms", MS, limit="bare commit", floor=25),
+    }
+
+
+def _chained(sizes: Sizes) -> dict[str, Spec]:
+    """Each is measured beside the same runs that a caller starts by hand, on the same store; 50 items of a map are under way at once."""
+    chain = Spec("chains", f"chain of {sizes.chain_nodes} invokes", "ms", MS, limit="by hand", raw=False, targets=_over(2, 1.4), floor=5)
+    mapped = f"map of {sizes.chain_items:,} invokes"
+    rate = Spec("chains", mapped, "items/s", more=True, best=True, limit="by hand", raw=False, targets=_over(0.5, 0.7), floor=0.2)
+    return {
+        "chain": chain,
+        "chain Postgres": chain._replace(what="… on Postgres"),
+        "chain map": rate,
+        "chain map Postgres": rate._replace(what="… on Postgres"),
+        # A run by hand has two: its start and its end. Those of the parent itself are left out: they are the same for any chain.
+        "chain commits": Spec(
+            "chains", "commits per node of a chain", "commits", limit="by hand", raw=False, targets=_over(1, 0.9), floor=2
+        ),
+        **_piped(sizes, chain, rate),
+    }
+
+
+def _piped(sizes: Sizes, chain: Spec, rate: Spec) -> dict[str, Spec]:
+    """The same with workers without a sandbox, as a pipeline."""
+    nodes, items = f"pipeline of {sizes.chain_nodes} workers", f"pipeline, map of {sizes.chain_items:,}"
+    commits = Spec("chains", "commits per node, pipeline", "commits", limit="by hand", raw=False, targets=_over(1, 0.9), floor=2)
+    return {
+        "pipeline": chain._replace(what=nodes),
+        "pipeline Postgres": chain._replace(what="… on Postgres"),
+        "pipeline map": rate._replace(what=items),
+        "pipeline map Postgres": rate._replace(what="… on Postgres"),
+        "pipeline commits": commits,
+    }
+
+
+def _queued(sizes: Sizes) -> dict[str, Spec]:
+    """Each is measured beside the same work without a queue; what a backlog costs, beside a store without one."""
+    jobs, bulk, backlog = f"{sizes.queue_jobs:,} runs drained", f"{sizes.queue_bulk:,} enqueued at once", f"{sizes.queue_backlog:,}"
+    rate = Spec("queues", jobs, "runs/s", more=True, best=True, limit="by hand", raw=False)
+    fast = (*_over(0.8, 1.0), Target(of="DBOS", must=10, goal=20))
+    lone = Spec("queues", "lone job, until it begins", "ms", MS, limit="plain start", raw=False, targets=_over(2, 1.2), floor=5)
+    behind = Spec("queues", f"start behind {backlog}", "ms", MS, limit="none queued", raw=False, targets=_over(1.2, 1.05), floor=3)
+    found = {
+        "queue drain": rate._replace(targets=fast, floor=0.3),
+        "queue bulk": rate._replace(what=bulk, unit="/s", limit="raw starts", targets=_over(0.6, 0.9), floor=0.2),
+        "queue lone": lone,
+        "queue behind start": behind,
+        "queue behind queue": behind._replace(what=f"a queue behind {backlog}", targets=_over(1.2, 1.05)),
+        "queue fair": Spec(
+            "queues", f"ten jobs beside {sizes.queue_other_tenant:,}", "ms", MS, limit="alone", raw=False, targets=_over(2, 1.9), floor=5
+        ),
+        # Differences of two shares of a core, and of the memory of a process.
+        "queue behind idle": Spec("queues", f"more CPU at rest behind {backlog}", "points", PERCENT, targets=_itself(0.5, 0.1), floor=3),
+        "queue behind memory": Spec("queues", f"more memory behind {backlog}", "MB", MB, targets=_itself(32, 8), floor=200),
+    }
+    return {
+        key: spec for name, row in found.items() for key, spec in ((name, row), (f"{name} Postgres", row._replace(what="… on Postgres")))
     }
 
 
@@ -166,7 +223,7 @@ def _over(must: float, goal: float) -> tuple[Target]:
 
 
 def lines(sizes: Sizes, cells: Cells) -> tuple[Line, ...]:
-    """What was measured, with its words. A peer that measures something we have no line for is wrong, and is told so."""
+    """The measured lines with their texts. A peer's figure without a line is an error."""
     known = specs(sizes)
     unknown = {key for key, cell in cells.items() if key not in known or HOLDFAST not in cell}
     if unknown:

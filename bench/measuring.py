@@ -1,7 +1,7 @@
-"""Every workload, taken in several rounds, each time with the limit right after it: a ratio is the median of pairs measured side by side.
+"""Measures every workload in several rounds, each followed by its limit. A ratio is the median of such pairs.
 
-Times move by a factor of two from day to day and from second to second, so no figure stands alone, and a busy neighbour hits both sides
-of a pair.
+Times change by a factor of two from day to day and from second to second, so every figure has a limit beside it. A busy neighbour affects
+both sides of a pair.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bench import hostile, http, limit, postgres, restart, together, waiting, workers, workloads
+from bench import chains, hostile, http, limit, pipelines, postgres, queues, restart, two_processes, waiting, workers, workloads
 from bench.figures import Line, Taken
 from bench.lines import HOLDFAST, lines
-from bench.peers.running import Contestant, Failed, Figures, Missing
+from bench.peers.peer_runs import Contestant, Failed, Figures, Missing
 from bench.terms import Sizes
 
 Ours = dict[str, Taken]
 Rounds = dict[str, list[tuple[float, float]]]
-"""By key, what we took and what the limit took beside it."""
+"""By key: pairs of our figure and the limit's figure."""
 
 
 def run(work: Coroutine[Any, Any, float]) -> float:
@@ -28,7 +28,7 @@ def run(work: Coroutine[Any, Any, float]) -> float:
 
 
 def rounds(count: int, measures: Mapping[str, Callable[[], float]], at_best: Callable[[], float]) -> Ours:
-    """All of these in turn, each with the limit after it, so many times."""
+    """Measure all of these in turn, `count` times, each followed by the limit."""
     taken: Rounds = {key: [] for key in measures}
     for _ in range(count):
         for key, measure in measures.items():
@@ -49,12 +49,12 @@ def w1(folder: Path, sizes: Sizes) -> Ours:
 
 
 def w2(folder: Path, sizes: Sizes) -> Ours:
-    """Two processes, and a thread that computes, are compared with what the same round came to in one process without it."""
+    """Two processes, and a computing thread, are compared with the figure of one process without such a thread in the same round."""
     found = rounds(
         sizes.pairs,
         {
             "W2": lambda: run(workloads.w2(folder, "in_sequence", sizes)),
-            "W2 two": lambda: together.w2(folder, sizes),
+            "W2 two": lambda: two_processes.w2(folder, sizes),
             "W2 def": lambda: run(workloads.w2(folder, "in_sequence_blocking", sizes)),
             "W2 computing": lambda: run(workloads.w2(folder, "in_sequence", sizes, computing=True)),
         },
@@ -87,7 +87,7 @@ def w3(folder: Path, sizes: Sizes) -> Ours:
 
 
 def w4(folder: Path, sizes: Sizes) -> Ours:
-    """One restart for all: to make the histories takes longest. So the limit is taken after it, not in between."""
+    """One restart for all executions, because making their histories takes longest. So the limit is measured after it, not in between."""
     of = {
         "W4": ("asks_late", sizes.w4_steps),
         "W4 def": ("asks_late_blocking", sizes.w4_steps),
@@ -120,8 +120,8 @@ def w5(folder: Path, sizes: Sizes) -> Ours:
         "W5 wait": taken("wait", lambda m: m.started_per_second, rates["wait"]),
         "W5 callback": taken("callback", lambda m: m.started_per_second, rates["callback"]),
         "W5 wait def": taken("blocking", lambda m: m.started_per_second, rates["blocking"]),
-        "W5 parked": taken("wait", lambda m: m.bytes_each),
-        "W5 parked callback": taken("callback", lambda m: m.bytes_each),
+        "W5 resting": taken("wait", lambda m: m.bytes_each),
+        "W5 resting callback": taken("callback", lambda m: m.bytes_each),
         "W5 evicted": taken("evicted", lambda m: m.bytes_each),
         "W5 idle": taken("wait", lambda m: m.idle),
         "W5 due": taken("wait", lambda m: m.due_seconds, [sizes.w5_executions / rate for rate in rates["wait"]]),
@@ -140,9 +140,40 @@ def w6(folder: Path, sizes: Sizes) -> Ours:
     return {key: Taken(tuple(ours for ours, _ in pairs), tuple(bare for _, bare in pairs)) for key, pairs in found.items()}
 
 
+def chained(folder: Path, sizes: Sizes) -> Ours:
+    """Functions that one execution invokes. The limit is the same runs by hand, in the same engine."""
+    (ours, hand), (node, run) = asyncio.run(chains.commits(folder, sizes)), asyncio.run(pipelines.commits(folder, sizes))
+    return {**_pairs(sizes, lambda: folder, ""), "chain commits": Taken((ours,), (hand,)), "pipeline commits": Taken((node,), (run,))}
+
+
+def _pairs(sizes: Sizes, where: Callable[[], chains.Where], on: str) -> Ours:
+    measures = {"chain": chains.chain_pair, "chain map": chains.map_pair}
+    measures |= {"pipeline": pipelines.chain_pair, "pipeline map": pipelines.map_pair}
+    pairs = {f"{key}{on}": [asyncio.run(measure(where(), sizes)) for _ in range(sizes.pairs)] for key, measure in measures.items()}
+    return {key: Taken(tuple(ours for ours, _ in found), tuple(hand for _, hand in found)) for key, found in pairs.items()}
+
+
+def queued(folder: Path, sizes: Sizes) -> Ours:
+    """Queues. The limit is the same work without a queue, or without a backlog behind another queue."""
+    return _queued(sizes, lambda: folder, "", queues.fill_file)
+
+
+def _queued(sizes: Sizes, where: Callable[[], chains.Where], on: str, fill: Callable[[str, int], None]) -> Ours:
+    measures = {"queue bulk": queues.bulk_pair, "queue lone": queues.lone_pair, "queue drain": queues.drain_pair}
+    pairs = asyncio.run(queues.backlog_pairs(where, sizes, fill))
+    more = {key: max(behind - without, 0.0) for key in ("idle", "memory") for behind, without in pairs.pop(key)}
+    found = {f"queue behind {key}{on}": taken for key, taken in pairs.items()}
+    found |= {f"{key}{on}": [asyncio.run(measure(where(), sizes)) for _ in range(sizes.few)] for key, measure in measures.items()}
+    found[f"queue fair{on}"] = asyncio.run(queues.fair_pairs(where(), sizes))
+    return {
+        **{key: Taken(tuple(ours for ours, _ in taken), tuple(best for _, best in taken)) for key, taken in found.items()},
+        **{f"queue behind {key}{on}": Taken((value,)) for key, value in more.items()},
+    }
+
+
 def over_http(folder: Path, sizes: Sizes) -> Ours:
-    """The limit of checkpoints is the sketch with as many writers as there are connections. A handler of the official SDK has none here:
-    it is the SDK that takes the time."""
+    """The limit of checkpoints is the sketch with one writer per connection. Handlers of the official SDK have no limit here, because the
+    SDK itself takes most of the time."""
 
     def sketched() -> float:
         return limit.sketch(folder, tasks=sizes.http_connections, steps=sizes.http_checkpoints // sizes.http_connections, runs=1)
@@ -153,12 +184,12 @@ def over_http(folder: Path, sizes: Sizes) -> Ours:
         "HTTP checkpoints": Taken(tuple(one.per_second for one, _ in written), tuple(best for _, best in written)),
         "HTTP client": Taken(tuple(one.client for one, _ in written)),
         **{key: Taken((seconds,)) for key, seconds in invoked.items()},
-        "HTTP steps": Taken(tuple(http.steps(folder, sizes))),  # last, for those it is compared with are next
+        "HTTP steps": Taken(tuple(http.steps(folder, sizes))),  # last, because the peers of this line are measured next
     }
 
 
 def at_work(folder: Path, sizes: Sizes) -> Ours:
-    """Workers, from request to response. A run without a sandbox is an execution and more, so W2's executions are beside it."""
+    """Workers, from request to response. A run without a sandbox is an execution and more, so its limit is W2's executions."""
 
     def executions() -> float:
         return run(workloads.w2(folder, "in_sequence", sizes)) / sizes.w2_steps
@@ -171,7 +202,7 @@ def at_work(folder: Path, sizes: Sizes) -> Ours:
 
 
 def rest(folder: Path, sizes: Sizes) -> Ours:
-    """What happens while nothing happens."""
+    """The figures of an idle engine."""
     return {
         "wake": Taken((run(workloads.wakes(folder, sizes)),)),
         "idle": Taken((run(workloads.idle(folder, sizes)),)),
@@ -179,12 +210,16 @@ def rest(folder: Path, sizes: Sizes) -> Ours:
 
 
 def on_postgres(where: str, sizes: Sizes) -> Ours:
-    """W1 and W2 over there. Each round has a schema of its own."""
+    """W1, W2, chains and queues on Postgres. Each round has a schema of its own."""
     schemas = (postgres.fresh(where, number) for number in range(1_000))
     bare = partial(postgres.bare_commit, where, commits=sizes.w1_steps)
     steps = rounds(sizes.pairs, {"W1 Postgres": lambda: run(workloads.w1(next(schemas), "in_sequence", sizes))}, bare)
     together = rounds(sizes.few, {"W2 Postgres": lambda: run(workloads.w2(next(schemas), "in_sequence", sizes))}, lambda: 1 / bare())
-    return steps | together
+    chained, queued = (
+        _pairs(sizes, lambda: next(schemas), " Postgres"),
+        _queued(sizes, lambda: next(schemas), " Postgres", queues.fill_schema),
+    )
+    return steps | together | chained | queued
 
 
 MEASURES: Final[dict[str, Callable[[Path, Sizes], Ours]]] = {
@@ -194,6 +229,8 @@ MEASURES: Final[dict[str, Callable[[Path, Sizes], Ours]]] = {
     "W4": w4,
     "W5": w5,
     "W6": w6,
+    "chains": chained,
+    "queues": queued,
     "HTTP": over_http,
     "workers": at_work,
     "rest": rest,
@@ -204,7 +241,7 @@ WORKLOADS: Final = (*MEASURES, ON_POSTGRES)
 
 
 class Run:
-    """The figures of everybody as they come in. A peer measures a workload right after we did, on the same disk."""
+    """Collects the figures of Holdfast and its peers. A peer measures a workload right after Holdfast, on the same disk."""
 
     def __init__(self, sizes: Sizes, peers: Sequence[Contestant], theirs: Sizes, say: Callable[[str], None]) -> None:
         self._sizes = sizes
@@ -241,7 +278,7 @@ class Run:
                     self._here.remove(peer)
 
     def _asked(self, peer: Contestant, workload: str, where: str) -> Figures:
-        """Its figures. Some have timeouts of their own that a busy machine exceeds, so everybody may try twice."""
+        """The figures of a peer. Some peers have timeouts that a busy machine exceeds, so each peer may try twice."""
         try:
             return peer.figures(workload, where, self._theirs)
         except Failed as trouble:
@@ -259,16 +296,16 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the peers were set up and how much they did, and who had trouble."""
+        """How the peers were set up, how much they did, and which failed."""
         less = [less_of(self._sizes, self._theirs)] if self._here and self._theirs != self._sizes else []
         return (*(peer.note for peer in self._here), *less, *self.troubles)
 
 
 def less_of(ours: Sizes, theirs: Sizes) -> str:
-    """What peers did less of, for the reader of the table."""
+    """A note for the reader: the workloads that peers did with less work."""
     return (
         f"Peers did less of what takes them minutes: W2 with {theirs.w2_executions:,} executions, W5 with {theirs.w5_executions:,}"
-        f" (its timers, W3's map and W4's {ours.w4_many_steps:,} steps not at all), fewer rounds."
+        f" (its timers, W3's map and W4's {ours.w4_many_steps:,} steps not at all), queues with {theirs.queue_jobs:,}, fewer rounds."
         " PEERS=all gives them the whole."
     )
 
@@ -282,7 +319,7 @@ def measured(
     theirs: Sizes | None = None,
     say: Callable[[str], None] = print,
 ) -> tuple[tuple[Line, ...], tuple[str, ...]]:
-    """The lines, and what there is to say about the peers; `theirs` is how much peers do, if not the same."""
+    """The lines, and the notes about the peers. `theirs` are the sizes for peers, if they differ."""
     bench = Run(sizes, peers, theirs or sizes, say)
     for workload in only or WORKLOADS:
         bench.measure(workload, folder)

@@ -1,4 +1,4 @@
-"""Figures as parts of docs/proof.md: what stands between two marks there is written here and nowhere else."""
+"""Writes the figures into docs/proof.md, between two marks. Only this module writes that part of the page."""
 
 from __future__ import annotations
 

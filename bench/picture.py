@@ -1,4 +1,4 @@
-"""The figures as one picture: per workload a bar for everybody, as long as it is slower than the limit of the same disk, on a log scale.
+"""The figures as one picture: per workload one bar for each system. Its length is the slowdown against the limit, on a log scale.
 
 One axis for all workloads, because each is compared with the best this machine could do at it. Plain SVG, so that nothing is needed to
 draw it and a browser, a README and a diff can read it.
@@ -23,7 +23,7 @@ FONT: Final = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial
 INK, FAINT, GRID = "#1f2937", "#6b7280", "#e5e7eb"
 OURS: Final = "#0b6e4f"
 PEER_COLOURS: Final = ("#c2570c", "#5b6fb5", "#a23b72", "#7a7a2a")
-"""Apart for those who see fewer colours, too: they differ in brightness."""
+"""The colours differ in brightness, so that colour-blind readers can tell them apart."""
 
 
 def picture(report: Report) -> str:
@@ -51,7 +51,7 @@ def picture(report: Report) -> str:
 
 
 class Axis:
-    """From how many times slower to where on the picture. 1 is the limit itself; whoever is faster stands left of it."""
+    """Maps `how many times slower` to an x position. 1 is the limit itself; a faster system is left of it."""
 
     def __init__(self, least: float, most: float) -> None:
         self._from = min(math.log10(least), 0.0)

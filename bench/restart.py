@@ -64,7 +64,7 @@ async def answered(opened: OpenEngine, callback_id: str, steps: int) -> float:
     await opened.succeed_callback(callback_id, ANSWER)
     result = await execution.result()
     taken = perf_counter() - began
-    assert result == [steps, ANSWER], f"after the restart it came to {result}"
+    assert result == [steps, ANSWER], f"after the restart its result is {result}"
     return taken
 
 
@@ -87,7 +87,7 @@ async def end(store: str, waiting: list[str]) -> None:
 
 
 def w4(folder: Path, work: Sequence[tuple[str, int]], count: int) -> dict[tuple[str, int], tuple[float, ...]]:
-    """Seconds from claim to end of each function after so many steps: of several executions, all killed at once."""
+    """Seconds from claim to end of each function after this many steps: of several executions, all killed at once."""
     wanted = [f"{function}:{steps}" for function, steps in work for _ in range(count)]
     with TemporaryDirectory(dir=folder.resolve(), prefix="bench-") as place:
         with _process("begin", f"{place}/bench.db", *wanted) as first:

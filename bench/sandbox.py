@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Literal
 
-from holdfast.hosts.sandbox.description import Ended, Jail
+from holdfast.hosts.sandbox.jail import BodyEnd, Jail
 from holdfast.hosts.sandbox.sandbox import Sandbox
-from holdfast.hosts.sandbox.surroundings import packages, readable
+from holdfast.hosts.sandbox.visible_folders import packages, readable
 
 BODY = """
-from holdfast.hosts.sandbox.inside.wire import Channel
+from holdfast.hosts.sandbox.inside.body_channel import Channel
 
 def main(fd):
     channel = Channel(fd)
@@ -47,7 +47,7 @@ async def measured(folder: Path, isolation: Literal["all", "process"]) -> None:
             await attempt.send({"op": "run"})
             await attempt.receive()
             figures["warm attempt"].append(perf_counter() - began)
-            assert isinstance(await attempt.receive(), Ended)
+            assert isinstance(await attempt.receive(), BodyEnd)
             figures["confirmed end"].append(perf_counter() - began)
     finally:
         await sandbox.close()

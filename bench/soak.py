@@ -5,8 +5,8 @@
 Both processes run executions, and both stand still now and then: a step calls into C and keeps the interpreter, heartbeat and all, for
 two seconds. The second one reads histories slowly, and also keeps one view of the file for a second at a time, as a backup or a shell does.
 Nothing may grow that must not: the WAL stays below 64 MB, memory is flat after the first third, no lease is lost, nothing is logged,
-and every execution comes to its result. One line every 10 s; exit code 1 and a sentence when a law is broken. A whole run (ten minutes)
-is put into docs/proof.md.
+and every execution has the right result. It prints a line every 10 s; if a law is broken it prints which, and the exit code is 1. The
+figures of a whole run (ten minutes) are copied into docs/proof.md.
 
     python -m bench.soak beside STORE          the second process
 """
@@ -50,7 +50,7 @@ WHOLE_SECONDS = 600.0
 MAX_WAL_MB = 64.0
 MAX_GROWTH = 0.15
 CACHES_MB = 32.0
-"""What memory may grow by in any case: caches that had not yet found their size."""
+"""The allowed growth of memory, for caches that were not full yet."""
 DEATHS = "SELECT count(*) FROM events WHERE type = 'InvocationCompleted' AND payload LIKE '%Runtime.ExitError%'"
 TEXT = "x" * 200
 SECOND = Duration.from_seconds(1)
@@ -121,7 +121,7 @@ async def stalls(event: dict[str, Any], context: AsyncDurableContext) -> int:
 KINDS = [steps, blocking_steps, branches, waits, retries, invokes, asks]
 FUNCTIONS = [*KINDS, stalls]
 RESULT = 10
-"""Whatever its kind, this is what an execution comes to."""
+"""The result of every execution, of any kind."""
 answers: list[str] = []
 """The callbacks that wait for an answer from this process."""
 
@@ -143,12 +143,12 @@ class Soak:
         self._seconds = seconds
         self.done = 0
         self.stood_still = 0.0
-        """The longest time in which nothing of this process ran, in seconds."""
+        """The longest time in seconds in which this process ran no code."""
         self.wrong: list[str] = []
         self.looks: list[Look] = []
 
     async def run(self, engine: OpenEngine) -> None:
-        """Keep so many executions under way until the time is over, and see the last ones home."""
+        """Keep this many executions running until the time is over, and wait for the last ones."""
         beside = [asyncio.create_task(task) for task in (self._watch(), answering(engine), stalling(engine))]
         kinds = itertools.cycle(KINDS)
         await asyncio.gather(*(self._load(engine, kinds) for _ in range(IN_FLIGHT)))
@@ -163,7 +163,7 @@ class Soak:
             kind = next(kinds)
             result = await (await engine.start(kind, {"text": TEXT})).result()
             if result != RESULT:
-                self.wrong.append(f"{kind.name} came to {result}")
+                self.wrong.append(f"the result of {kind.name} is {result}")
             self.done += 1
 
     async def _watch(self) -> None:
@@ -202,14 +202,14 @@ class Soak:
         )
 
     def memory(self) -> tuple[float, float]:
-        """What this process had when it had found its size, and what it has at the end."""
+        """The memory of this process after the first third, and at the end."""
         count = len(self.looks)
         warm, last = self.looks[count // 3 : count // 2 + 1], self.looks[-(count // 6) - 1 :]
         return max(look.memory for look in warm), max(look.memory for look in last)
 
 
 async def answering(engine: OpenEngine) -> None:
-    """Answer what this process asks."""
+    """Answer the callbacks of this process."""
     while True:
         while answers:
             await engine.succeed_callback(answers.pop(), str(RESULT))
@@ -243,7 +243,7 @@ def size_mb(path: Path) -> float:
 
 
 async def beside(store: str) -> None:
-    """Run executions as well, and read: a few events, a look at them, the next ones, as long as anybody wants us."""
+    """Run executions as well, and read histories slowly, a few events at a time, until the input ends."""
     async with holdfast.open(store, functions=FUNCTIONS) as engine:
         print("ready", flush=True)
         too = [asyncio.create_task(task) for task in (answering(engine), stalling(engine))]
@@ -279,7 +279,7 @@ enough = threading.Event()
 
 @contextmanager
 def company(store: Path) -> Iterator[list[str]]:
-    """The process beside; afterwards the list has what it complained of."""
+    """Start the second process. After the `with` block the list has its log lines."""
     said: list[str] = []
     command = [sys.executable, "-m", "bench.soak", "beside", str(store)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -297,7 +297,7 @@ def company(store: Path) -> Iterator[list[str]]:
 
 
 class Complaints(logging.Handler):
-    """Whatever the engine has to complain of."""
+    """Collects the warnings of the engine."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Figures as text: one row for everything that was measured, with the limit, what is asked, and everybody else."""
+"""The figures as text: one row for each measured line, with the limit, the targets, and the other systems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.figures import LIMIT, Line, Report, Taken, Target
 
 Cells = Sequence[str]
 LEGEND: Final = (
-    "Rates, totals and restarts are the best of their rounds, for everybody; the others are medians. ± is half the range of the rounds.",
+    "Rates, totals and restarts are the best of their rounds, for every system; the others are medians. ± is half the range of the rounds.",
     "× limit: the median of pairs taken one right after the other. A peer's (×): how many times better Holdfast is.",
     "must and goal are the design's: how many times the limit, or better than a peer, in the same run.",
     "BROKEN is far below what is usual, and fails the run.",
@@ -22,7 +22,7 @@ def figure(value: float) -> str:
 
 
 def aligned(head: Cells, rows: Sequence[Cells], right: Collection[int]) -> str:
-    """The rows under a heading, without columns nobody filled; `right` columns line up at their end, as numbers do."""
+    """The rows under a heading, without empty columns. The columns in `right` are aligned at the right."""
     filled = [column for column in range(len(head)) if any(row[column] for row in rows)]
     width = {column: max(len(row[column]) for row in (head, *rows)) for column in filled}
     texts = [[row[c].rjust(width[c]) if c in right else row[c].ljust(width[c]) for c in filled] for row in (head, *rows)]

@@ -1,7 +1,7 @@
-"""What is measured: the sizes of the workloads, the payload of a step, and how a process looks at itself.
+"""The terms of the measurements: the sizes of the workloads, the payload of a step, and how a process measures its memory.
 
-The standard library alone, because the peers' programs import it too, in environments where nothing of ours is installed: the same
-terms for everybody.
+It imports only the standard library, because the peers' programs import it too, in environments without Holdfast. So the terms are the
+same for every system.
 """
 
 from __future__ import annotations
@@ -42,13 +42,21 @@ class Sizes:
     w5_executions: int = 10_000
     w5_blocking: int = 2_000
     w5_due: bool = True
-    """Whether the time is of interest that so many timers take."""
+    """Whether the time that all timers take is measured."""
     w6_rounds: int = 200
     http_executions: int = 48
     http_steps: int = 50
     http_connections: int = 16
     http_checkpoints: int = 16_000
     http_invocations: int = 200
+    chain_nodes: int = 10
+    chain_rounds: int = 20
+    chain_items: int = 1_000
+    map_rounds: int = 5
+    queue_jobs: int = 2_000
+    queue_bulk: int = 10_000
+    queue_backlog: int = 1_000_000
+    queue_other_tenant: int = 100_000
     worker_attempts: int = 60
     worker_runs: int = 6_000
     worker_checks: int = 2_000
@@ -72,6 +80,7 @@ class Sizes:
             w5_executions=min(1_000, self.w5_executions),
             w5_due=False,
             w6_rounds=min(100, self.w6_rounds),
+            queue_jobs=min(500, self.queue_jobs),
             pairs=min(3, self.pairs),
             few=min(2, self.few),
         )
@@ -85,7 +94,7 @@ class Sizes:
 
 
 def memory() -> int:
-    """Bytes of this process in memory, after everything that nobody uses was given back."""
+    """The bytes of this process in memory, after unused memory was returned to the system."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:  # glibc keeps what was freed; what is left after this is in use, or between what is in use

@@ -27,7 +27,7 @@ from holdfast.service.engines import OpenEngine
 from holdfast.store.sqlite.store import SqliteStore
 
 STARTERS: Final = 500
-"""Who start at once. Not one coroutine per execution: what the bench itself keeps in memory would be measured."""
+"""The number of coroutines that start executions. One per execution would use memory of the bench, which would be measured too."""
 FEW_EXECUTIONS: Final = 1_000
 
 
@@ -35,7 +35,7 @@ class Scene(NamedTuple):
     """Which function waits, and how many of its coroutines may stay in memory."""
 
     function: str
-    park: int
+    resting: int
 
 
 SCENES: Final = {
@@ -47,7 +47,7 @@ SCENES: Final = {
 
 
 class MovableClock(SystemClock):
-    """The machine's time, which can be moved on: a day's wait is over at once for everybody."""
+    """The machine's time, which the bench can move forward, so that a wait of a day is over at once for all executions."""
 
     def __init__(self) -> None:
         self._ahead = 0
@@ -77,7 +77,7 @@ async def asks(event: dict[str, Any], context: AsyncDurableContext) -> Any:
 
 
 class Measured(NamedTuple):
-    """What one scene came to."""
+    """The figures of one scene."""
 
     started_per_second: float
     bytes_each: float
@@ -89,14 +89,14 @@ class Measured(NamedTuple):
 
 async def scene(folder: Path, name: str, sizes: Sizes) -> Measured:
     """Play a scene in this process."""
-    function, park = SCENES[name]
+    function, resting = SCENES[name]
     clock, count = MovableClock(), sizes.w5_blocking if name == "blocking" else sizes.w5_executions
     # Memory is what the second half of those that are kept adds: the first half uses up what the engine has free anyway.
-    kept = min(count, park or count)
+    kept = min(count, resting or count)
     parts = (kept // 2, kept - kept // 2, count - kept)
     with TemporaryDirectory(dir=folder, prefix="bench-") as place:
         store = f"{place}/bench.db"
-        settings = Settings(clock=clock, park=park)
+        settings = Settings(clock=clock, resting=resting)
         async with holdfast.open(store, functions=[sleeps, sleeps_blocking, asks], settings=settings) as opened:
             rows = Rows(opened, store)
             before = await _warm_up(opened, clock, rows, name, count)

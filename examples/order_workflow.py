@@ -19,7 +19,7 @@ def validate_order(step_context: StepContext, order_id: str) -> dict[str, str]:
 
 @durable_step
 def send_for_approval(step_context: StepContext, callback_id: str, order_id: str) -> dict[str, str]:
-    """Hand the callback's id to whoever approves; the answer comes back with it."""
+    """Hand the callback's id to the approver, who answers with it."""
     step_context.logger.info(f"Sending order {order_id} for approval with callback_id: {callback_id}")
     return {"order_id": order_id, "callback_id": callback_id, "status": "sent_for_approval"}
 

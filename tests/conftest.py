@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import costs, parts
+from tests import costs, forks, memory, parts
 
 # A shell starts what it runs in the background with interrupts ignored, and a test's processes would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -21,11 +21,14 @@ gc.disable()  # while ten thousand tests are loaded: none of them is garbage
 def pytest_addoption(parser: pytest.Parser) -> None:
     parts.add_options(parser)
     costs.add_options(parser)
+    forks.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     parts.choose(config)
     costs.watch(config)
+    forks.choose(config)
+    memory.choose(config)
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,7 +3,6 @@
 import os
 from collections import defaultdict
 from collections.abc import Generator
-from typing import Any
 
 import pytest
 
@@ -28,9 +27,9 @@ def spent_elsewhere(seconds: float) -> None:
 class Costs:
     """Measures every test of this process, and collects what the reports of all processes carry."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+    def __init__(self) -> None:
         self._began = 0.0
+        self._told = 0.0
         self._elsewhere = 0.0
         self._of: dict[str, tuple[float, float]] = {}
 
@@ -43,21 +42,16 @@ class Costs:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        report.user_properties.append(("cpu", _cpu() + _elsewhere - self._began))
+        report.user_properties.append(("cpu", (_cpu() + _elsewhere - self._began, _elsewhere - self._told)))
+        self._told = _elsewhere
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        cpu = max((value for name, value in report.user_properties if name == "cpu" and isinstance(value, float)), default=0.0)
-        seconds = self._of.get(report.nodeid, (0.0, 0.0))[1] + report.duration
-        self._of[report.nodeid] = (cpu, seconds)
-
-    def pytest_sessionfinish(self) -> None:
-        if (told := getattr(self._config, "workeroutput", None)) is not None:
-            told["cpu"] = _cpu()
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        self._elsewhere += getattr(node, "workeroutput", {}).get("cpu", 0.0)
+        taken: tuple[float, float] = next((value for name, value in report.user_properties if name == "cpu"), (0.0, 0.0))  # type: ignore[assignment]
+        used, elsewhere = taken
+        cpu, seconds = self._of.get(report.nodeid, (0.0, 0.0))
+        self._of[report.nodeid] = (max(cpu, used), seconds + report.duration)
+        self._elsewhere += elsewhere
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         say = terminalreporter.write_line
@@ -65,9 +59,8 @@ class Costs:
         for name, (cpu, _) in self._of.items():
             folders[name.partition("::")[0].rpartition("/")[0]].append(cpu)
         in_tests = sum(cpu for cpu, _ in self._of.values())
-        # Processes that are still alive are not in it: the Postgres of each worker, for one.
-        # What a worker and its processes used is told by the worker, and counted by this process once the worker is gone.
-        spent = max(in_tests, self._elsewhere, _cpu())
+        # Of processes that are still alive only what they told is in it, and Postgres tells nothing.
+        spent = _cpu() + self._elsewhere
         say(f"CPU seconds: {spent:.0f}, of which {in_tests:.0f} in {len(self._of)} tests, the others to load them")
         for folder, cpus in sorted(folders.items(), key=lambda pair: -sum(pair[1])):
             say(f"{sum(cpus):9.1f}  {folder} ({len(cpus)} tests)")
@@ -86,4 +79,4 @@ def add_options(parser: pytest.Parser) -> None:
 
 def watch(config: pytest.Config) -> None:
     if config.getoption("--costs"):
-        config.pluginmanager.register(Costs(config), "costs")
+        config.pluginmanager.register(Costs(), "costs")

@@ -81,15 +81,6 @@ class Parts:
             case "all":
                 return True
 
-    def pytest_sessionfinish(self) -> None:
-        if (told := getattr(self._config, "workeroutput", None)) is not None:
-            told["left"] = (self._left, self._small)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        # Every worker collects all the tests, so what one of them left out is what all of them left out.
-        self._left, self._small = getattr(node, "workeroutput", {}).get("left", (self._left, self._small))
-
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._part == "quick" and (self._left or self._small):
             terminalreporter.write_line(

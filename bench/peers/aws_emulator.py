@@ -1,7 +1,7 @@
-"""The official emulator's web server in a process of its own, over SQLite, and the place where it finds its handlers.
+"""The official emulator's web server in a process of its own, on SQLite, and the endpoint at which it finds its handlers.
 
-The emulator runs no functions: it invokes them by the Invoke API of an endpoint, which SAM's containers are to users. Here that endpoint
-is the lightest that could be made: an event goes to a free process that is warm already, its answer comes back, and nothing else happens.
+The emulator runs no functions: it calls the Invoke API of an endpoint. For users that endpoint is SAM's containers. Here it is as light
+as possible: it sends the event to a free warm process and returns the answer.
 The processes run the same handlers as ours (bench/http_functions) and send their checkpoints to the emulator with boto3, as on AWS.
 
     python -m bench.peers.aws_emulator      one handler process: an event per line in, an answer per line out
@@ -24,7 +24,7 @@ from time import sleep
 from types import SimpleNamespace
 from typing import Any, Final
 
-from bench.http_driving import WORKERS, steps_per_second
+from bench.http_load import WORKERS, steps_per_second
 from bench.terms import Sizes
 
 _PATIENCE: Final = 200
@@ -33,7 +33,7 @@ _LINE_BYTES: Final = 16 * 1024 * 1024
 
 
 def http(folder: Path, sizes: Sizes) -> dict[str, list[float]]:
-    """Steps per second, by the driver that drives ours."""
+    """Steps per second, with the same load driver as for Holdfast."""
     with emulator(folder) as port:
         steps_per_second(port, min(2 * WORKERS, sizes.http_executions), 2)
         return {"HTTP steps": [steps_per_second(port, sizes.http_executions, sizes.http_steps) for _ in range(sizes.few)]}
@@ -67,7 +67,7 @@ def emulator(folder: Path) -> Iterator[int]:
 
 
 def environment(emulator: int) -> dict[str, str]:
-    """What both sides need: where the service is, and keys that nobody checks."""
+    """The environment of both sides: the address of the service, and keys that no server checks."""
     aws = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_DEFAULT_REGION": "us-west-2", "AWS_REGION": "us-west-2"}
     return {**os.environ, **aws, "AWS_ENDPOINT_URL_LAMBDA": f"http://127.0.0.1:{emulator}"}
 
@@ -138,7 +138,7 @@ class Handlers:
 
 
 def handler_process() -> None:
-    """Answer events until nobody asks any more."""
+    """Answer events until the input ends."""
     logging.disable(logging.WARNING)
     from bench.http_functions.app import in_sequence
 

@@ -76,7 +76,7 @@ class Runner:
 
     def wait(self, execution: str, steps: int) -> None:
         ended = self._runner.wait_for_result(execution, timeout=LONGEST_SECONDS)
-        assert ended.result == str(steps), f"it came to {ended.status}: {ended.result or ended.error}"
+        assert ended.result == str(steps), f"it ended with {ended.status}: {ended.result or ended.error}"
 
     def run(self, steps: int, *, branches: bool = False) -> float:
         """Seconds from start to result."""

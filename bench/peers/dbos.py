@@ -1,5 +1,5 @@
 # mypy: disable-error-code="untyped-decorator"
-"""DBOS on a SQLite file, and W1 and W2 on Postgres: the workloads as its documentation would write them.
+"""DBOS on a SQLite file, and W1, W2 and queues on Postgres: the workloads as its documentation would write them.
 
 Its settings, and why:
 - the file is in WAL mode before DBOS opens it, and `synchronous` stays SQLite's FULL: as durable as ours, and two to three times faster
@@ -7,6 +7,8 @@ Its settings, and why:
 - async workflows with async steps: as fast as `def` ones or faster, and the only ones of which 10,000 can wait in one process;
 - 4 connections and 32 threads: SQLite lets one write at a time, so more of them only wait for each other (1 to 20 and 2 to unlimited
   were tried);
+- a queue with `worker_concurrency` 50, and not `global_concurrency`, which costs a count in every poll; it polls every 10 ms, because it
+  fills its free slots only when it polls, so with the one second of its default it would drain 50 per second (2 to 50 ms were tried);
 - logs at ERROR only.
 
     python -m bench.peers.dbos WORKLOAD FOLDER SIZES
@@ -35,6 +37,9 @@ from bench.terms import ANSWER, DAY_SECONDS, PAYLOAD, Sizes, memory
 
 Figures = dict[str, list[float]]
 STARTERS: Final = 100
+QUEUE: Final = "jobs"
+AT_ONCE: Final = 50
+POLL_SECONDS: Final = 0.01
 WARM_EXECUTIONS: Final = 300
 RESTARTED: Final = "restarted"
 arrived: dict[str, float] = {}
@@ -51,6 +56,11 @@ async def in_sequence(event: dict[str, Any]) -> int:
     for number in range(event["steps"]):
         await step(number)
     return int(event["steps"])
+
+
+@DBOS.workflow()
+async def node(event: dict[str, Any]) -> int:
+    return int(event["number"])
 
 
 @DBOS.workflow()
@@ -179,13 +189,13 @@ async def goes_on(file: Path, steps: int) -> float:
         handle = await DBOS.retrieve_workflow_async(RESTARTED)
         result = await handle.get_result(polling_interval_sec=0.005)
         taken = perf_counter() - arrived["entered"]
-    assert result == [steps, ANSWER], f"after the restart it came to {result}"
+    assert result == [steps, ANSWER], f"after the restart its result is {result}"
     return taken
 
 
 async def w5(file: Path, sizes: Sizes) -> Figures:
     """Once each: it is minutes. In processes of their own, where no memory is free already."""
-    keys = {"sleeps": ("W5 wait", "W5 parked", "W5 idle", "W5 due"), "asks": ("W5 callback", "W5 parked callback")}
+    keys = {"sleeps": ("W5 wait", "W5 resting", "W5 idle", "W5 due"), "asks": ("W5 callback", "W5 resting callback")}
     found: Figures = {}
     for scene, names in keys.items():
         found |= {key: [value] for key, value in zip(names, played(scene, file, sizes), strict=False)}
@@ -269,12 +279,40 @@ async def w6(file: Path, sizes: Sizes) -> Figures:
     return found
 
 
+async def queues(where: Path | str, sizes: Sizes) -> Figures:
+    """Workflows per second of a queue that is drained. All are enqueued while its concurrency is none."""
+
+    async def one(number: int) -> Any:
+        return await DBOS.enqueue_workflow_async(QUEUE, node, {**PAYLOAD, "number": number})
+
+    async def drained(count: int) -> float:
+        await queue.set_worker_concurrency_async(0)
+        await asyncio.sleep(10 * POLL_SECONDS)
+        handles = []
+        for first in range(0, count, STARTERS):
+            handles += await asyncio.gather(*(one(number) for number in range(first, min(first + STARTERS, count))))
+        began = perf_counter()
+        await queue.set_worker_concurrency_async(AT_ONCE)
+        while await DBOS.list_workflows_async(
+            queue_name=QUEUE, status=["ENQUEUED", "PENDING"], limit=1, load_input=False, load_output=False
+        ):
+            await asyncio.sleep(0.02)
+        taken = perf_counter() - began
+        assert await handles[-1].get_result() == count - 1
+        return taken
+
+    async with launched(where):
+        queue = await DBOS.register_queue_async(QUEUE, worker_concurrency=0, polling_interval_sec=POLL_SECONDS)
+        await drained(min(100, sizes.queue_jobs))
+        return {"queue drain": [sizes.queue_jobs / await drained(sizes.queue_jobs) for _ in range(sizes.few)]}
+
+
 async def on_postgres(where: str, sizes: Sizes) -> Figures:
-    found = await w1(where, sizes) | await w2(where, sizes)
+    found = await w1(where, sizes) | await w2(where, sizes) | await queues(where, sizes)
     return {f"{key} Postgres": samples for key, samples in found.items()}
 
 
-WORKLOADS: Final = {"W1": w1, "W2": w2, "W3": w3, "W4": w4, "W5": w5, "W6": w6}
+WORKLOADS: Final = {"W1": w1, "W2": w2, "W3": w3, "W4": w4, "W5": w5, "W6": w6, "queues": queues}
 
 
 def _myself(role: str, file: Path, terms: str) -> list[str]:

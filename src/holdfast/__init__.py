@@ -24,41 +24,69 @@ if TYPE_CHECKING:
     from holdfast.durable.config import MapConfig as MapConfig
     from holdfast.durable.config import ParallelConfig as ParallelConfig
     from holdfast.durable.config import StepConfig as StepConfig
+    from holdfast.durable.enqueue_refusal import EnqueueRefused as EnqueueRefused
     from holdfast.durable.plain import plain_function as plain_function
-    from holdfast.hosts.toolhost.call import ToolCall as ToolCall
+    from holdfast.durable.run_response import RunResponse as RunResponse
+    from holdfast.durable.run_response import WorkerFailed as WorkerFailed
+    from holdfast.hosts.toolhost.tool_call import ToolCall as ToolCall
     from holdfast.model.errors import HoldfastError as HoldfastError
     from holdfast.model.payloads import PayloadCodec as PayloadCodec
+    from holdfast.model.queues import Limits as Limits
     from holdfast.model.signals import StatusSignal as StatusSignal
+    from holdfast.pipelines.builder.pipeline import Pipeline as Pipeline
+    from holdfast.service.client import Client as Client
+    from holdfast.service.declared_queues import Queue as Queue
+    from holdfast.service.engines import BlockingEngine as BlockingEngine
+    from holdfast.service.engines import BlockingExecution as BlockingExecution
+    from holdfast.service.engines import OpenEngine as OpenEngine
     from holdfast.service.engines import open as open
+    from holdfast.service.history import HistoryEvent as HistoryEvent
+    from holdfast.service.open_execution import OpenExecution as OpenExecution
     from holdfast.service.replaying import Replayed as Replayed
     from holdfast.service.replaying import replay as replay
+    from holdfast.service.schedule_declarations import Schedule as Schedule
     from holdfast.service.settings import Settings as Settings
     from holdfast.service.worker_runtime import WorkerSettings as WorkerSettings
     from holdfast.store.encryption import AesGcm as AesGcm
-    from holdfast.workers.authoring import worker as worker
+    from holdfast.store.seam import Filter as Filter
     from holdfast.workers.body.context import WorkerContext as WorkerContext
     from holdfast.workers.body.errors import WorkerError as WorkerError
-    from holdfast.workers.tools.decorating import tool as tool
+    from holdfast.workers.decorator import worker as worker
+    from holdfast.workers.tools.decorator import tool as tool
 
 _WHERE = {
     "AesGcm": "holdfast.store.encryption",
     "AsyncDurableContext": "holdfast.durable",
+    "BlockingEngine": "holdfast.service.engines",
+    "BlockingExecution": "holdfast.service.engines",
     "CallbackConfig": "holdfast.durable.config",
+    "Client": "holdfast.service.client",
     "Duration": "holdfast.durable.config",
     "DurableContext": "holdfast.durable",
+    "EnqueueRefused": "holdfast.durable.enqueue_refusal",
+    "Filter": "holdfast.store.seam",
+    "HistoryEvent": "holdfast.service.history",
     "HoldfastError": "holdfast.model.errors",
     "InvokeConfig": "holdfast.durable.config",
+    "Limits": "holdfast.model.queues",
     "MapConfig": "holdfast.durable.config",
+    "OpenEngine": "holdfast.service.engines",
+    "OpenExecution": "holdfast.service.open_execution",
     "ParallelConfig": "holdfast.durable.config",
     "PayloadCodec": "holdfast.model.payloads",
+    "Pipeline": "holdfast.pipelines.builder.pipeline",
+    "Queue": "holdfast.service.declared_queues",
     "Replayed": "holdfast.service.replaying",
+    "RunResponse": "holdfast.durable.run_response",
+    "Schedule": "holdfast.service.schedule_declarations",
     "Settings": "holdfast.service.settings",
     "StatusSignal": "holdfast.model.signals",
     "StepConfig": "holdfast.durable.config",
     "StepContext": "holdfast.durable",
-    "ToolCall": "holdfast.hosts.toolhost.call",
+    "ToolCall": "holdfast.hosts.toolhost.tool_call",
     "WorkerContext": "holdfast.workers.body.context",
     "WorkerError": "holdfast.workers.body.errors",
+    "WorkerFailed": "holdfast.durable.run_response",
     "WorkerSettings": "holdfast.service.worker_runtime",
     "durable_execution": "holdfast.durable",
     "durable_parallel_branch": "holdfast.durable",
@@ -68,9 +96,9 @@ _WHERE = {
     "open": "holdfast.service.engines",
     "plain_function": "holdfast.durable.plain",
     "replay": "holdfast.service.replaying",
-    "tool": "holdfast.workers.tools.decorating",
+    "tool": "holdfast.workers.tools.decorator",
     "with_retry": "holdfast.durable",
-    "worker": "holdfast.workers.authoring",
+    "worker": "holdfast.workers.decorator",
 }
 
 __all__ = [*(name for name in _WHERE if name != "open")]  # `from holdfast import *` leaves the builtin `open` what it is

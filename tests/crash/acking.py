@@ -23,7 +23,7 @@ import holdfast
 from holdfast.engine import writer
 from holdfast.model.ids import Arn
 from holdfast.service.engines import OpenEngine
-from holdfast.store.sqlite import connecting as opening
+from holdfast.store.sqlite import connection as opening
 from holdfast.store.sqlite import store as sqlite_store
 
 STEPS = 3
@@ -31,7 +31,7 @@ ROUNDS = 4
 
 
 def say(x: str, **what: Any) -> None:
-    """Whoever hears this believes it, whatever happens to this process and its machine."""
+    """Report an acknowledgement. The test relies on it, whatever happens to this process and its machine."""
     os.write(1, json.dumps({"x": x, **what}).encode() + b"\n")
 
 

@@ -25,6 +25,7 @@ from tests.crash.scene import Scene, until
 from tests.crash.storm import SEED, Storm
 from tests.crash.test_kill import check
 from tests.crash.wal import frames_of
+from tests.histories import wire
 
 OUTAGES = 3
 PER_OUTAGE = 12
@@ -40,13 +41,13 @@ class Disk(Protocol):
 
 
 class SmallDisk:
-    """A file system of its own, on which somebody else takes all the space."""
+    """A separate file system on which another program uses all the space."""
 
     def __init__(self, disk: Path) -> None:
         self._ballast = disk / "ballast"
 
     def fall(self, storm: Storm) -> None:
-        """Take every byte that is free, whoever else wants it, and the room that the WAL has for later."""
+        """Use every free byte, and the space that is preallocated for the WAL."""
         with contextlib.closing(sqlite3.connect(storm.scene.store, isolation_level=None, timeout=60)) as nobody_writes:
             nobody_writes.execute("BEGIN IMMEDIATE")
             os.truncate(f"{storm.scene.store}-wal", used(storm.scene.store))
@@ -101,7 +102,7 @@ def outages(scene: Scene, disk: Disk) -> None:
         before = standing(storm)
         assert disk.refuses(storm)
         until(lambda: max(scene.leases().values()) < time.time_ns() // 1_000_000, "every lease to be over")
-        assert standing(storm) == before, "somebody claimed or wrote"
+        assert standing(storm) == before, "a runner claimed or wrote"
         disk.heal(storm)
         until(lambda outage=outage: said(scene)["goes"] == 2 * outage, "both workers to go on")  # type: ignore[misc]
     storm.to_the_end()
@@ -126,7 +127,7 @@ def check_nothing_was_repeated(scene: Scene, storm: Storm) -> None:
     runs = Counter((line["x"], line["step"], line["attempt"]) for line in scene.lines())
     assert {run: count for run, count in runs.items() if count > 1} == {}
     for header in storm.executions():
-        history = scene.client.history(header.id)
+        history = wire(scene.client.history(header.id))
         assert died(history) == 0
         assert [e for e in history if e["EventType"] == "InvocationCompleted" and "Error" in e["InvocationCompletedDetails"]] == []
 

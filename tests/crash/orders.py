@@ -22,7 +22,7 @@ SUBMIT = WaitForCallbackConfig(retry_strategy=again_in_a_second)
 
 
 def result_of_order(name: str, n: int) -> list[Any]:
-    """What an order comes to, however often it was interrupted."""
+    """The result of an order, however often it was interrupted."""
     return [n, n * 10, f"yes {name}", f"shipped {n}"]
 
 

@@ -108,7 +108,7 @@ class Scene:
         self._workers.remove(worker)
 
     def close(self) -> None:
-        """Leave nobody behind."""
+        """End all processes that are still alive."""
         for worker in self._workers:
             worker.go_on()
             worker.kill()
@@ -163,7 +163,8 @@ class Scene:
             rows.execute("UPDATE runners SET lease_until = 1 WHERE id = ?", (runner,))
 
     def strays(self) -> list[Any]:
-        """What is wrong with the file itself: rows beyond the last event or of nobody, operations that are not counted, broken pages."""
+        """What is wrong with the file itself: rows beyond the last event or without an execution, operations that are not counted,
+        broken pages."""
         with self._database() as rows:
             found = [row for question in _STRAYS for row in rows.execute(question)]
             (sound,) = rows.execute("PRAGMA integrity_check").fetchall()

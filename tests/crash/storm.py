@@ -27,7 +27,7 @@ class Root(NamedTuple):
     answered: bool = True
 
     def is_right(self, result: Any) -> bool:
-        """Whether this is what it must come to."""
+        """Whether this is the expected result."""
         if self.function in ("order", "aorder"):
             return bool(result == orders.result_of_order(f"{self.function}-{self.n}", self.n))
         *known, reason, stops = result
@@ -98,7 +98,7 @@ class Storm:
         time.sleep(POLL_SECONDS)
 
     def _answer_all(self) -> None:
-        """Answer every callback that the outside world was told of, at once: often before anybody waits for it."""
+        """Answer every callback that the outside world was told of, at once: often before the execution waits for it."""
         lines = self.scene.lines()
         for line in lines[self._answered :]:
             if "callback" in line:

@@ -19,7 +19,7 @@ ON_SMALL_DISK = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
 
 
 def in_own_mounts() -> list[str]:
-    """What runs a command where it may mount, as root or as anybody."""
+    """The prefix that runs a command with the right to mount, as root or as another user."""
     return ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
 
 

@@ -11,6 +11,7 @@ from holdfast.service.client import Client
 from tests.crash import worker as hosted
 from tests.crash.laws import check_history, died
 from tests.crash.scene import Scene, until
+from tests.histories import wire
 from tests.postgres import new_schema
 
 
@@ -46,7 +47,7 @@ def test_the_work_of_a_killed_process_is_taken_over_when_its_lease_is_over(fleet
     fleet.closed(execution)
 
     assert fleet.result(execution)[0] == second.pid
-    history = fleet.client.history(execution)
+    history = wire(fleet.client.history(execution))
     check_history(history)
     assert died(history) == 1
     held = [(body["pid"], body["attempt"]) for body in fleet.told("x", "held")]

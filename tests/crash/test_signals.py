@@ -138,7 +138,7 @@ def test_a_killed_deliverer_leaves_no_gap(listeners: Listeners) -> None:
     check_order(lines, names)
     pids = [line["pid"] for line in lines]
     delivered_last = [one for one, two in itertools.pairwise(pids) if one != two]
-    assert delivered_last == listeners.dead, "each delivered until it was killed, and nobody beside it"
+    assert delivered_last == listeners.dead, "each delivered until it was killed, and no other process delivered meanwhile"
     repeated = len(lines) - len({line["number"] for line in lines})
     print(f"{len(listeners.dead)} kills, {len(lines)} deliveries, {repeated} of them repeated")
     assert repeated <= 200 * KILLS, "what was delivered within a tenth of a second"

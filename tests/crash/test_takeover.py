@@ -24,6 +24,7 @@ from holdfast.store.backends import open_store
 from tests.crash import worker as hosted
 from tests.crash.laws import check_history, died
 from tests.crash.scene import PATIENCE_SECONDS, POLL_SECONDS, Scene, until
+from tests.histories import wire
 
 
 def until_suspended(scene: Scene, execution: str) -> None:
@@ -53,7 +54,7 @@ def test_a_restart_takes_over_before_the_lease_is_over(scene: Scene, once: bool)
     assert header.ended_at is not None
     assert header.ended_at < lease_until
     assert scene.result(execution)[0] == second.pid
-    history = scene.client.history(execution)
+    history = wire(scene.client.history(execution))
     check_history(history)
     assert died(history) == 1
     held = [(body["pid"], body["attempt"]) for body in scene.told("x", "held")]
@@ -95,7 +96,7 @@ def test_a_process_that_dies_again_and_again_without_progress_is_not_tried_for_e
     scene.client.release(execution)
     scene.closed(execution)
     assert scene.result(execution)
-    check_history(scene.client.history(execution))
+    check_history(wire(scene.client.history(execution)))
 
 
 def test_only_what_kills_its_process_is_put_aside_and_not_what_runs_beside_it(scene: Scene) -> None:
@@ -111,9 +112,9 @@ def test_only_what_kills_its_process_is_put_aside_and_not_what_runs_beside_it(sc
     until(lambda: all(scene.client.find(execution).state is State.CLOSED for execution in beside), "the others to end")
     for execution in beside:
         assert scene.result(execution)
-        assert died(scene.client.history(execution)) == 2, "it was hit as often as it may be"
+        assert died(wire(scene.client.history(execution))) == 2, "it was hit as often as it may be"
     assert len(scene.told("x", "deadly")) == 3
-    assert died(scene.client.history(killer)) == 3
+    assert died(wire(scene.client.history(killer))) == 3
 
 
 @pytest.mark.parametrize("once", [False, True], ids=["at least once", "at most once"])
@@ -131,7 +132,7 @@ def test_a_paused_process_that_wakes_late_can_write_nothing(scene: Scene, once: 
 
     fresh = scene.worker(awake=True).wait_until_ready()
     scene.closed(execution)
-    before = scene.client.history(execution)
+    before = wire(scene.client.history(execution))
     paused.go_on()
     until(lambda: [body for body in scene.told("x", "let go") if body["pid"] == paused.pid], "the late body to come back")
     # It writes next. It is well when it runs something new: by then it has been told that the old one is not its own any more.
@@ -140,7 +141,7 @@ def test_a_paused_process_that_wakes_late_can_write_nothing(scene: Scene, once: 
 
     assert scene.result("y")[0] == paused.pid
     assert scene.result("x")[0] == fresh.pid
-    assert scene.client.history(execution) == before
+    assert wire(scene.client.history(execution)) == before
     check_history(before)
     assert died(before) == 1
     held = [(body["pid"], body["attempt"]) for body in scene.told("x", "held")]
@@ -246,7 +247,7 @@ async def test_who_slept_with_the_machine_is_not_taken_for_dead(scene: Scene, mo
             await fact(lambda: scheduler._looked_at > looked_at + 1000)
             go.set()
             assert await execution.result() == "done"
-    assert died(scene.client.history(execution.id)) == 0
+    assert died(wire(scene.client.history(execution.id))) == 0
 
 
 def test_a_stale_writer_in_a_batch_spoils_nobody_elses_write(tmp_path: Path) -> None:
@@ -292,7 +293,7 @@ def test_an_answer_from_another_process_wakes_an_execution_within_100_ms(scene: 
         scene.answer(callback.callback_id, "here")
         scene.closed(execution)
         assert scene.result(execution) == "here"
-        times = {event["EventType"]: event["EventTimestamp"] for event in scene.client.history(execution)}
+        times = {event["EventType"]: event["EventTimestamp"] for event in wire(scene.client.history(execution))}
         late.append(times["StepStarted"] - times["CallbackSucceeded"])
     assert sorted(late)[len(late) // 2] <= 0.1, late
 
@@ -308,12 +309,12 @@ def test_a_stop_from_another_process_ends_a_running_execution(scene: Scene) -> N
     until(lambda: scene.told("x", "cancelled"), "the step to be cancelled")
     header = scene.closed(execution)
     assert header.status is ExecutionStatus.STOPPED
-    history = scene.client.history(execution)
+    history = wire(scene.client.history(execution))
     check_history(history)
     assert [event["EventType"] for event in history[-2:]] == ["InvocationCompleted", "ExecutionStopped"]
     scene.closed(scene.start(hosted.holding, "y"))
     assert scene.result("y")[0] == worker.pid
-    assert scene.client.history(execution) == history
+    assert wire(scene.client.history(execution)) == history
 
 
 def test_a_stop_from_another_process_ends_a_waiting_execution(scene: Scene) -> None:
@@ -323,4 +324,4 @@ def test_a_stop_from_another_process_ends_a_waiting_execution(scene: Scene) -> N
     scene.client.stop(execution)
     scene.closed(scene.start(hosted.holding, "y"))
     assert scene.client.find(execution).status is ExecutionStatus.STOPPED
-    check_history(scene.client.history(execution))
+    check_history(wire(scene.client.history(execution)))

@@ -31,7 +31,7 @@ LOOK: WaitForConditionConfig[int] = WaitForConditionConfig(
 
 
 def result_of_trip(n: int, answered: bool) -> list[Any]:
-    """What a trip comes to, but for the stops, of which any may be the ones that were done first."""
+    """The result of a trip, without the stops: any stops may have been done first."""
     side_by_side = [
         [[n + 2, f"paid {n}"], [n + 2, f"paid {n}"]],
         [f"pack {n}", [f"ticket {n}", f"seat {n}"], f"late {n}"],

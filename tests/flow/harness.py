@@ -1,4 +1,4 @@
-"""An engine for tests: virtual time, a store of its own, and both ways of waiting (parked in memory, or replayed)."""
+"""An engine for tests: virtual time, a store of its own, and both ways of waiting (resting in memory, or replayed)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import holdfast
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import Clock, VirtualClock
-from holdfast.service.describing import Pending
 from holdfast.service.engines import OpenEngine
+from holdfast.service.execution_descriptions import Pending
 from holdfast.service.open_execution import OpenExecution
 from holdfast.service.settings import Settings
 
@@ -22,14 +22,14 @@ _REST_SECONDS = 0.001
 class Harness:
     """Opens engines over one store."""
 
-    def __init__(self, folder: Path, park: int) -> None:
+    def __init__(self, folder: Path, resting: int) -> None:
         self.store = str(folder / "test.db")
-        self.park = park
+        self.resting = resting
         self.clock = VirtualClock()
 
     @asynccontextmanager
     async def engine(self, *functions: DurableFunction, clock: Clock | None = None, threads: int = 4) -> AsyncIterator[OpenEngine]:
-        settings = Settings(clock=clock or self.clock, park=self.park, threads=threads)
+        settings = Settings(clock=clock or self.clock, resting=self.resting, threads=threads)
         async with holdfast.open(self.store, functions=functions, settings=settings) as engine:
             yield engine
 

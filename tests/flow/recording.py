@@ -109,7 +109,7 @@ def by_operation(told: list[Told]) -> dict[str, list[Told]]:
 
 
 def changes(told: list[Told]) -> dict[str, Any]:
-    """The last that `on_operation_change` said of each operation: how many calls there were is nobody's promise."""
+    """The last that `on_operation_change` said of each operation: the number of calls is not promised."""
     found: dict[str, Any] = {}
     for name, info in told:
         if name == "on_operation_change":

@@ -13,6 +13,7 @@ from holdfast.durable.config import CompletionConfig, MapConfig, NestingType, Pa
 from holdfast.durable.exceptions import ChildContextError
 from holdfast.durable.retries import RetryPresets, WithRetryConfig, with_retry
 from tests.flow.harness import Harness, types
+from tests.histories import wire
 
 
 async def test_a_child_contexts_result_stands_for_all_that_happened_in_it(harness: Harness) -> None:
@@ -35,7 +36,7 @@ async def test_a_child_contexts_result_stands_for_all_that_happened_in_it(harnes
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler)
         assert await execution.result() == 2
-        history = await execution.history()
+        history = wire(await execution.history())
     assert runs == ["inside"]
     inner = [e for e in history if e["EventType"] == "StepSucceeded"]
     assert {e["ParentId"] for e in inner} == {next(e["Id"] for e in history if e["EventType"] == "ContextStarted")}
@@ -80,7 +81,7 @@ async def test_a_result_too_large_to_keep_is_rebuilt_from_its_children(harness: 
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler)
         assert await execution.result() == 400_000
-        history = await execution.history()
+        history = wire(await execution.history())
     assert runs == ["step", "step"]
     closed = next(e for e in history if e["EventType"] == "ContextSucceeded")
     assert closed["ContextSucceededDetails"]["Result"]["Payload"] == ""
@@ -139,7 +140,7 @@ async def test_branches_wait_side_by_side_and_the_execution_suspends_only_when_a
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler)
         assert await execution.result() == [2, 1]
-        history = await execution.history()
+        history = wire(await execution.history())
     assert types(history).count("InvocationCompleted") == 3
     assert history[-1]["EventTimestamp"] - history[0]["EventTimestamp"] == pytest.approx(7200, abs=1)
     names = [e.get("Name") for e in history if e["EventType"] == "ContextStarted" and e["SubType"] == "ParallelBranch"]
@@ -275,7 +276,7 @@ async def test_with_retry_runs_a_block_again_and_is_awaited_in_async_handlers(ha
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler)
         assert await execution.result() == "done at 2"
-        history = await execution.history()
+        history = wire(await execution.history())
     assert sorted(set(attempts)) == [1, 2]
     assert [event["Name"] for event in history if event["EventType"] == "WaitStarted"] == ["block-backoff-1"]
 

@@ -14,6 +14,7 @@ from holdfast.durable.types import WaitForCallbackContext
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import CallbackClosed, CallbackNotFound
 from tests.flow.harness import Harness, pending, types
+from tests.histories import wire
 
 
 @durable_execution
@@ -42,7 +43,7 @@ async def test_an_answer_from_outside_wakes_the_execution(harness: Harness) -> N
             assert waits.callback_id is not None
             await engine.succeed_callback(waits.callback_id, b'"yes"')
             assert await execution.result() == '"yes"'
-            assert types(await execution.history()) == [
+            assert types(wire(await execution.history())) == [
                 "ExecutionStarted",
                 "CallbackStarted",
                 "InvocationCompleted",
@@ -79,7 +80,7 @@ async def test_heartbeats_keep_a_callback_open_until_its_general_timeout(harness
             await engine.heartbeat_callback(waits.callback_id)
         clock.skipping = True
         assert await execution.result() == "late: Callback timed out"
-        history = await execution.history()
+        history = wire(await execution.history())
     started = next(e for e in history if e["EventType"] == "CallbackStarted")
     late = next(e for e in history if e["EventType"] == "CallbackTimedOut")
     assert late["EventTimestamp"] - started["EventTimestamp"] == pytest.approx(180)
@@ -102,7 +103,7 @@ async def test_an_answer_may_come_before_anybody_waits_for_it(harness: Harness) 
         execution = await engine.start(handler)
         assert await execution.result() == "already here"
         # Whether the handler had to leave in between is no part of the promise; that the answer is not lost is.
-        assert types(await execution.history()).count("CallbackSucceeded") == 1
+        assert types(wire(await execution.history())).count("CallbackSucceeded") == 1
 
 
 async def test_wait_for_callback_hands_the_id_to_its_submitter(harness: Harness) -> None:
@@ -120,7 +121,7 @@ async def test_wait_for_callback_hands_the_id_to_its_submitter(harness: Harness)
         await pending(execution, "sign create callback id")
         await engine.succeed_callback(handed[0], "signed")
         assert await execution.result() == "signed"
-        history = await execution.history()
+        history = wire(await execution.history())
     assert len(handed) == 1
     assert types(history) == [
         "ExecutionStarted",

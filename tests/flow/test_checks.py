@@ -18,6 +18,7 @@ from holdfast.durable.retries import RetryDecision, WithRetryConfig, with_retry
 from holdfast.durable.waits import WaitForConditionConfig, WaitForConditionDecision
 from holdfast.model.errors import ExecutionFailed, FunctionNotFound, InvalidParameter
 from tests.flow.harness import Harness, types
+from tests.histories import wire
 
 Call = Callable[[Any, Any], Any]
 SECOND = Duration.from_seconds(1)
@@ -109,7 +110,7 @@ async def test_no_durable_call_takes_what_it_cannot_record_and_a_refused_one_lea
     async with harness.engine(function) as engine:
         execution = await engine.start(function)
         assert await asyncio.wait_for(execution.result(), 20) == []
-        history = await execution.history()
+        history = wire(await execution.history())
     assert types(history) == ["ExecutionStarted", "StepStarted", "StepSucceeded", "InvocationCompleted", "ExecutionSucceeded"]
 
 
@@ -150,7 +151,7 @@ async def test_texts_and_numbers_of_other_classes_are_taken_as_what_they_are(har
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler)
         assert await asyncio.wait_for(execution.result(), 20) == [2, "int"]
-        history = await execution.history()
+        history = wire(await execution.history())
     assert [e["Name"] for e in history if e["EventType"] == "StepStarted"] == ["plain", "old"]
     assert [e["WaitStartedDetails"]["Duration"] for e in history if e["EventType"] == "WaitStarted"] == [2, 2, 3]
 
@@ -235,5 +236,5 @@ async def test_the_engines_verbs_say_what_they_were_given(harness: Harness) -> N
 @pytest.mark.parametrize("given", ["5", True, None, [5], float("nan"), float("inf")])
 def test_a_length_of_time_is_a_finite_number(given: Any) -> None:
     for made in (Duration.from_seconds, Duration.from_minutes, Duration.from_hours, Duration.from_days):
-        with pytest.raises(ValidationError, match="is no length of time"):
+        with pytest.raises(ValidationError, match="is not a length of time"):
             made(given)

@@ -24,6 +24,7 @@ from holdfast.service.client import Client
 from holdfast.service.engines import OpenEngine
 from holdfast.service.open_execution import OpenExecution
 from tests.flow.harness import Harness, eventually, pending
+from tests.histories import wire
 
 KEY = b"k" * 32
 TWICE = StepConfig(retry_strategy=create_retry_strategy(RetryStrategyConfig(max_attempts=2, initial_delay=Duration.from_seconds(1))))
@@ -130,7 +131,7 @@ SAID = [
 
 @asynccontextmanager
 async def opened(harness: Harness, codec: PayloadCodec | None, *functions: DurableFunction) -> AsyncIterator[OpenEngine]:
-    settings = Settings(clock=harness.clock, park=harness.park, threads=4, codec=codec)
+    settings = Settings(clock=harness.clock, resting=harness.resting, threads=4, codec=codec)
     async with holdfast.open(harness.store, functions=functions or FUNCTIONS, settings=settings) as engine:
         yield engine
 
@@ -208,13 +209,13 @@ async def test_with_a_codec_no_payload_reaches_the_file_and_all_read_back(harnes
         for name in ("everything", "everything_blocking"):
             told = client.describe(ids[name])
             assert (told.input, told.result) == (plain("input"), SAID)
-            history = json.dumps(client.history(ids[name]))
+            history = json.dumps(wire(client.history(ids[name])))
             operations = str(client.operations(ids[name]))
             assert [kind for kind in IN_EVERYTHING if plain(kind) not in history] == ["first-state"], "it is in no event"
             in_operations = IN_EVERYTHING - {"input", "result", "invoke-input", "first-state"}
             assert [kind for kind in in_operations if plain(kind) not in operations] == []
         assert plain("stop") in json.dumps(client.describe(ids["stop"]).error)
-        assert plain("crash") in json.dumps(client.history(ids["crash"]))
+        assert plain("crash") in json.dumps(wire(client.history(ids["crash"])))
 
 
 async def test_without_a_codec_every_payload_can_be_found(harness: Harness) -> None:

@@ -44,7 +44,6 @@ def inner(engine: OpenEngine) -> Engine:
 def come(engine: Engine, function: Function) -> None:
     engine.registry.put(function)
     engine.store.publish([Hosted(function.name, function.version, function.terms)])
-    engine.backlog = True
     engine.look()
 
 
@@ -63,7 +62,7 @@ async def test_executions_of_a_function_that_left_wait_until_it_is_back(harness:
         assert await (await opened.start("caller", "waiting")).result() == "Function not found: waiting"
         come(engine, function)
         assert await execution.result() == "went"
-        assert function.slots.unused
+        assert function.capacity.unused
 
 
 async def test_a_function_that_leaves_while_it_is_claimed_is_interrupted_which_counts_nowhere(
@@ -73,17 +72,17 @@ async def test_a_function_that_leaves_while_it_is_claimed_is_interrupted_which_c
         engine = inner(opened)
         function = engine.registry.get("waiting", "$LATEST")
         assert function is not None
-        room, function.slots.free = function.slots.free, 0
+        room, function.capacity.free = function.capacity.free, 0
         execution = await opened.start("waiting")
-        submit = engine._writer.submit
+        write = engine._writer.write
 
-        def leave_first(write: Any, deliver: Any) -> None:
+        async def leave_first(claim: Any, landed: Any) -> Any:
             engine.registry.remove("waiting", "$LATEST")
-            submit(write, deliver)
+            return await write(claim, landed)
 
-        function.slots.free = room - 1  # reserved for the claim
-        monkeypatch.setattr(engine._writer, "submit", leave_first)
-        await engine.claim(execution.id, frozenset(), function)
+        function.capacity.free = room - 1  # reserved for the claim
+        monkeypatch.setattr(engine._writer, "write", leave_first)
+        await engine.invocations.claim(execution.id, frozenset(), function)
         monkeypatch.undo()
 
         def ready() -> Any:
@@ -91,7 +90,7 @@ async def test_a_function_that_leaves_while_it_is_claimed_is_interrupted_which_c
             return header if header is not None and header.state is State.READY else None
 
         header = await eventually(ready)
-        assert (header.failures, header.deaths, function.slots.free) == (0, 0, room)
+        assert (header.failures, header.deaths, function.capacity.free) == (0, 0, room)
         come(engine, function)
         assert (await pending(execution, "go")).name == "go"
 
@@ -107,15 +106,15 @@ async def test_an_invoke_reaches_a_version_by_its_alias_and_nothing_that_was_rem
 
 
 def test_a_function_that_comes_while_a_suspect_runs_alone_gets_no_room_before_the_others() -> None:
-    registry = Registry([Function(name="a", slots=Capacity(1))])
+    registry = Registry([Function(name="a", capacity=Capacity(1))])
     registry.shut()
-    late = Function(name="b", slots=Capacity(2))
+    late = Function(name="b", capacity=Capacity(2))
     registry.put(late)
     registry.put(late)
     assert registry.claimable() == {}
     registry.open()
     assert sorted(target.function for targets in registry.claimable().values() for target in targets) == ["a", "b"]
-    assert (late.slots.free, registry.is_unused()) == (2, True)
+    assert (late.capacity.free, registry.is_unused()) == (2, True)
 
 
 class Home:

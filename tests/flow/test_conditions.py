@@ -12,6 +12,7 @@ from holdfast.durable.config import JitterStrategy
 from holdfast.durable.types import WaitForConditionCheckContext
 from holdfast.durable.waits import WaitForConditionConfig, WaitStrategyConfig, create_wait_strategy
 from tests.flow.harness import Harness, types
+from tests.histories import wire
 
 
 def until(number: int) -> WaitForConditionConfig[int]:
@@ -42,7 +43,7 @@ async def test_an_async_handler_may_look_with_a_def_check(harness: Harness) -> N
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler)
         assert await execution.result() == 6
-        history = await execution.history()
+        history = wire(await execution.history())
     assert types(history).count("StepStarted") == 3
     assert {event.get("SubType") for event in history if event["EventType"] == "StepStarted"} == {"WaitForCondition"}
 
@@ -85,6 +86,6 @@ async def test_a_look_that_was_cut_off_is_taken_again_from_the_state_before(harn
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler)
         assert await execution.result() == 30
-        history = await execution.history()
+        history = wire(await execution.history())
     assert looks == [(0, 1), (10, 2), (10, 2), (20, 3)]
     assert types(history).count("StepStarted") == 3

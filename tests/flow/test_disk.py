@@ -17,6 +17,7 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import DiskFailed, DiskFull, EngineClosed, HoldfastError, StoreBroken
 from holdfast.store.sqlite.store import SqliteStore
 from tests.flow.harness import Harness, eventually, in_real_time, pending, types
+from tests.histories import wire
 
 ONCE = StepConfig(step_semantics=StepSemantics.AT_MOST_ONCE_PER_RETRY)
 WRITES = ("commit", "_write", "_transaction")
@@ -29,6 +30,8 @@ class Disk:
         self._monkeypatch = monkeypatch
         self.trouble: HoldfastError | None = None
         self.refused = 0
+        self.then: dict[int, Callable[[], None]] = {}
+        """What happens with so many refusals."""
 
     def ails(self, *calls: str) -> None:
         for call in calls:
@@ -38,6 +41,7 @@ class Disk:
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.trouble is not None:
                 self.refused += 1
+                self.then.get(self.refused, lambda: None)()
                 raise self.trouble
             return well(*args, **kwargs)
 
@@ -120,7 +124,7 @@ async def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
         assert refused.value.code == "disk_full"
         disk.trouble = None
         assert await asyncio.wait_for(execution.result(), 20) == ["first", "filling", "third"]
-        history = await execution.history()
+        history = wire(await execution.history())
         assert [header.name for header in await engine.list()] == [execution.name], "a start that was refused has left nothing"
         await in_real_time(lambda: len(told(caplog)) == 2)
     assert ran == ["first", "filling", "third"]
@@ -163,7 +167,7 @@ async def test_whoever_asks_for_something_while_the_disk_is_full_is_told_at_once
         execution = await engine.start(asks)
         callback_id = str((await pending(execution)).callback_id)
         disk.trouble = DiskFull()
-        for _ in range(2):  # while nobody knows of it yet, and while it is known
+        for _ in range(2):  # before the engine has noticed it, and after
             with pytest.raises(DiskFull):
                 await engine.succeed_callback(callback_id, "now")
             with pytest.raises(DiskFull):
@@ -196,13 +200,13 @@ async def test_a_read_that_fails_counts_against_nobody_and_is_told_once(
         return context.step(body("second"))
 
     disk.ails(call)
-    harness.park = 0
+    harness.resting = 0
     async with harness.engine(awaiting if colour == "async" else blocking) as engine:
         execution = await engine.start("waits", {"n": 1})
         await in_real_time(lambda: disk.refused > 12)  # more often than an invocation may fail
         disk.trouble = None
         assert await asyncio.wait_for(execution.result(), 20) == "second"
-        history = await execution.history()
+        history = wire(await execution.history())
         await in_real_time(lambda: len(told(caplog)) == 2)
     assert ran == ["first", "second"]
     assert "Error" not in str([event for event in history if event["EventType"] == "InvocationCompleted"])
@@ -247,7 +251,8 @@ async def test_an_execution_that_cannot_be_read_is_put_aside_instead_of_failed(h
         return await context.step(body("second"))
 
     disk.ails("operations")
-    harness.park = 0
+    disk.then[9] = lambda: setattr(harness.clock, "skipping", False)  # it is put aside now, and not tried again by itself
+    harness.resting = 0
     async with harness.engine(waits) as engine:
         execution = await engine.start(waits)
         await eventually(lambda: ran)

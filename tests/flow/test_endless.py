@@ -12,6 +12,7 @@ from holdfast.model.errors import ExecutionFailed, ExecutionStopped, InvalidPara
 from holdfast.model.execution import ExecutionStatus
 from holdfast.store.seam import Filter
 from tests.flow.harness import Harness, eventually, pending, types
+from tests.histories import wire
 
 
 @durable_execution
@@ -42,7 +43,7 @@ async def test_whoever_waits_for_the_first_gets_the_lasts_result(harness: Harnes
         chain = await engine.list(Filter(oldest_first=True))
         assert [x.status for x in chain] == [ExecutionStatus.SUCCEEDED] * 3
         assert [x.continued_as for x in chain] == [chain[1].id, chain[2].id, None]
-        told = (await first.history())[-1]
+        told = wire(await first.history())[-1]
         assert told["ExecutionSucceededDetails"]["Result"]["Payload"] == (
             f'{{"ContinuedAs":"arn:aws:lambda:local:000000000000:function:{function.name}:$LATEST/durable-execution/{chain[1].id}/{chain[1].id}"}}'
         )
@@ -121,7 +122,7 @@ async def test_more_operations_than_the_guard_allows_end_the_execution(harness: 
             execution = await engine.start(function)
             with pytest.raises(ExecutionFailed, match=r"has 6 operations \(at most 5\). Raise the guard .* or continue as new"):
                 await execution.result()
-            assert types(await execution.history())[-2:] == ["InvocationCompleted", "ExecutionFailed"]
+            assert types(wire(await execution.history()))[-2:] == ["InvocationCompleted", "ExecutionFailed"]
     assert len(ran) == 6
 
 

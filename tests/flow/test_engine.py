@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.verbs import Checkpoint
 from holdfast.store.sqlite.store import SqliteStore
 from tests.flow.harness import Harness, eventually, pending, types
+from tests.histories import wire
 
 
 @pytest.fixture
@@ -83,11 +85,11 @@ async def test_a_long_body_does_not_hide_that_it_began(harness: Harness) -> None
     async with harness.engine(slow, clock=VirtualClock(skipping=False)) as engine:
         execution = await engine.start("slow")
         async with asyncio.timeout(20):
-            while "StepStarted" not in types(await execution.history()):
+            while "StepStarted" not in types(wire(await execution.history())):
                 await asyncio.sleep(0)
         go_on.set()
         await execution.result()
-        assert types(await execution.history()).count("StepStarted") == 1
+        assert types(wire(await execution.history())).count("StepStarted") == 1
 
 
 async def test_now_uuid_and_random_leave_no_trace_and_take_no_id(harness: Harness) -> None:
@@ -103,14 +105,14 @@ async def test_now_uuid_and_random_leave_no_trace_and_take_no_id(harness: Harnes
     async with harness.engine(derived) as engine:
         execution = await engine.start("derived")
         _, first, chance, second, other = await execution.result()
-        history = await execution.history()
+        history = wire(await execution.history())
     assert first != second
     assert chance != other
     assert types(history) == ["ExecutionStarted", "StepStarted", "StepSucceeded", "InvocationCompleted", "ExecutionSucceeded"]
     assert history[1]["Id"].startswith("1ced8f5b"), "the step is still the first operation of its context"
 
 
-async def test_parked_and_replayed_executions_leave_the_same_history(tmp_path: Any) -> None:
+async def test_resting_and_replayed_executions_leave_the_same_history(tmp_path: Any) -> None:
     @durable_execution
     async def waits(event: Any, context: AsyncDurableContext) -> str:
         async def body(step: StepContext) -> str:
@@ -123,13 +125,13 @@ async def test_parked_and_replayed_executions_leave_the_same_history(tmp_path: A
         return kept
 
     told = []
-    for park in (10, 0):
-        folder = tmp_path / str(park)
+    for resting in (10, 0):
+        folder = tmp_path / str(resting)
         folder.mkdir()
-        async with Harness(folder, park).engine(waits) as engine:
+        async with Harness(folder, resting).engine(waits) as engine:
             execution = await engine.start("waits", name="same")
             await execution.result()
-            told.append(types(await execution.history()))
+            told.append(types(wire(await execution.history())))
     assert told[0] == told[1]
     assert told[0].count("InvocationCompleted") == 3
 
@@ -140,7 +142,7 @@ async def test_more_waiting_coroutines_than_there_is_room_for_are_evicted_and_st
         await context.wait(Duration.from_hours(1))
         return event
 
-    async with Harness(tmp_path, park=3).engine(waits) as engine:
+    async with Harness(tmp_path, resting=3).engine(waits) as engine:
         started = await asyncio.gather(*(engine.start("waits", n) for n in range(20)))
         assert await asyncio.gather(*(e.result() for e in started)) == list(range(20))
 
@@ -167,7 +169,7 @@ async def test_a_branch_is_woken_while_another_still_computes(tmp_path: Any) -> 
         return done.success_count
 
     handed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    async with Harness(tmp_path, park=10).engine(branches, clock=VirtualClock(skipping=False)) as engine:
+    async with Harness(tmp_path, resting=10).engine(branches, clock=VirtualClock(skipping=False)) as engine:
         assert await (await engine.start("branches")).result() == 2
 
 
@@ -184,7 +186,7 @@ async def test_an_event_never_lies_before_the_one_it_follows(harness: Harness) -
         execution = await engine.start("three_steps")
         clock._now -= 60_000  # the machine's clock is set back
         await execution.result()
-        times = [event["EventTimestamp"] for event in await execution.history()]
+        times = [event["EventTimestamp"] for event in wire(await execution.history())]
     assert times == sorted(times)
 
 
@@ -206,7 +208,7 @@ async def test_waiting_for_an_execution_that_is_suspended_elsewhere_sees_its_end
         assert await execution.result() == await watched == "from the other engine"
 
 
-async def test_a_parked_coroutine_is_not_resumed_where_another_process_went_on(harness: Harness) -> None:
+async def test_a_resting_coroutine_is_not_resumed_where_another_process_went_on(harness: Harness) -> None:
     """It rests in a branch that the other process has ended meanwhile; going on from there it would end the branch a second time."""
 
     @durable_execution
@@ -225,7 +227,7 @@ async def test_a_parked_coroutine_is_not_resumed_where_another_process_went_on(h
         await pending(execution, "second")
         await one.succeed_callback(answers["second"], "here")
         assert await execution.result() == ["there", "here"]
-        assert types(await execution.history()).count("ContextSucceeded") == 3
+        assert types(wire(await execution.history())).count("ContextSucceeded") == 3
 
 
 async def test_a_caller_that_gives_up_does_not_leave_its_execution_behind(harness: Harness) -> None:
@@ -236,3 +238,29 @@ async def test_a_caller_that_gives_up_does_not_leave_its_execution_behind(harnes
         found = await engine.start("three_steps", name="impatient")
         assert not asked.done() or asked.cancelled()
         assert await asyncio.wait_for(found.result(), 20) == [0, 1, 2]
+
+
+TENANT: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="none")
+
+
+async def test_a_handler_does_not_see_the_context_variables_of_another(harness: Harness) -> None:
+    seen = []
+
+    @durable_execution
+    async def sets(event: Any, context: AsyncDurableContext) -> None:
+        async def body(step: StepContext) -> None:
+            pass
+
+        TENANT.set("another")
+        for _ in range(10):
+            await context.step(body)
+
+    @durable_execution
+    async def looks(event: Any, context: AsyncDurableContext) -> None:
+        seen.append(TENANT.get())
+
+    async with harness.engine(sets, looks) as engine:
+        started = [await engine.start(function) for _ in range(5) for function in (sets, looks)]
+        for execution in started:
+            await execution.result()
+    assert seen == ["none"] * 5

@@ -18,6 +18,7 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.durable.waits import WaitForConditionConfig, WaitForConditionDecision
 from holdfast.model.errors import ExecutionFailed, HoldfastError
 from tests.flow.harness import Harness, types
+from tests.histories import wire
 
 
 @durable_step
@@ -95,7 +96,7 @@ async def test_a_slip_is_explained_with_its_line_and_what_to_write_and_leaves_no
         execution = await engine.start(function)
         with pytest.raises(ExecutionFailed) as failed:
             await execution.result()
-        assert types(await execution.history()) == ["ExecutionStarted", "InvocationCompleted", "ExecutionFailed"]
+        assert types(wire(await execution.history())) == ["ExecutionStarted", "InvocationCompleted", "ExecutionFailed"]
     assert told.replace("{line}", f"{__file__}:{inspect.getsourcelines(call)[1]}") in str(failed.value)
     assert (failed.value.error_type or "").endswith("exceptions.ValidationError")
 

@@ -39,6 +39,7 @@ from tests.flow.cases import CASES, OURS, Case, Sdk, some_quick
 from tests.flow.harness import Harness, eventually, pending, types
 from tests.flow.official.running import Running, opened, ours
 from tests.flow.test_official_sdk import answer_early, others
+from tests.histories import wire
 
 Document = dict[str, Any]
 OWN_WORDS = {
@@ -68,7 +69,7 @@ def everything_in(folder: Path) -> bytes:
 # --- every case of the table -------------------------------------------------------------------------------------------------
 
 
-async def exports(case: Case, sdk: Sdk, function: DurableFunction, *, park: int) -> list[Document]:
+async def exports(case: Case, sdk: Sdk, function: DurableFunction, *, resting: int) -> list[Document]:
     """The case's execution, exported whenever it rests and at its end."""
     documents: list[Document] = []
 
@@ -77,7 +78,7 @@ async def exports(case: Case, sdk: Sdk, function: DurableFunction, *, park: int)
         assert found is not None
         documents.append(sent(exported(found, running.clock.now(), include_data=True)))
 
-    async with opened(ours(function, park=park), others=others(case, sdk)) as running:
+    async with opened(ours(function, resting=resting), others=others(case, sdk)) as running:
         execution = await running.start(case.event)
         await answer_early(case, sdk, running, execution)
         script = copy.deepcopy(case.script)
@@ -94,7 +95,7 @@ async def test_every_case_is_copied_and_replayed_wherever_it_rests(case: Case, c
     sdk = Sdk(OURS)
     make = case.make if colour == "def" or case.twin is None else case.twin
     function = make(sdk)
-    for number, document in enumerate(await exports(case, sdk, function, park=0)):
+    for number, document in enumerate(await exports(case, sdk, function, resting=0)):
         with elsewhere(tmp_path, f"{number}.db") as client:
             header, new = client.import_execution(document)
             again = sent(client.export(header.id))
@@ -102,7 +103,7 @@ async def test_every_case_is_copied_and_replayed_wherever_it_rests(case: Case, c
             assert again["operations"] == document["operations"]
             assert again["events"] == document["events"]
             assert again["history"] == document["history"]
-            assert client.history(header.id) == document["history"]["Events"]
+            assert wire(client.history(header.id)) == document["history"]["Events"]
         told = holdfast.replay(document, make(sdk))
         state = document["execution"]["state"]
         assert told.matches or (state == "closed" and case.name in OWN_WORDS), told.why
@@ -134,7 +135,7 @@ def blocking_order(event: Any, context: DurableContext) -> Any:
 async def open_order(harness: Harness, function: DurableFunction = order, codec: AesGcm | None = None) -> Document:
     """The export of an order that waits for both its hour and its approval."""
     clock = VirtualClock(skipping=False)
-    settings = holdfast.Settings(clock=clock, park=harness.park, codec=codec)
+    settings = holdfast.Settings(clock=clock, resting=harness.resting, codec=codec)
     async with holdfast.open(harness.store, functions=[function], settings=settings) as engine:
         execution = await engine.start(function, {"item": "book"}, name="a")
         await pending(execution, "cool down")
@@ -223,7 +224,7 @@ async def test_a_copy_of_an_open_execution_never_moves(harness: Harness, tmp_pat
             await copy.result()
         with pytest.raises(InvalidParameter, match="nothing to stop"):
             await copy.stop()
-        with pytest.raises(InvalidParameter, match="not quarantined; it is imported"):
+        with pytest.raises(InvalidParameter, match="cannot be released: it is imported"):
             await copy.release()
         store_of = engine._store
         (approval,) = [op for op in store_of.operations(header.id) if op.name == "approval"]
@@ -314,7 +315,7 @@ async def test_without_data_it_can_be_looked_at_but_not_replayed(harness: Harnes
     with elsewhere(tmp_path) as client:
         header, _ = client.import_execution(bare)
         assert client.import_execution(bare) == (header, False)
-        assert types(client.history("a")) == [event["EventType"] for event in bare["history"]["Events"]]
+        assert types(wire(client.history("a"))) == [event["EventType"] for event in bare["history"]["Events"]]
         assert (client.describe("a").status, client.describe("a").input) == ("SUCCEEDED", None)
         with pytest.raises(ExecutionAlreadyStarted):
             client.start(order, '{"item":"book"}', name="a")
@@ -388,7 +389,7 @@ async def test_a_child_that_ends_leaves_the_copy_of_its_parent_alone(harness: Ha
 async def test_a_replay_tells_what_the_execution_waits_for(harness: Harness, function: DurableFunction) -> None:
     told = holdfast.replay(await open_order(harness, function), function)
     assert (told.matches, told.status, told.waits, told.goes_on) == (True, OutcomeStatus.PENDING, ("Wait 'cool down'",), ())
-    assert told.why == "The records carry the code to where it waits for Wait 'cool down'."
+    assert told.why == "The code follows the records, and then waits for Wait 'cool down'."
 
 
 @pytest.mark.parametrize("function", [order, blocking_order], ids=["async", "def"])
@@ -401,7 +402,7 @@ async def test_a_replay_of_a_closed_execution_comes_to_its_result(harness: Harne
 
 
 def changed(change: str) -> tuple[DurableFunction, DurableFunction]:
-    """The order's code as somebody changed it, in both colours. No body may ever run."""
+    """The order's code after a change by its author, async and blocking. No body may ever run."""
 
     def never(_: StepContext) -> str:
         raise AssertionError("a body ran in a replay")
@@ -469,7 +470,7 @@ async def test_code_that_does_not_match_is_an_error_that_says_where(harness: Har
         ),
         ("raises", True, False, 'ended as SUCCEEDED with ["paid", "yes"], but the code fails with LookupError: not here.'),
         ("appended", True, False, 'ended as SUCCEEDED with ["paid", "yes"], but the code goes on with new work: Step \'ship\' at '),
-        ("appended", False, True, "The records carry the code to where it waits for Wait 'cool down'."),
+        ("appended", False, True, "The code follows the records, and then waits for Wait 'cool down'."),
     ],
 )
 async def test_a_replay_tells_where_today_s_code_goes(harness: Harness, change: str, closed: bool, matches: bool, told: str) -> None:

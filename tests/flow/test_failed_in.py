@@ -16,6 +16,7 @@ from holdfast.durable.exceptions import StepError
 from holdfast.durable.retries import RetryPresets
 from holdfast.model.errors import ExecutionFailed
 from tests.flow.harness import Harness
+from tests.histories import wire
 
 ONCE = StepConfig(retry_strategy=RetryPresets.none())
 
@@ -94,7 +95,7 @@ async def test_a_failure_names_its_step_and_its_item(harness: Harness, function:
         execution = await engine.start(function, given)
         with pytest.raises(ExecutionFailed) as caught:
             await execution.result()
-        history = await execution.history()
+        history = wire(await execution.history())
         described = await execution.describe()
     assert str(caught.value) == told
     message, _, place = told.partition(" (in ")

@@ -17,8 +17,8 @@ from holdfast.cli.main import program
 from holdfast.durable.exceptions import InvocationError
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.errors import ExecutionFailed
-from holdfast.service.describing import Description
 from holdfast.service.engines import OpenEngine
+from holdfast.service.execution_descriptions import Description
 from holdfast.service.open_execution import OpenExecution
 from tests.flow.harness import Harness
 
@@ -139,7 +139,9 @@ async def test_show_list_and_history_tell_the_error_the_count_and_the_next_try(t
     assert trouble.place == f"{__file__}:{leave.__code__.co_firstlineno + 1} in leave"
     assert trouble.next_try_at is not None
     assert trouble.next_try_at > told.started_at
-    assert told.why == f"Its last invocation failed with {trouble.error}, at {trouble.place}. The next try comes by the clock."
+    assert (
+        told.why == f"Its last invocation failed with {trouble.error}, at {trouble.place}. The engine tries again when the delay is over."
+    )
     page = _program("executions", "show", "first", "--store", store)
     for fact in ("failures  1", f"last error  {trouble.error}", f"raised at  {trouble.place}", "next try"):
         assert " ".join(fact.split()) in " ".join(page.split())

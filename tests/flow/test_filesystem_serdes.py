@@ -19,6 +19,7 @@ from holdfast.model.errors import ExecutionFailed
 from tests.flow.cases import OFFICIAL, OURS
 from tests.flow.harness import Harness, pending
 from tests.flow.official.running import MakeHost, official, opened, ours
+from tests.histories import wire
 
 LARGE = {"id": 42, "rows": [f"row {n}" for n in range(100_000)]}
 
@@ -43,7 +44,7 @@ async def test_a_steps_large_result_goes_through_a_file_and_survives_a_replay(ha
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler, name="order-42")
         assert await execution.result() == [True, True]
-        history = await execution.history()
+        history = wire(await execution.history())
     kept = [json.loads(e["StepSucceededDetails"]["Result"]["Payload"]) for e in history if e["EventType"] == "StepSucceeded"]
     (file,) = [path for path in (tmp_path / "results").rglob("*") if path.is_file()]
     assert kept == [{"file": str(file), "preview": {"id": 42}}, {"data": '{"t":"t","v":[{"t":"i","v":1},{"t":"i","v":2}]}'}]

@@ -11,6 +11,7 @@ from holdfast.durable.exceptions import CallbackExternalError
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import ExecutionFailed
 from tests.flow.harness import Harness, pending, types
+from tests.histories import wire
 
 
 @durable_execution
@@ -65,7 +66,7 @@ async def test_the_first_answer_decides_and_a_later_one_changes_nothing(harness:
         clock.move_to(clock.now() + 1_000)
         engine._engine.look()
         assert await execution.result() == [1, "yes"]
-        told = types(await execution.history())
+        told = types(wire(await execution.history()))
         assert told.count("WaitCancelled") == 1
         assert (await execution.describe()).waits_for == ()
 

@@ -18,19 +18,19 @@ from prometheus_client.parser import text_string_to_metric_families
 import holdfast
 from holdfast.durable.config import Duration, JitterStrategy, StepConfig
 from holdfast.durable.retries import RetryPresets, RetryStrategyConfig, create_retry_strategy
-from holdfast.lambda_api.functions.records import Config
+from holdfast.lambda_api.functions.function_records import Config
 from holdfast.lambda_api.routes.app import make_app
 from holdfast.lambda_api.serving import open_serving
-from holdfast.lambda_api.templates.descriptions import Described, TextCode
+from holdfast.lambda_api.templates.descriptions import DescribedFunction, TextCode
 from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import Outcome, OutcomeStatus, Terms, new_execution
 from holdfast.model.ids import Ids
 from holdfast.model.ports import Observer
-from holdfast.server.measuring import Measuring
+from holdfast.server.metrics import Metrics
 from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.signals.function_metrics import FunctionMetrics
-from holdfast.signals.function_traces import FunctionTraces, Trace, trace_of
+from holdfast.signals.function_traces import FunctionTraces, TraceParent, trace_of
 from holdfast.signals.spans import Spans
 
 NEVER = StepConfig(retry_strategy=RetryPresets.none())
@@ -173,7 +173,7 @@ async def test_an_execution_that_times_out_and_one_that_is_invoked_are_counted_t
 async def test_an_execution_that_another_process_ends_is_counted_where_it_ends_and_is_one_trace(tmp_path: Path) -> None:
     where, clock = str(tmp_path / "s.db"), VirtualClock(skipping=False)
     first, second = Scene(), Scene()
-    async with first.open(where, clock, park=0) as engine:
+    async with first.open(where, clock, resting=0) as engine:
         started = await engine.start("order", {})
         while "step reserve" not in [span.name for span in first.spans]:
             await engine.list()
@@ -228,8 +228,8 @@ async def test_a_callers_trace_is_gone_on_with_and_one_that_is_not_recorded_is_l
 
 
 def test_a_trace_header_is_aws_s_or_w3c_s_and_a_broken_one_is_none() -> None:
-    assert trace_of("00-" + "a" * 32 + "-" + "b" * 16 + "-01") == Trace("a" * 32, "b" * 16, True)
-    assert trace_of("Root=1-" + "a" * 8 + "-" + "b" * 24) == Trace("a" * 8 + "b" * 24, None, True)
+    assert trace_of("00-" + "a" * 32 + "-" + "b" * 16 + "-01") == TraceParent("a" * 32, "b" * 16, True)
+    assert trace_of("Root=1-" + "a" * 8 + "-" + "b" * 24) == TraceParent("a" * 8 + "b" * 24, None, True)
     assert [trace_of(odd) for odd in (None, "", "Root=1-zz", "Root=1-00000000-" + "0" * 24, "x" * 9000)] == [None] * 5
 
 
@@ -271,10 +271,10 @@ async def test_functions_in_processes_of_a_server_are_counted_and_shown(tmp_path
     config = Config(handler="app.handler", runtime="python3", timeout=30, terms=Terms(600))
     settings = Settings(store=str(tmp_path / "s.db"), clock=clock, tune=False, observers=scene.observers)
     async with open_serving((), settings=settings, private_app=make_app) as service:
-        await service.deploy(Described(name="f", config=config, code=TextCode("app.py", code)))
+        await service.deploy(DescribedFunction(name="f", config=config, code=TextCode("app.py", code)))
         header = await service.engine.start("f", "{}")
         await service.engine.ending(header.id)
-        app = make_app(service.api, more=Measuring(scene.metrics.text).routes())
+        app = make_app(service.api, more=Metrics(scene.metrics.text).routes())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
             told = await client.get("/metrics")
     assert (told.status_code, 'holdfast_steps_total{function="f",result="succeeded"} 1.0' in told.text) == (200, True)

@@ -16,6 +16,7 @@ from holdfast.service.engines import OpenEngine
 from holdfast.service.open_execution import OpenExecution
 from holdfast.store.seam import Filter
 from tests.flow.harness import Harness, eventually, pending, types
+from tests.histories import wire
 
 
 @durable_execution
@@ -58,7 +59,7 @@ async def test_the_childs_result_wakes_the_parent(harness: Harness, function: An
         assert (await pending(execution)).woken_by == f"the end of child/{work.name}"
         await engine.succeed_callback((await pending(work)).callback_id or "", "done")
         assert await execution.result() == "done"
-        told = await execution.history()
+        told = wire(await execution.history())
         assert types(told) == [
             "ExecutionStarted",
             "ChainedInvokeStarted",
@@ -77,7 +78,7 @@ async def test_a_stop_takes_the_children_along(harness: Harness) -> None:
         await execution.stop("enough")
         with pytest.raises(ExecutionStopped, match="enough"):
             await work.result()
-        assert types(await work.history())[-1] == "ExecutionStopped"
+        assert types(wire(await work.history()))[-1] == "ExecutionStopped"
 
 
 @pytest.mark.parametrize("how", ["the child was detached", "the stop says so"])
@@ -136,14 +137,14 @@ async def test_a_stopped_or_late_child_is_an_invoke_error(harness: Harness) -> N
     async with harness.engine(patient, slow) as engine:
         late = await engine.start(patient)
         assert await late.result() == ["ChainedInvoke.Timeout", "CHAINED_INVOKE timed out after 60 seconds."]
-        assert "ChainedInvokeTimedOut" in types(await late.history())
+        assert "ChainedInvokeTimedOut" in types(wire(await late.history()))
     async with harness.engine(patient, slow, clock=VirtualClock(harness.clock.now(), skipping=False)) as engine:
         stopped = await engine.start(patient)
         await pending(stopped, "work")
         work = await engine.get(invoked(engine)[-1].id)
         await work.stop("by hand", "Operator")
         assert await stopped.result() == ["Operator", "by hand"]
-        assert "ChainedInvokeStopped" in types(await stopped.history())
+        assert "ChainedInvokeStopped" in types(wire(await stopped.history()))
 
 
 async def test_versions_invoke_each_other(harness: Harness) -> None:
@@ -190,7 +191,7 @@ async def test_an_unknown_function_is_an_error_that_can_be_caught(harness: Harne
 
     async with harness.engine(caller) as engine:
         for name, message in (
-            ("nobody", "Function not found: nobody"),
+            ("unknown", "Function not found: unknown"),
             ("arn:aws:lambda:local:123456789012:function:x", "Cannot start a CHAINED_INVOKE on a function in another account."),
             ("arn:aws:lambda:eu-west-1:000000000000:function:x", "Cannot start a CHAINED_INVOKE on a function in another region."),
             ("no name", "Not a function's name or ARN: 'no name'"),

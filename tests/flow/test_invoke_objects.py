@@ -10,6 +10,7 @@ from holdfast import AsyncDurableContext, DurableContext, StepContext, durable_e
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.errors import ExecutionFailed
 from tests.flow.harness import Harness
+from tests.histories import wire
 
 
 @durable_execution(name="price", version=1)
@@ -47,7 +48,7 @@ async def test_the_function_itself_is_invoked_in_its_own_version(harness: Harnes
     async with harness.engine(function, old_price, price, tax) as engine:
         execution = await engine.start(function)
         assert await execution.result() == ["10 EUR", "12 EUR", "2 EUR", "10 EUR"]
-        events = [event.get("ChainedInvokeStartedDetails") for event in await execution.history()]
+        events = [event.get("ChainedInvokeStartedDetails") for event in wire(await execution.history())]
     told = [details["FunctionName"] for details in events if details]
     assert told == ["price:1", "price:2", "tax:$LATEST", "price:1"]
 
@@ -65,9 +66,9 @@ def charge(step: StepContext, cents: int) -> int:
 @pytest.mark.parametrize(
     "given, told",
     [
-        (charge, "invoke: charge is no durable function, at {here}. Pass a function under @durable_execution, or the name of one. To run "
-         "the @durable_step here, write `context.step(charge(...))`."),
-        (lambda event, context: None, "invoke: <lambda> is no durable function, at {here}. Pass a function under "
+        (charge, "invoke: charge is not a durable function, at {here}. Pass a function under @durable_execution, or the name of one. To "
+         "run the @durable_step here, write `context.step(charge(...))`."),
+        (lambda event, context: None, "invoke: <lambda> is not a durable function, at {here}. Pass a function under "
          "@durable_execution, or the name of one."),
     ],
     ids=["a step", "a plain function"],

@@ -28,6 +28,7 @@ from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore
 from tests.flow.harness import Harness, pending, types
+from tests.histories import wire
 
 
 @durable_execution
@@ -47,7 +48,7 @@ async def test_the_same_name_with_the_same_input_is_the_same_execution(harness: 
         again = await engine.start("echo", {"b": 2, "a": 1}, name="order-42")
         assert again.id == first.id
         assert await again.result() == {"a": 1, "b": 2}
-        assert types(await again.history()).count("ExecutionStarted") == 1
+        assert types(wire(await again.history())).count("ExecutionStarted") == 1
 
 
 async def test_the_same_name_with_another_input_is_a_conflict(harness: Harness) -> None:
@@ -72,7 +73,7 @@ async def test_a_stopped_execution_tells_why_and_does_nothing_more(harness: Harn
             await execution.result()
         assert caught.value.error_type == "Cancelled"
         await execution.stop("a second time changes nothing")
-        assert types(await execution.history())[-1] == "ExecutionStopped"
+        assert types(wire(await execution.history()))[-1] == "ExecutionStopped"
 
 
 async def test_a_stop_ends_a_live_invocation_in_good_order(harness: Harness) -> None:
@@ -92,7 +93,7 @@ async def test_a_stop_ends_a_live_invocation_in_good_order(harness: Harness) -> 
         await execution.stop()
         with pytest.raises(ExecutionStopped):
             await execution.result()
-        assert types(await execution.history())[-2:] == ["InvocationCompleted", "ExecutionStopped"]
+        assert types(wire(await execution.history()))[-2:] == ["InvocationCompleted", "ExecutionStopped"]
 
 
 async def test_an_execution_times_out_as_a_whole(harness: Harness) -> None:
@@ -104,7 +105,7 @@ async def test_an_execution_times_out_as_a_whole(harness: Harness) -> None:
         execution = await engine.start("short")
         with pytest.raises(ExecutionTimedOut, match=r"Execution timed out after 60 seconds\."):
             await execution.result()
-        history = await execution.history()
+        history = wire(await execution.history())
     assert types(history)[-1] == "ExecutionTimedOut"
     assert history[-1]["EventTimestamp"] - history[0]["EventTimestamp"] == pytest.approx(60)
 
@@ -121,7 +122,7 @@ async def test_an_invocation_that_crashes_is_tried_nine_times(harness: Harness) 
         execution = await engine.start("broken")
         with pytest.raises(ExecutionFailed, match="the network is down"):
             await execution.result()
-        history = await execution.history()
+        history = wire(await execution.history())
     assert len(tries) == 9
     assert types(history).count("InvocationCompleted") == 9
     assert history[1]["InvocationCompletedDetails"]["Error"]["Payload"]["ErrorMessage"] == "the network is down"
@@ -138,11 +139,11 @@ async def test_versions_run_side_by_side_and_stay_with_their_executions(harness:
         return "new"
 
     async with harness.engine(old, clock=VirtualClock(skipping=False)) as engine:
-        parked = await engine.start("greet", name="first")
-        await pending(parked)
+        resting = await engine.start("greet", name="first")
+        await pending(resting)
     async with harness.engine(old, new) as engine:
         assert await (await engine.start("greet", name="second")).result() == "new"
-        assert await (await engine.get(parked.arn)).result() == "old"
+        assert await (await engine.get(resting.arn)).result() == "old"
 
 
 async def test_a_version_nobody_hosts_is_shown_as_such(harness: Harness) -> None:
@@ -209,7 +210,7 @@ async def test_an_orderly_shutdown_in_mid_step_is_not_a_death(harness: Harness) 
     async with harness.engine(busy) as engine:
         again = await engine.get(execution.id)
         assert await again.result() == "second run"
-        history = await again.history()
+        history = wire(await again.history())
     interrupted = next(e for e in history if e["EventType"] == "InvocationCompleted")
     assert "Error" not in interrupted["InvocationCompletedDetails"]
 
@@ -271,7 +272,7 @@ def test_the_same_verbs_work_without_asyncio() -> None:
     with holdfast.open(":memory:", functions=[sleeper], settings=settings) as engine:
         execution = engine.start("sleeper", {"n": 1}, name="one")
         assert execution.result() == {"n": 1}
-        assert types(execution.history())[-1] == "ExecutionSucceeded"
+        assert types(wire(execution.history()))[-1] == "ExecutionSucceeded"
 
 
 def test_a_blocking_call_on_a_handlers_thread_is_refused_instead_of_waiting_for_ever() -> None:
@@ -299,7 +300,7 @@ async def test_a_suspended_execution_says_why_it_waits(harness: Harness) -> None
 
 def test_the_blocking_surface_has_the_verbs_of_the_awaited_one() -> None:
     def verbs(cls: type) -> set[str]:
-        return {name for name, value in vars(cls).items() if callable(value) and not name.startswith("_")}
+        return {name for name in dir(cls) if callable(getattr(cls, name)) and not name.startswith("_")}
 
     assert verbs(BlockingEngine) == verbs(OpenEngine) - {"create", "close"}
     assert verbs(BlockingExecution) == verbs(OpenExecution)
@@ -321,7 +322,7 @@ async def test_an_idle_engine_asks_the_store_one_question_per_look(tmp_path: Any
         return found
 
     monkeypatch.setattr(SqliteStore, "changed", counted)
-    async with Harness(tmp_path, park=10).engine(sleeper, clock=VirtualClock(skipping=False)) as engine:
+    async with Harness(tmp_path, resting=10).engine(sleeper, clock=VirtualClock(skipping=False)) as engine:
         await pending(await engine.start("sleeper"))
         looks = 0
         asked.clear()

@@ -18,6 +18,7 @@ from holdfast.store.sqlite import migrating as sqlite
 from holdfast.workers.approvals import Decision
 from holdfast.workers.service import WorkerService
 from tests.flow.harness import eventually, pending, types
+from tests.histories import wire
 from tests.postgres import new_schema
 from tests.store import flight
 from tests.store.released import KINDS, POSTGRES, SQLITE, apply_after, migrated, old_postgres, old_sqlite, postgres_shape, sqlite_shape
@@ -86,10 +87,10 @@ async def _answer(engine: OpenEngine, force: WorkerService) -> None:
 
 async def _told(engine: OpenEngine) -> None:
     """What histories say: the part of the old release, and ours behind it, without a gap."""
-    billed = types(await (await named(engine, "bill", "bill-1")).history())
+    billed = types(wire(await (await named(engine, "bill", "bill-1")).history()))
     assert billed[:5] == ["ExecutionStarted", "StepStarted", "StepSucceeded", "WaitStarted", "InvocationCompleted"]
     assert billed[5:] == ["WaitSucceeded", "StepStarted", "StepSucceeded", "InvocationCompleted", SUCCEEDED]
-    assert types(await (await named(engine, "busy", "busy-1")).history()).count("StepStarted") == 2
+    assert types(wire(await (await named(engine, "busy", "busy-1")).history())).count("StepStarted") == 2
     assert await (await named(engine, "over", "right")).result() == "over"
     with pytest.raises(ExecutionFailed, match="went wrong"):
         await (await named(engine, "over", "wrong")).result()

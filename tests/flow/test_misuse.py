@@ -66,7 +66,7 @@ async def test_a_swallowed_suspension_is_found_out_and_explained(tmp_path: Any) 
         return "waited"
 
     for function in (greedy, greedy_too):
-        error = await failure(Harness(tmp_path, park=0), function)
+        error = await failure(Harness(tmp_path, resting=0), function)
         assert "A suspension was swallowed" in str(error)
         assert "catch `Exception`" in str(error)
 
@@ -85,7 +85,7 @@ async def test_a_durable_call_after_the_suspension_is_refused(tmp_path: Any) -> 
                 except BaseException as error:
                     refused.append(type(error).__name__)
 
-    await Harness(tmp_path, park=0).run(stubborn)
+    await Harness(tmp_path, resting=0).run(stubborn)
     assert refused == ["SuspendExecution"]
 
 

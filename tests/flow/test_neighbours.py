@@ -13,6 +13,7 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.model.errors import ExecutionFailed
 from holdfast.service.open_execution import OpenExecution
 from tests.flow.harness import Harness, types
+from tests.histories import wire
 
 NEIGHBOURS = 59
 BODIES = 3
@@ -52,7 +53,7 @@ async def untouched(executions: Sequence[OpenExecution]) -> None:
     told = ["ExecutionStarted", *["StepStarted", "StepSucceeded"] * BODIES, "InvocationCompleted", "ExecutionSucceeded"]
     for execution in executions:
         assert await asyncio.wait_for(execution.result(), 20) == BODIES
-        assert types(await execution.history()) == told
+        assert types(wire(await execution.history())) == told
 
 
 @pytest.mark.parametrize("function", [mistaken, blocking_mistaken], ids=["async", "def"])

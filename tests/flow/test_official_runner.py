@@ -1,4 +1,4 @@
-"""Our SDK away from our engine: on the official testing package's runner the same handlers come to the same ends and histories."""
+"""Our SDK away from our engine: on the official testing package's runner the same handlers have the same results and histories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.flow.official.runner import RunnerDied, official_runner, plain_runner
 from tests.flow.official.running import PATIENCE_SECONDS, Ending
 from tests.flow.test_official_sdk import assert_as_promised
 
-# Cases that come to another end there, because of the runner. The official SDK comes to the very same.
+# Cases that end differently there, because of the runner. The official SDK ends in the same way there.
 OTHERWISE: dict[str, str] = {
     "an_empty_answer_is_not_no_answer": "an empty answer is kept as none",
     "an_invocation_error_is_tried_again_and_again": "five tries that are not told; an error that escapes is named by its class",

@@ -1,4 +1,4 @@
-"""Status signals as subscribers get them: all, in order, at least once, whoever delivers and whatever goes wrong meanwhile."""
+"""Status signals as subscribers get them: all, in order, at least once, with any deliverer and after any failure."""
 
 from __future__ import annotations
 

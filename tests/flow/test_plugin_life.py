@@ -83,11 +83,11 @@ SOME_CASES = [
 @pytest.mark.parametrize("manners", MANNERLESS)
 async def test_nothing_that_a_plugin_does_changes_the_execution(case: Case, manners: str, caplog: pytest.LogCaptureFixture) -> None:
     alone = await run(case, Sdk(OURS), ours(case.make(Sdk(OURS))))
-    for make, park in ((case.make, 0), (case.twin, 100), (case.twin, 0)):
+    for make, resting in ((case.make, 0), (case.twin, 100), (case.twin, 0)):
         caplog.clear()
         if make is not None:
             sdk = with_plugins(Sdk(OURS), Making(MANNERLESS[manners]))
-            assert_same_history(case, await run(case, sdk, ours(make(sdk), park=park)), alone)
+            assert_same_history(case, await run(case, sdk, ours(make(sdk), resting=resting)), alone)
             assert any(record.name == "holdfast.plugins" and record.levelname == "ERROR" for record in caplog.records)
 
 
@@ -150,8 +150,8 @@ async def test_a_plugin_that_says_stop_ends_the_invocation_which_is_tried_again(
     for host in (
         official(stopped_case(sdk(OFFICIAL, OfficialPlugin), _as_def)),
         ours(stopped_case(sdk(OURS, DurableInstrumentationPlugin), _as_def)),
-        ours(stopped_case(sdk(OURS, DurableInstrumentationPlugin), lambda func: func), park=0),
-        ours(stopped_case(sdk(OURS, DurableInstrumentationPlugin), lambda func: func), park=100),
+        ours(stopped_case(sdk(OURS, DurableInstrumentationPlugin), lambda func: func), resting=0),
+        ours(stopped_case(sdk(OURS, DurableInstrumentationPlugin), lambda func: func), resting=100),
     ):
         ending = await run(case, Sdk(OURS), host)
         assert ending.status is ExecutionStatus.SUCCEEDED
@@ -225,7 +225,7 @@ async def test_context_variables_of_hooks_are_seen_by_an_async_handler(
 
     first, awaited, blocking, last = await harness.run(handler)
     assert (awaited, blocking) == ("awaited in 1", "blocking in 1")
-    assert first == ("invocation 1" if harness.park else "invocation 2")
+    assert first == ("invocation 1" if harness.resting else "invocation 2")
     assert last == "invocation 2"
     assert seen == ["parallel-branch-0 in 2", "parallel-branch-1 in 2", "invocation 2"]
     assert here.get() == "nowhere"
@@ -307,7 +307,7 @@ async def test_each_invocation_of_a_parked_coroutine_has_plugins_of_its_own(harn
         await context.wait(Duration.from_hours(1), name="second")
 
     await harness.run(handler)
-    assert runs == ["handler"] * (1 if harness.park else 3)
+    assert runs == ["handler"] * (1 if harness.resting else 3)
     assert told == [
         (1, "first: True"),
         (1, "PENDING"),

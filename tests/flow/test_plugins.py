@@ -15,12 +15,12 @@ from tests.flow.test_official_sdk import answer_early, others
 RACES = {
     "branches_invoke_side_by_side": "which invocation learns of which child is a race between executions",
     "branches_wait_for_callbacks": "which invocation of the official SDK learns of which answer depends on its threads on a busy machine",
-    "a_branch_is_answered_while_another_one_works": "the answer comes to a live invocation: our coroutine goes on at once (Case.sooner)",
+    "a_branch_is_answered_while_another_one_works": "a live invocation gets the answer: our coroutine goes on at once (Case.sooner)",
 }
 NO_LIMIT = {"a_result_too_large_for_an_answer_is_kept": "its text is told: in process an answer has no limit, so nothing stands in for it"}
 LOST_BY_A_REPLAY = {
     "a_block_has_the_childs_config_and_may_be_a_branch": "the official SDK takes what stands behind a virtual context for new, so a replay "
-    "tells nothing of the open operations there; a parked coroutine has not lost them"
+    "tells nothing of the open operations there; a resting coroutine has not lost them"
 }
 
 COMPARED = [case for case in CASES.values() if case.name not in RACES]
@@ -52,17 +52,17 @@ async def run(case: Case, sdk: Sdk, host: MakeHost) -> str:
         return execution
 
 
-async def recorded(case: Case, root: str, *, park: int | None = None) -> Record:
-    """Run a case and write down what its plugin is told; `park` is for the `async def` form."""
+async def recorded(case: Case, root: str, *, resting: int | None = None) -> Record:
+    """Run a case and write down what its plugin is told; `resting` is for the `async def` form."""
     recording = Recording(root)
     sdk = with_plugins(Sdk(root), recording)
     if root == OFFICIAL:
         host = official(case.make(sdk))
-    elif park is None:
+    elif resting is None:
         host = ours(case.make(sdk))
     else:
         assert case.twin is not None
-        host = ours(case.twin(sdk), park=park)
+        host = ours(case.twin(sdk), resting=resting)
     return Record(case, await run(case, sdk, host), recording.invocations)
 
 
@@ -95,13 +95,13 @@ async def test_a_def_handler_tells_plugins_what_the_official_one_tells(case: Cas
 
 @every_twin
 async def test_an_async_handler_tells_plugins_what_the_official_one_tells(case: Case, kept: dict[str, Record]) -> None:
-    assert_same(await recorded(case, OURS, park=0), await told_by_official(case, kept))
+    assert_same(await recorded(case, OURS, resting=0), await told_by_official(case, kept))
 
 
 @every_twin
 async def test_a_parked_handler_tells_the_plugins_of_each_invocation_what_a_replay_tells(case: Case, kept: dict[str, Record]) -> None:
-    parked, replayed = await recorded(case, OURS, park=100), copy.copy(await told_by_official(case, kept))
+    resting, replayed = await recorded(case, OURS, resting=100), copy.copy(await told_by_official(case, kept))
     replayed.told = without_second_runs(replayed.told)
-    assert parked.told == without_second_runs(parked.told), "what has ended is not run again"
+    assert resting.told == without_second_runs(resting.told), "what has ended is not run again"
     if case.name not in LOST_BY_A_REPLAY:
-        assert_same(parked, replayed)
+        assert_same(resting, replayed)

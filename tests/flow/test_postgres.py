@@ -23,6 +23,7 @@ from holdfast.service.settings import Settings
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Filter
 from tests.flow.harness import pending, types
+from tests.histories import wire
 from tests.postgres import database, empty_store, schema_of, without_database
 
 HOUR = 3_600_000
@@ -83,7 +84,7 @@ def where() -> str:
 
 @asynccontextmanager
 async def engine(where: str, *functions: Any, clock: Clock | None = None, **more: Any) -> AsyncIterator[OpenEngine]:
-    settings = Settings(clock=clock or VirtualClock(), threads=4, park=0)
+    settings = Settings(clock=clock or VirtualClock(), threads=4, resting=0)
     async with holdfast.open(where, functions=functions or FUNCTIONS, settings=settings, **more) as opened:
         yield opened
 
@@ -94,7 +95,7 @@ async def test_a_workflow_with_steps_waits_and_branches_ends_as_on_a_file(where:
         assert await execution.result() == {"n": 3, "doubled": [0, 2, 4], "text": "é\U0001f9ea"}
         blocking = await opened.start(blocking_order, {"n": 1})
         assert await blocking.result() == 3
-        told = types(await execution.history())
+        told = types(wire(await execution.history()))
     assert told.count("InvocationCompleted") == 3
     with Client.open(where) as client:
         assert client.describe(blocking.arn).status == "SUCCEEDED"
@@ -146,12 +147,12 @@ class Machine(SystemClock):
 async def test_two_engines_share_the_work_of_one_database(where: str) -> None:
     async with engine(where, asking, clock=SystemClock()) as one, engine(where, asking, clock=SystemClock()) as two:
         executions = [await (one, two)[n % 2].start(asking, name=f"n{n}") for n in range(10)]
-        for n, execution in enumerate(executions):  # whoever answers goes on with it, and the other hears of the end
+        for n, execution in enumerate(executions):  # the process that answers goes on with the execution, and the other one sees its end
             waits = await pending(execution)
             await (two, one)[n % 2].succeed_callback(waits.callback_id or "", f"done {n}")
         async with asyncio.timeout(20):
             assert [await execution.result() for execution in executions] == [f"done {n}" for n in range(10)]
-        assert [_deaths(await execution.history()) for execution in executions] == [0] * 10
+        assert [_deaths(wire(await execution.history())) for execution in executions] == [0] * 10
 
 
 async def test_engines_whose_machines_disagree_about_the_time_leave_each_other_alone(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +183,7 @@ async def test_engines_whose_machines_disagree_about_the_time_leave_each_other_a
                 await asyncio.sleep(0)
         go.set()
         assert await execution.result() == "done"
-        assert _deaths(await execution.history()) == 0
+        assert _deaths(wire(await execution.history())) == 0
         assert max(looks) - min(looks) < 60_000, "one time for all"
         assert abs(looks[0] - SystemClock().now()) < 60_000, "the database's"
 
@@ -212,7 +213,7 @@ async def test_an_engine_pauses_while_the_database_is_away_and_goes_on_when_it_i
                 await opened.start(held, name="in-vain")
         async with asyncio.timeout(20):
             assert await execution.result() == ["kept", "after"]
-        assert _deaths(await execution.history()) == 0
+        assert _deaths(wire(await execution.history())) == 0
 
 
 async def test_an_engine_that_closes_leaves_its_work_to_the_next(where: str) -> None:

@@ -26,7 +26,7 @@ from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
 from holdfast.testing import CrashDiffers, Runner, crash_everywhere
 from holdfast.testing.stores import writes
-from holdfast.workers.looking import state_of
+from holdfast.workers.run_lookup import state_of
 from tests.flow.harness import Harness, eventually, pending
 from tests.surface.http_server import served
 
@@ -207,7 +207,7 @@ async def test_a_parent_waits_for_a_child_that_was_put_aside(harness: Harness) -
 async def test_subscribers_and_the_log_are_told(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     heard: list[StatusSignal] = []
     arn_of = (await in_flight(harness, made("charge")))[0]
-    settings = Settings(clock=harness.clock, park=harness.park)
+    settings = Settings(clock=harness.clock, resting=harness.resting)
     with caplog.at_level(logging.ERROR, "holdfast.engine"):
         async with holdfast.open(harness.store, functions=[made("refund")], subscribers={"ops": heard.append}, settings=settings) as engine:
             with pytest.raises(ExecutionQuarantined):
@@ -255,9 +255,9 @@ def test_a_run_whose_runners_died_is_waiting_and_one_that_needs_a_person_is_done
     with contextlib.closing(open_store(str(tmp_path / "s.db"), "y")) as store:
         header = store.find(execution)
         assert header is not None
-        assert state_of(store, header) == "waiting"
+        assert state_of(header) == "waiting"
         aside = msgspec.structs.replace(header, state=State.QUARANTINED, quarantine=Quarantine.RUNNER_DIED)
-        assert state_of(store, aside) == "done"
+        assert state_of(aside) == "done"
 
 
 # --- over HTTP ---------------------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_a_run_whose_runners_died_is_waiting_and_one_that_needs_a_person_is_done
 
 def test_a_synchronous_invoke_is_answered_at_once_and_the_wire_shows_it_as_running(tmp_path: Path) -> None:
     clock, night = VirtualClock(skipping=False), Duration.from_minutes(1)
-    settings = Settings(clock=clock, park=0)
+    settings = Settings(clock=clock, resting=0)
     with served(tmp_path / "s.db", [made("charge", night=night, execution_timeout=900)], settings=settings) as server:
         asked = {"InvocationType": "Event", "DurableExecutionName": "order-1", "Qualifier": "$LATEST"}
         arn = server.invoke("order", b"{}", **asked)["DurableExecutionArn"]
@@ -304,7 +304,7 @@ def test_crash_everywhere_names_the_point_and_the_mismatch() -> None:
         calls.append(1)
         return "odd" if len(calls) > 4 else "even"
 
-    with pytest.raises(CrashDiffers, match=r"(?s)A crash before checkpoint \d of \d puts the execution aside: .*Step 'even'"):
+    with pytest.raises(CrashDiffers, match=r"(?s)A crash before checkpoint \d of \d quarantines the execution: .*Step 'even'"):
         crash_everywhere(changing(name))
 
 

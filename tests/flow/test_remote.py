@@ -84,7 +84,7 @@ def withdrawn(_: Mapping[str, Any]) -> Answered:
 
 
 def lost(_: Mapping[str, Any]) -> Answered:
-    raise ConnectionError("nobody there")
+    raise ConnectionError("no server there")
 
 
 def both(write: Callable[[str], DurableFunction]) -> pytest.MarkDecorator:
@@ -107,8 +107,42 @@ def one_step(colour: str) -> DurableFunction:
     return coroutine
 
 
+def running_a_worker(colour: str) -> DurableFunction:
+    """Runs a worker, which only an engine in the same process can do."""
+    if colour == "def":
+
+        @durable_execution(boto3_client=lambda_client())
+        def handler(event: Any, context: Any) -> Any:
+            return context.run("web-scrape-worker", {"url": "https://example.com"}).outputs
+
+        return handler
+
+    @durable_execution(boto3_client=lambda_client())
+    async def coroutine(event: Any, context: Any) -> Any:
+        return (await context.run("web-scrape-worker", {"url": "https://example.com"})).outputs
+
+    return coroutine
+
+
+def enqueuing(colour: str) -> DurableFunction:
+    """Enqueues, which only an engine in the same process can do."""
+    if colour == "def":
+
+        @durable_execution(boto3_client=lambda_client())
+        def handler(event: Any, context: Any) -> Any:
+            return context.enqueue("send", 1, queue="emails")
+
+        return handler
+
+    @durable_execution(boto3_client=lambda_client())
+    async def coroutine(event: Any, context: Any) -> Any:
+        return await context.enqueue("send", 1, queue="emails")
+
+    return coroutine
+
+
 def swallowing(colour: str) -> DurableFunction:
-    """Catches everything, which nobody should."""
+    """Catches every exception, which a handler should not do."""
     if colour == "def":
 
         @durable_execution(boto3_client=lambda_client())
@@ -128,6 +162,28 @@ def swallowing(colour: str) -> DurableFunction:
             return "swallowed"
 
     return coroutine
+
+
+@both(running_a_worker)
+def test_a_worker_cannot_be_run_from_here_and_the_error_names_the_route_to_use_in_a_step(
+    function: DurableFunction, service: Service
+) -> None:
+    output = function(event(), None)
+    assert output["Status"] == "FAILED"
+    assert output["Error"]["ErrorType"].endswith("RunUnavailable")
+    assert "POST /v1/workers/{id}/invoke, with an `idempotency_key`" in output["Error"]["ErrorMessage"]
+    assert service.updates == []
+
+
+@both(enqueuing)
+def test_nothing_can_be_enqueued_from_here_and_the_error_names_the_route_to_use_in_a_step(
+    function: DurableFunction, service: Service
+) -> None:
+    output = function(event(), None)
+    assert output["Status"] == "FAILED"
+    assert output["Error"]["ErrorType"].endswith("RunUnavailable")
+    assert "POST /v1/queues/{queue}, with an `idempotency_key`" in output["Error"]["ErrorMessage"]
+    assert service.updates == []
 
 
 # --- what goes out and comes in ----------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ async def a_batch_of_waits(branch: Any, coloured: Decorator) -> None:
 
 
 def beside_work(waiting: Waiting, coloured: Decorator) -> Any:
-    """One branch waits and then lets the other one, which works meanwhile, come to its end."""
+    """One branch waits, and then lets the other branch, which works meanwhile, end."""
     through = threading.Event()
 
     @coloured

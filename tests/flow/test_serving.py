@@ -16,12 +16,12 @@ import msgspec
 import pytest
 
 from holdfast.engine.registry import Function
-from holdfast.lambda_api.functions.records import Config, Entry
+from holdfast.lambda_api.functions.function_records import Config, Entry
 from holdfast.lambda_api.operations.invoke import Invoke
 from holdfast.lambda_api.routes.app import make_app
-from holdfast.lambda_api.runtime.description import Limits
+from holdfast.lambda_api.runtime.runtime_description import PoolLimits
 from holdfast.lambda_api.serving import Serving, open_serving
-from holdfast.lambda_api.templates.descriptions import Described, FolderCode, TextCode, ZipCode
+from holdfast.lambda_api.templates.descriptions import DescribedFunction, FolderCode, TextCode, ZipCode
 from holdfast.model.clock import Clock, SystemClock, VirtualClock
 from holdfast.model.execution import Execution, ExecutionStatus, Terms
 from holdfast.model.history import EventType
@@ -31,15 +31,15 @@ from tests.flow.harness import eventually
 
 
 @contextlib.asynccontextmanager
-async def served(folder: Path, clock: Clock | None = None, limits: Limits | None = None) -> AsyncIterator[Serving]:
+async def served(folder: Path, clock: Clock | None = None, limits: PoolLimits | None = None) -> AsyncIterator[Serving]:
     settings = Settings(store=str(folder / "test.db"), clock=clock or SystemClock())
     async with open_serving((), settings=settings, private_app=make_app, limits=limits) as service:
         yield service
 
 
-def described(code: str, *, durable: bool = True, aliases: tuple[str, ...] = ()) -> Described:
+def described(code: str, *, durable: bool = True, aliases: tuple[str, ...] = ()) -> DescribedFunction:
     config = Config(handler="app.handler", runtime="python3", timeout=30, terms=Terms(600) if durable else None)
-    return Described(name="f", config=config, code=TextCode("app.py", code), aliases=aliases, publish=True)
+    return DescribedFunction(name="f", config=config, code=TextCode("app.py", code), aliases=aliases, publish=True)
 
 
 async def test_old_versions_are_forgotten_unless_something_needs_them(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def durable(event, context):
 
 
 async def test_functions_that_wait_for_each_other_do_so_with_one_place_for_all(tmp_path: Path) -> None:
-    async with served(tmp_path, limits=Limits(processes=1, per_function=1)) as service:
+    async with served(tmp_path, limits=PoolLimits(processes=1, per_function=1)) as service:
         plain, durable = described(CALLS, durable=False), described(CALLS)
         await service.deploy(msgspec.structs.replace(plain, name="plain"))
         config = msgspec.structs.replace(durable.config, handler="app.durable")

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.lambda_api.functions.records import Config
+from holdfast.lambda_api.functions.function_records import Config
 from holdfast.lambda_api.operations.invoke import Invoke
 from holdfast.lambda_api.routes.app import make_app
 from holdfast.lambda_api.serving import Serving, open_serving
-from holdfast.lambda_api.templates.descriptions import Described, FolderCode, TextCode
+from holdfast.lambda_api.templates.descriptions import DescribedFunction, FolderCode, TextCode
 from holdfast.model.execution import Terms
 from holdfast.service.settings import Settings
 
@@ -30,10 +30,10 @@ async def served(folder: Path) -> AsyncIterator[Serving]:
 
 def described(
     name: str = "f", *, runtime: str = "python3", environment: Mapping[str, str] | None = None, durable: bool = False
-) -> Described:
+) -> DescribedFunction:
     terms = Terms(600) if durable else None
     config = Config(handler="app.handler", runtime=runtime, timeout=30, environment=environment or {}, terms=terms)
-    return Described(name=name, config=config, code=TextCode("app.py", PLAIN), aliases=("live",))
+    return DescribedFunction(name=name, config=config, code=TextCode("app.py", PLAIN), aliases=("live",))
 
 
 async def test_a_python_shim_that_does_not_run_is_said_when_its_functions_are_deployed_and_they_run(

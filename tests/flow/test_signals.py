@@ -16,7 +16,7 @@ from holdfast import AsyncDurableContext, StatusSignal, durable_execution
 from holdfast.model.clock import VirtualClock
 from holdfast.service.settings import Settings
 from holdfast.signals.broadcast import Broadcaster
-from holdfast.signals.signing import verify
+from holdfast.signals.signatures import verify
 from holdfast.signals.sinks import JsonLines
 from holdfast.signals.webhook import Webhook
 from tests.flow.harness import eventually

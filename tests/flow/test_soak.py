@@ -1,4 +1,4 @@
-"""`make soak`, in five seconds: the load runs, the second process and its slow reader are there, and a broken law would be noticed."""
+"""`make soak`, in two seconds: the load runs, the second process and its slow reader are there, and a broken law would be noticed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.conftest import ROOT
 
 
 def test_a_short_soak_keeps_every_law_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench.soak", str(tmp_path), "--seconds", "5"]
+    command = [sys.executable, "-m", "bench.soak", str(tmp_path), "--seconds", "2"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
     *_, told, kept = ended.stdout.splitlines()  # on a busy machine it has more to say on its way
-    counted = re.fullmatch(r"([\d,]+) executions in 5 s: memory \d+ to \d+ MB, WAL at most [\d.]+ MB, nothing ran for up to [\d.]+ s", told)
+    counted = re.fullmatch(r"([\d,]+) executions in 2 s: memory \d+ to \d+ MB, WAL at most [\d.]+ MB, nothing ran for up to [\d.]+ s", told)
     assert counted is not None
     assert int(counted[1].replace(",", "")) >= 100
     assert kept == "nothing grew, no lease was lost, every result is right"
@@ -73,7 +73,7 @@ async def fragile(event: None, context: AsyncDurableContext) -> str:
 
 
 def test_a_lost_lease_is_noticed(tmp_path: Path) -> None:
-    """Whoever is thought dead is taken over, and the history tells of it; a real death will do."""
+    """The executions of a runner that seems dead are taken over, and the history shows it; here the runner really dies."""
     store = tmp_path / "soak.db"
     ended = subprocess.run([sys.executable, "-c", DIES, str(store)], check=False, timeout=60)
     assert ended.returncode == -signal.SIGKILL

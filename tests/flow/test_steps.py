@@ -14,6 +14,7 @@ from holdfast.durable.exceptions import StepError
 from holdfast.durable.retries import RetryPresets, RetryStrategyConfig, create_retry_strategy
 from holdfast.model.errors import ExecutionFailed
 from tests.flow.harness import Harness, types
+from tests.histories import wire
 
 QUICK = StepConfig(
     retry_strategy=create_retry_strategy(
@@ -64,7 +65,7 @@ async def test_a_months_wait_takes_no_time_but_is_in_the_history(harness: Harnes
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler)
         await execution.result()
-        history = await execution.history()
+        history = wire(await execution.history())
     assert types(history) == [
         "ExecutionStarted",
         "WaitStarted",
@@ -99,7 +100,7 @@ async def test_a_failing_step_is_retried_after_its_delay_until_it_succeeds(harne
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler)
         assert await execution.result() == "done"
-        history = await execution.history()
+        history = wire(await execution.history())
     assert attempts == [1, 2, 3]
     steps = [event for event in history if event["EventType"].startswith("Step")]
     assert types(history).count("StepStarted") == 3
@@ -160,7 +161,7 @@ async def test_an_at_most_once_step_has_its_start_on_disk_before_the_body_runs(h
     async def handler(event: Any, context: AsyncDurableContext) -> None:
         async def body(step: StepContext) -> None:
             execution = await engine.get(context.execution_context.durable_execution_arn)
-            seen.append(types(await execution.history()))
+            seen.append(types(wire(await execution.history())))
 
         await context.step(body, config=StepConfig(step_semantics=StepSemantics.AT_MOST_ONCE_PER_RETRY))
 

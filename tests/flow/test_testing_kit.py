@@ -62,7 +62,7 @@ def test_a_test_answers_a_callback_after_a_year_that_takes_no_time(function: Any
     assert result.get_callback("approval").result == "yes"
     assert result.get_invoke("charge").result == 30
     assert [op.name for op in result.get_all_operations()] == ["reserve", "a year", "approval", "charge"]
-    assert result.history[-1]["EventType"] == "ExecutionSucceeded"
+    assert result.history[-1].type == "ExecutionSucceeded"
 
 
 @both_colours
@@ -198,7 +198,7 @@ def test_effects_are_compared_too() -> None:
     count = crash_everywhere(sound, effects=lambda: len(set(charged)), reset=charged.clear)
     assert count == 3
     with pytest.raises(
-        CrashDiffers, match="A crash before checkpoint 1 of 1 changes what the function comes to: effects was 1, now it is 2"
+        CrashDiffers, match="A crash before checkpoint 1 of 1 changes the result of the function: effects was 1, now it is 2"
     ):
         crash_everywhere(unsound, effects=lambda: len(set(charged)), reset=charged.clear)
 

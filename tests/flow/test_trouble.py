@@ -17,6 +17,7 @@ from holdfast.model.operations import Action, Type
 from holdfast.model.verbs import Checkpoint
 from holdfast.store.sqlite.store import SqliteStore
 from tests.flow.harness import Harness, pending, types
+from tests.histories import wire
 
 ONCE = StepConfig(step_semantics=StepSemantics.AT_MOST_ONCE_PER_RETRY)
 
@@ -68,7 +69,7 @@ async def test_a_busy_moment_of_the_store_costs_an_invocation_and_not_the_execut
     async with harness.engine(function) as engine:
         execution = await engine.start("branches")
         assert await asyncio.wait_for(execution.result(), 20) == 8
-        completed = [e for e in await execution.history() if e["EventType"] == "InvocationCompleted"]
+        completed = [e for e in wire(await execution.history()) if e["EventType"] == "InvocationCompleted"]
     assert failed
     assert "Error" in completed[0]["InvocationCompletedDetails"]
 
@@ -83,7 +84,7 @@ async def test_an_at_most_once_body_never_runs_before_its_start_is_on_disk_howev
 
                 async def body(step: StepContext, number: int = number) -> None:
                     execution = await engine.get(context.execution_context.durable_execution_arn)
-                    told = [e["Id"] for e in await execution.history() if e["EventType"] == "StepStarted"]
+                    told = [e["Id"] for e in wire(await execution.history()) if e["EventType"] == "StepStarted"]
                     if len(told) != len(set(told)) or not told:
                         early.append("no start")
                     begun.append(number)
@@ -173,7 +174,7 @@ async def test_a_start_that_lands_while_the_engine_closes_goes_on_in_the_next_on
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler, name="late")
         assert await asyncio.wait_for(execution.result(), 20) == "ran"
-        history = await execution.history()
+        history = wire(await execution.history())
     assert ran == [1]
     assert "Runtime.ExitError" not in str(history)
 
@@ -212,8 +213,8 @@ async def test_whoever_stops_waiting_for_a_result_leaves_nothing_behind(harness:
             await asyncio.sleep(0)
             asked.cancel()
             await asyncio.gather(asked, return_exceptions=True)
-        assert engine._engine._endings.awaited == []
+        assert engine._engine.endings.awaited == []
         assert waits.callback_id is not None
         await engine.succeed_callback(waits.callback_id, "still fine")
         assert await execution.result() == "still fine"
-        assert types(await execution.history())[-1] == "ExecutionSucceeded"
+        assert types(wire(await execution.history()))[-1] == "ExecutionSucceeded"

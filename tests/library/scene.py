@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
+from holdfast.contract.checking import checker_of
+from holdfast.contract.page_reader import read
 from holdfast.contract.protocol import response_document
 from holdfast.contract.terms import RateLimit
 from holdfast.library import WORKERS, find
 from holdfast.service.engines import OpenEngine
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.fetching import FetchSettings
+from holdfast.workers.tools.fetch_url import FetchSettings
 from holdfast.workers.tools.language_model import ModelSettings
 
 OFTEN = {worker: RateLimit(1000, 60) for worker in WORKERS}
@@ -33,6 +35,13 @@ def case_of(worker: str) -> dict[str, Any]:
     """Its example input."""
     case: dict[str, Any] = json.loads(file_of(worker).with_name("case.json").read_text())
     return case
+
+
+def refuses(worker: str, inputs: dict[str, Any]) -> bool:
+    """Whether its page refuses these inputs."""
+    contract = read(file_of(worker).with_name("worker.md").read_text()).contract
+    assert contract is not None
+    return checker_of(contract.input_schema).problems(inputs) != ()
 
 
 def copied(worker: str, folder: Path) -> Path:

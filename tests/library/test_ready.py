@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from holdfast.contract.checking import checker_of
-from holdfast.contract.renderings import read
-from holdfast.contract.terms import Contract, Reading
+from holdfast.contract.page_reader import read
+from holdfast.contract.terms import Contract, PageReading
 from holdfast.hosts.sandbox.snapshot import gather
 from holdfast.library import WORKERS, find
 from holdfast.testing import worker_kit
-from holdfast.workers.tools.declaring import declarations_of
+from holdfast.workers.tools.declarations import declarations_of
 from tests.conftest import ROOT
 from tests.library.scene import case_of, copied, file_of
 from tests.surface.cli_program import Program
@@ -29,7 +29,7 @@ def page_of(worker: str) -> Path:
     return file_of(worker).parent / declared.page
 
 
-def reading(worker: str) -> Reading:
+def reading(worker: str) -> PageReading:
     tools = frozenset(tool.name for tool in declarations_of(file_of(worker).read_bytes()).tools)
     return read(page_of(worker).read_text(), tools=tools)
 

@@ -15,7 +15,7 @@ import pytest
 from holdfast.model import codec
 from holdfast.testing import worker_kit
 from holdfast.workers.approvals import Decision
-from holdfast.workers.looking import Asker
+from holdfast.workers.run_lookup import Asker
 from holdfast.workers.tools.cassettes import CassetteSettings, Mode
 from tests.conftest import ROOT
 from tests.library.scene import case_of, copied, file_of, model_at, ran, working

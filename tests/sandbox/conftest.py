@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,10 @@ class Scene:
         self._process.stdout.close()
 
 
+Scenes = Callable[[str], Scene]
+"""Gives the scene of a setting."""
+
+
 @pytest.fixture(scope="session")
 def open_folder() -> Iterator[Path]:
     """A folder that every user can reach: pytest's own is its user's only."""
@@ -107,7 +112,7 @@ def package(open_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def scenes(package: Path) -> Iterator[Callable[[str], Scene]]:
+def scenes(package: Path) -> Iterator[Scenes]:
     made: dict[str, Scene] = {}
 
     def scene(setting: str) -> Scene:
@@ -123,12 +128,22 @@ def scenes(package: Path) -> Iterator[Callable[[str], Scene]]:
 
 
 @pytest.fixture(params=one_of_each(settings.SETTINGS, kind=settings.has_namespaces))
-def scene(request: pytest.FixtureRequest, scenes: Callable[[str], Scene]) -> Scene:
+def scene(request: pytest.FixtureRequest, scenes: Scenes) -> Scene:
     """Each setting in turn; in the quick part one with namespaces and one without."""
     return scenes(request.param)
 
 
+def in_each_setting(bodies: Iterable[str], kind: Callable[[str], Hashable] = lambda body: "bodies") -> list[Any]:
+    """Cases for `parametrize("setting, body")`. In the quick part: each body with namespaces, and without them one of each kind."""
+
+    def kind_of(case: tuple[str, str]) -> tuple[bool, Hashable]:
+        setting, body = case
+        return (True, body) if settings.has_namespaces(setting) else (False, kind(body))
+
+    return one_of_each(itertools.product(settings.SETTINGS, bodies), kind_of, name="-".join, several=True)
+
+
 @pytest.fixture(params=settings.JAILED_APART)
-def apart(request: pytest.FixtureRequest, scenes: Callable[[str], Scene]) -> Scene:
+def apart(request: pytest.FixtureRequest, scenes: Scenes) -> Scene:
     """The settings with namespaces, where children may be allowed."""
     return scenes(request.param)

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from holdfast.hosts.sandbox import surroundings
-from holdfast.hosts.sandbox.description import Ended, Jail, SandboxUnavailable, Tighter
+from holdfast.hosts.sandbox import visible_folders
+from holdfast.hosts.sandbox.jail import BodyEnd, Jail, SandboxUnavailable, TighterLimits
 from holdfast.hosts.sandbox.jailed_body import JailedBody
 from holdfast.hosts.sandbox.sandbox import Sandbox
 from holdfast.model.clock import monotonic
@@ -25,7 +25,7 @@ from tests.sandbox import settings
 def jail_of(package: str, entry: str, **other: Any) -> Jail:
     """A jail as the tests use it."""
     given: dict[str, Any] = {"cpu_seconds": 20, "memory_mb": 128, "scratch_mb": 8, **other}
-    return Jail(package=Path(package), entry=entry, path=surroundings.packages(), readable=surroundings.readable(), **given)
+    return Jail(package=Path(package), entry=entry, path=visible_folders.packages(), readable=visible_folders.readable(), **given)
 
 
 async def tried(wish: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +34,7 @@ async def tried(wish: dict[str, Any]) -> dict[str, Any]:
     sandbox = Sandbox(jail_of(wish["package"], wish["entry"], arguments=arguments, **wish.get("jail", {})))
     try:
         await sandbox.start()
-        attempt = await sandbox.attempt(wish.get("timeout", 20), wish.get("idle_timeout"), Tighter(**wish.get("tighter", {})))
+        attempt = await sandbox.attempt(wish.get("timeout", 60), wish.get("idle_timeout"), TighterLimits(**wish.get("tighter", {})))
         began = monotonic()
         handed = os.open(wish["hand"], os.O_RDONLY | os.O_CLOEXEC) if "hand" in wish else None
         for frame in wish.get("send", [{"op": "run"}]):
@@ -57,10 +57,10 @@ async def tried(wish: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def heard(attempt: JailedBody) -> tuple[list[dict[str, Any]], Ended]:
+async def heard(attempt: JailedBody) -> tuple[list[dict[str, Any]], BodyEnd]:
     """All its frames; a descriptor is read, as far as it goes."""
     frames: list[dict[str, Any]] = []
-    while not isinstance(said := await attempt.receive(), Ended):
+    while not isinstance(said := await attempt.receive(), BodyEnd):
         texts = []
         for fd in said.fds:
             texts.append(os.read(fd, 100).decode())
@@ -103,7 +103,7 @@ def say(message: dict[str, Any]) -> None:
 
 def main() -> None:
     """Serve wishes until standard input ends."""
-    settings.become(sys.argv[1], [*surroundings.readable(), *surroundings.packages(), Path(sys.executable)])
+    settings.become(sys.argv[1], [*visible_folders.readable(), *visible_folders.packages(), Path(sys.executable)])
     assert threading.active_count() == 1
     say({"ready": os.getuid()})
     for line in sys.stdin:

@@ -50,7 +50,7 @@ def leaks(found: dict[str, Any]) -> dict[str, str]:
 
 @pytest.fixture
 def project(open_folder: Path, scene: Scene) -> Iterator[Path]:
-    """A project as it lies on somebody's disk: code, secrets and the store side by side, all of it the runner's own."""
+    """A project as on a user's disk: code, secrets and the store in one folder, all owned by the runner's user."""
     folder = open_folder / secrets.token_hex(8)
     shutil.copytree(BODIES, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / ".env").write_text("PAY_KEY=secret")

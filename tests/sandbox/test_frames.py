@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sandbox.conftest import Scene
+from tests.sandbox.conftest import Scene, Scenes, in_each_setting
 
 BROKEN = {
     "too_large": "a frame of 1073741824 bytes; at most 1048576 are allowed",
@@ -18,11 +18,11 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("way, why", BROKEN.items())
-def test_a_broken_frame_ends_the_attempt(scene: Scene, way: str, why: str) -> None:
-    found = scene.attempt(f"talker:{way}")
+@pytest.mark.parametrize("setting, way", in_each_setting(BROKEN))
+def test_a_broken_frame_ends_the_attempt(scenes: Scenes, setting: str, way: str) -> None:
+    found = scenes(setting).attempt(f"talker:{way}")
     assert found["code"] == "worker_crashed"
-    assert why in found["detail"]
+    assert BROKEN[way] in found["detail"]
 
 
 def test_half_a_frame_is_no_frame(scene: Scene) -> None:
@@ -30,9 +30,9 @@ def test_half_a_frame_is_no_frame(scene: Scene) -> None:
     assert (found["code"], found["frames"]) == (None, [])
 
 
-@pytest.mark.parametrize("what", ["pipe", "socket", "folder", "device", "path", "write-only"])
-def test_only_a_readable_file_is_taken(scene: Scene, what: str) -> None:
-    found = scene.attempt("talker:hand", what)
+@pytest.mark.parametrize("setting, what", in_each_setting(["pipe", "socket", "folder", "device", "path", "write-only"]))
+def test_only_a_readable_file_is_taken(scenes: Scenes, setting: str, what: str) -> None:
+    found = scenes(setting).attempt("talker:hand", what)
     assert (found["code"], found["detail"]) == ("worker_crashed", "a descriptor that is not a regular file open for reading")
 
 

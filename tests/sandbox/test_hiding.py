@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.hosts import processes
-from holdfast.hosts.sandbox.description import Ended, Tighter
+from holdfast.hosts.sandbox.jail import BodyEnd, TighterLimits
 from holdfast.hosts.sandbox.sandbox import Sandbox
 from tests.sandbox import settings
 from tests.sandbox.conftest import Scene
@@ -40,18 +40,34 @@ async def sandbox(package: Path) -> AsyncIterator[Sandbox]:
     await made.close()
 
 
+_TRIES = 4
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's table of processes is Linux's")
-@pytest.mark.parametrize("takes", CODES)
-async def test_no_name_switches_a_limit_off(sandbox: Sandbox, takes: str) -> None:
+@pytest.mark.parametrize(
+    "takes, separators",
+    [
+        pytest.param("memory", SEPARATORS, id="memory"),
+        pytest.param("threads", SEPARATORS, id="threads"),
+        pytest.param("cpu", ["form feed", "nel"], id="cpu"),
+        pytest.param("cpu", SEPARATORS, id="cpu-every-separator", marks=pytest.mark.long),
+    ],
+)
+async def test_no_name_switches_a_limit_off(sandbox: Sandbox, takes: str, separators: Iterable[str]) -> None:
     came = {}
-    for separator, character in SEPARATORS.items():
+    for separator in separators:
+        character = SEPARATORS[separator]
         name = {"memory": "RssAnon:", "cpu": "Threads:", "threads": "Threads:0"}[takes]
-        attempt = await sandbox.attempt(10, None, Tighter(memory_mb=48) if takes == "memory" else Tighter())
-        await attempt.send({"op": "run", "name": f"a{character}{name}", "takes": takes})
-        end: Any = await attempt.receive()
-        assert isinstance(end, Ended)
-        came[separator] = end.code, "allowed are" in end.detail  # so says the keeper who watches; the kernel's own limits lie further out
-    assert came == dict.fromkeys(SEPARATORS, (CODES[takes], True))
+        for _ in range(_TRIES):
+            attempt = await sandbox.attempt(30, None, TighterLimits(memory_mb=48) if takes == "memory" else TighterLimits())
+            await attempt.send({"op": "run", "name": f"a{character}{name}", "takes": takes})
+            end: Any = await attempt.receive()
+            assert isinstance(end, BodyEnd)
+            # So says the keeper who watches. The kernel's own limits lie further out; on a busy machine a body may reach them first.
+            came[separator] = end.code, "allowed are" in end.detail
+            if came[separator][1]:
+                break
+    assert came == dict.fromkeys(separators, (CODES[takes], True))
 
 
 def test_every_process_is_read_whatever_its_name_is() -> None:

@@ -8,10 +8,10 @@ import statistics
 
 import pytest
 
-from holdfast.hosts.sandbox.description import Ended, Frame
+from holdfast.hosts.sandbox.jail import BodyEnd, Frame
 from holdfast.hosts.sandbox.sandbox import Sandbox
 from holdfast.model.clock import monotonic
-from tests.sandbox.conftest import BODIES, Scene
+from tests.sandbox.conftest import BODIES, Scene, Scenes, in_each_setting
 from tests.sandbox.scene import jail_of
 
 pytestmark = pytest.mark.alone
@@ -21,9 +21,24 @@ REACHED = 0.15
 """What a bomb needs to reach its limit, on a slow machine."""
 
 
-@pytest.mark.parametrize("way", ["sleep", "sleep_through_signals", "blocked_in_c", "backtracking", "fork_bomb", "flood"])
-def test_a_timeout_ends_everything_within_250_ms(scene: Scene, way: str) -> None:
-    found = scene.attempt(f"greedy:{way}", timeout=0.5)
+WAYS = ("sleep", "sleep_through_signals", "blocked_in_c", "backtracking", "fork_bomb", "flood")
+BOMBS = {
+    "memory": "memory_exceeded",
+    "memory_stubborn": "memory_exceeded",
+    "memory_in_c": "memory_exceeded",
+    "disk_in_pieces": "disk_exceeded",
+    "threads": "process_limit",
+}
+
+
+def takes_many(body: str) -> bool:
+    """Processes or threads."""
+    return body in ("fork_bomb", "threads")
+
+
+@pytest.mark.parametrize("setting, way", in_each_setting(WAYS, takes_many))
+def test_a_timeout_ends_everything_within_250_ms(scenes: Scenes, setting: str, way: str) -> None:
+    found = scenes(setting).attempt(f"greedy:{way}", timeout=0.5)
     assert found["code"] == "timeout"
     assert found["seconds"] < 0.5 + SOON
 
@@ -40,19 +55,10 @@ def test_cpu_ends_within_250_ms(scene: Scene) -> None:
     assert 0.4 < found["cpu"] < 0.5 + SOON * (os.cpu_count() or 1)
 
 
-@pytest.mark.parametrize(
-    "bomb, code",
-    [
-        ("memory", "memory_exceeded"),
-        ("memory_stubborn", "memory_exceeded"),
-        ("memory_in_c", "memory_exceeded"),
-        ("disk_in_pieces", "disk_exceeded"),
-        ("threads", "process_limit"),
-    ],
-)
-def test_a_bomb_ends_within_250_ms(scene: Scene, bomb: str, code: str) -> None:
-    found = scene.attempt(f"greedy:{bomb}", jail={"memory_mb": 1024 if bomb == "threads" else 128})
-    assert found["code"] == code
+@pytest.mark.parametrize("setting, bomb", in_each_setting(BOMBS, takes_many))
+def test_a_bomb_ends_within_250_ms(scenes: Scenes, setting: str, bomb: str) -> None:
+    found = scenes(setting).attempt(f"greedy:{bomb}", jail={"memory_mb": 1024 if bomb == "threads" else 128})
+    assert found["code"] == BOMBS[bomb]
     assert found["seconds"] < REACHED + SOON
 
 
@@ -75,7 +81,7 @@ async def test_a_warm_attempt_starts_within_8_ms() -> None:
             await attempt.send({"op": "run"})
             assert isinstance(await attempt.receive(), Frame)
             times.append(monotonic() - began)
-            while not isinstance(await attempt.receive(), Ended):
+            while not isinstance(await attempt.receive(), BodyEnd):
                 await asyncio.sleep(0)
     finally:
         await sandbox.close()

@@ -23,7 +23,7 @@ def test_children_without_namespaces_are_refused_by_name(scenes: Scenes, setting
 
 
 def test_namespaces_that_can_do_nothing_are_none(scenes: Scenes) -> None:
-    """Ubuntu lets everybody make one, and then refuses what it is for."""
+    """Ubuntu lets every user make a namespace, and then refuses the calls that need it."""
     scene = scenes(settings.MOUNTLESS)
     held = scene.attempt("talker:printing")["isolation"]
     assert (held["isolation"], held["user_namespace"], held["seccomp"]) == ("all", False, True)

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.sandbox.description import Ended, Frame, SandboxUnavailable
+from holdfast.hosts.sandbox.jail import BodyEnd, Frame, SandboxUnavailable
 from holdfast.hosts.sandbox.jailed_body import JailedBody
 from holdfast.hosts.sandbox.sandbox import Sandbox
+from holdfast.model.clock import monotonic
 from tests.sandbox.conftest import BODIES
 from tests.sandbox.scene import alive, heard, jail_of
 
@@ -54,7 +55,7 @@ async def test_attempts_at_the_same_time_do_not_wait_for_each_other(sandboxes: A
     sandbox = sandboxes("talker:printing")
     attempts = await asyncio.gather(*(sandbox.attempt(20) for _ in range(6)))
 
-    async def run(attempt: JailedBody) -> Ended:
+    async def run(attempt: JailedBody) -> BodyEnd:
         await attempt.send({"op": "run"})
         return (await heard(attempt))[1]
 
@@ -84,7 +85,7 @@ async def test_a_kill_returns_when_nothing_is_left(sandboxes: Any) -> None:
     assert (end.code, end.detail) == ("cancelled", "asked for")
     assert not alive(attempt.pid)
     assert await attempt.receive() == end
-    await attempt.send({"op": "late"})  # nobody hears it, nobody minds
+    await attempt.send({"op": "late"})  # sending to a dead body is allowed
 
 
 async def test_who_does_not_read_is_waited_for_until_its_end(sandboxes: Any) -> None:
@@ -93,7 +94,7 @@ async def test_who_does_not_read_is_waited_for_until_its_end(sandboxes: Any) -> 
         for _ in range(20):
             await attempt.send({"op": "run", "data": "x" * 100_000})
     end = await attempt.receive()
-    assert isinstance(end, Ended)
+    assert isinstance(end, BodyEnd)
     assert end.code == "timeout"
 
 
@@ -104,8 +105,22 @@ async def test_a_body_is_not_idle_while_the_runner_works_for_it(sandboxes: Any) 
         await asyncio.sleep(LONGER)
         assert not attempt.over
     end = await attempt.receive()
-    assert isinstance(end, Ended)
+    assert isinstance(end, BodyEnd)
     assert end.code == "idle_timeout"
+
+
+async def test_the_time_of_a_body_stands_still_while_it_is_parked(sandboxes: Any) -> None:
+    began = monotonic()
+    attempt = await sandboxes("greedy:sleep").attempt(0.4)
+    await attempt.send({"op": "run"})
+    attempt.park()
+    await asyncio.sleep(3 * LONGER)
+    assert not attempt.over, "neither the runner nor the keeper has ended it"
+    attempt.go_on()
+    end = await attempt.receive()
+    assert isinstance(end, BodyEnd)
+    assert (end.code, end.detail) == ("timeout", "not done after 0.4 s")
+    assert monotonic() - began > 3 * LONGER
 
 
 async def test_frames_that_came_before_the_end_are_heard(sandboxes: Any) -> None:

@@ -14,15 +14,20 @@ from holdfast.model import codec
 from holdfast.model.errors import CallbackClosed, HoldfastError
 from holdfast.model.execution import Execution, State
 from holdfast.model.operations import Failure
+from holdfast.model.queues import Mode
 from holdfast.store.seam import Filter, Store
 from tests.simulation.checks import Acknowledged
 from tests.simulation.faults import Rates
 from tests.simulation.loop import Process, SimulatedLoop
+from tests.simulation.queue_load import asked, open_all, set_by_chance
 from tests.simulation.workload import Outside, ScriptMaker
 
 _DEEDS: Final = {
     "start": 8,
     "start_again": 3,
+    "enqueue": 7,
+    "enqueue_again": 3,
+    "set_queue": 1,
     "answer": 8,
     "stop": 1,
     "wait": 2,
@@ -98,7 +103,7 @@ class Chaos:
             getattr(self, chance.choices(deeds, weights)[0])()
 
     def cease(self) -> None:
-        """No more faults: who lives goes on living, and somebody does."""
+        """No more faults: living processes go on, and at least one lives."""
         world = self._world
         world.tell("calm")
         world.rates.cease()
@@ -107,7 +112,7 @@ class Chaos:
             member.process.paused_until = 0.0
 
     def help(self) -> None:
-        """What somebody has to do so that everything can end: answers, and a person's look at what was put aside."""
+        """What people must do so that every execution can end: answer callbacks, and release quarantined executions."""
         world = self._world
         if not world.members:
             world.open()
@@ -117,6 +122,8 @@ class Chaos:
         for callback in world.outside.callbacks[self._answered :]:
             self._spawn(member, partial(self._answer, member.engine, callback))
         self._answered = len(world.outside.callbacks)
+        if any(row.mode is not Mode.OPEN for row in world.reader.queues()):
+            self._spawn(member, partial(self._open_queues, member.engine))
         for header in world.open_executions():
             if header.state is State.QUARANTINED:
                 self._spawn(member, partial(member.engine.release, header.id))
@@ -164,13 +171,57 @@ class Chaos:
         if member.engine._open:
             self._spawn(member, start)
 
+    def enqueue(self) -> None:
+        """A new name, in a queue."""
+        if self._starts_left:
+            self._starts_left -= 1
+            name = f"job-{len(self._known.scripts)}"
+            self._known.scripts[name] = [self._script_maker.script(1)]
+            self._enqueue(name, 0, "existing")
+
+    def enqueue_again(self) -> None:
+        """A name that is in a queue already: to find it, to replace it, or to be refused."""
+        jobs = [name for name in self._known.scripts if name.startswith("job-")]
+        if jobs:
+            name, same = self._chance.choice(jobs), self._chance.choice(["existing", "replace", "refuse"])
+            if same == "replace":
+                self._known.scripts[name].append(self._script_maker.script(1))
+                self._known.replaced.add(name)
+            self._enqueue(name, len(self._known.scripts[name]) - 1, same)
+
+    def _enqueue(self, name: str, which: int, same: str) -> None:
+        member, how = self._member() or self._world.open(), asked(Random(f"{name} is always enqueued so"))
+
+        async def enqueue() -> None:
+            script = codec.dumps(self._known.scripts[name][which])
+            header = await member.engine.enqueue("script", script, name=name, same=same, **how)
+            self._known.enqueued[header.id] = (name, which)
+            self._world.tell(f"acknowledged {name} in {how['queue']}: {header.state}")
+
+        if member.engine._open:
+            self._spawn(member, enqueue)
+
+    def set_queue(self) -> None:
+        """An operator pauses, opens or drains a queue, or sets another limit."""
+        member = self._member()
+        if member is not None:
+            self._spawn(member, partial(self._set_queue, member.engine))
+
+    async def _set_queue(self, engine: Engine) -> None:
+        self._world.tell(set_by_chance(engine.store, self._chance))
+        engine.look()
+
+    async def _open_queues(self, engine: Engine) -> None:
+        open_all(engine.store)
+        engine.look()
+
     def answer(self) -> None:
         """Any callback that the world was told of, also one that was answered before."""
         if self._world.outside.callbacks:
             self._answer_now(self._chance.choice(self._world.outside.callbacks))
 
     def _asked(self, callback: str) -> None:
-        """Somebody is quick: the answer may be there before anybody waits for it, or in the very moment."""
+        """A quick answer: it may arrive before the execution waits for it, or at the same moment."""
         delay = self._chance.choice([0, 0.0005, 0.001, 0.002, 0.005, 1, None, None])
         if delay is not None:
             self._world.loop.call_later(delay, self._answer_now, callback, context=Context())
@@ -206,7 +257,7 @@ class Chaos:
             self._spawn(member, stop)
 
     def wait(self) -> None:
-        """Somebody wants a result."""
+        """A client waits for a result."""
         headers, member = self._world.reader.list(Filter(limit=1000)), self._member()
         if headers and member is not None:
             header = self._chance.choice(headers)
@@ -244,7 +295,7 @@ class Chaos:
             self._world.open()
 
     def set_clock(self) -> None:
-        """Somebody sets the clock, or the machine slept."""
+        """An operator sets the clock, or the machine slept."""
         self._world.clock.offset += self._chance.choice([-20_000, -500, 700, 6_000, 15_000, 100_000])
         self._world.tell(f"the clock is set: {self._world.clock.offset}")
 

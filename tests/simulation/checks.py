@@ -14,7 +14,7 @@ class Acknowledged:
 
     def __init__(self) -> None:
         self.scripts: dict[str, list[list[Act]]] = {}
-        """What was asked for under each name; more than one where somebody used a name twice."""
+        """The starts of each name; more than one if a client used a name twice."""
         self.started: dict[str, set[tuple[int, str]]] = {}
         """Under each name: which of its scripts, as which execution."""
         self.answers: dict[str, list[str]] = {}
@@ -22,6 +22,10 @@ class Acknowledged:
         self.stopped: set[str] = set()
         self.ended: list[tuple[Execution, str | None]] = []
         self.checked: list[str] = []
+        self.enqueued: dict[str, tuple[str, int]] = {}
+        """By execution: the name that it was enqueued under by a caller, and which script of that name."""
+        self.replaced: set[str] = set()
+        """Names of which a caller asked to replace the execution."""
 
 
 def check_all(store: Store, known: Acknowledged, outside: Outside) -> int:
@@ -49,6 +53,13 @@ def _check_result(store: Store, header: Execution, known: Acknowledged) -> None:
 
 
 def _check_acknowledged(store: Store, known: Acknowledged) -> None:
+    for execution, (name, which) in known.enqueued.items():
+        header = store.find(execution)
+        assert header is not None, f"{name} was enqueued as {execution} and is not there"
+        assert codec.loads(store.input(execution) or "null") == known.scripts[name][which], f"{name} has another input"
+        current = store.find_named("script", name)
+        assert current is not None, f"{name} was enqueued and its name is gone"
+        assert current.id == execution or name in known.replaced, f"{name} was enqueued twice"
     for name, found in known.started.items():
         assert len(found) == 1, f"{name} was started as {found}"
         ((which, execution),) = found

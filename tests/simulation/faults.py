@@ -11,12 +11,35 @@ from random import Random
 from typing import Any
 
 from holdfast.model.errors import DiskFailed, HoldfastError, StoreBroken, StoreBusy
+from holdfast.model.life import Claimant
+from holdfast.model.schedules import ScheduleState
 from holdfast.model.verbs import Write
-from holdfast.store.seam import Committed
+from holdfast.store.seam import Committed, Target
 from holdfast.store.sqlite.store import SqliteStore
 from tests.simulation.loop import Died, Process
 
-_READS = frozenset({"claimable", "suspect", "due", "next_due", "hosted", "find", "input", "operations", "dead", "held", "renew", "changed"})
+_READS = frozenset(
+    {
+        "claimable",
+        "suspect",
+        "due",
+        "next_due",
+        "hosted",
+        "find",
+        "input",
+        "operations",
+        "dead",
+        "held",
+        "renew",
+        "changed",
+        "has_open_lane",
+        "inputs",
+        "schedule",
+        "due_schedules",
+        "next_schedule",
+        "waiting_schedules",
+    }
+)
 
 
 class Rates:
@@ -38,16 +61,33 @@ class Rates:
 class FaultyStore:
     """One process's store. Every verb is the real one's, unless chance says otherwise."""
 
-    def __init__(self, inner: SqliteStore, process: Process, rates: Rates, chance: Random, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        inner: SqliteStore,
+        process: Process,
+        rates: Rates,
+        chance: Random,
+        tell: Callable[[str], None],
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
         self._inner = inner
         self._process = process
         self._rates = rates
         self._chance = chance
         self._tell = tell
+        self._look = look
+        """Looks at the store after each commit."""
         self.seal = inner.seal
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
         """Before, after, late, or as it should be."""
+        self._before()
+        done = self._inner.commit(batch, now)
+        self._tell(" ".join(_told(write, answer) for write, answer in zip(batch, done.answers, strict=True)))
+        self._after()
+        return done
+
+    def _before(self) -> None:
         self._check_alive()
         rates, chance = self._rates, self._chance
         if rates.dies and chance.random() < rates.dies:
@@ -61,14 +101,32 @@ class FaultyStore:
         if rates.disk and chance.random() < rates.disk:
             self._tell("disk failed")
             raise DiskFailed("simulated")
-        done = self._inner.commit(batch, now)
-        self._tell(" ".join(_told(write, answer) for write, answer in zip(batch, done.answers, strict=True)))
+
+    def _after(self) -> None:
+        self._look()
+        rates, chance = self._rates, self._chance
         if rates.dies and chance.random() < rates.dies:
             self._die("died after a commit")
         if rates.lost and chance.random() < rates.lost:
             self._tell("lost the acknowledgement")
             self._inner._views.clear()  # as after any error of a commit
             raise StoreBroken("simulated: it was written after all")
+
+    def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
+        """As a commit."""
+        self._before()
+        done = self._inner.admit(targets, by, now)
+        if done.answers or done.followed:
+            self._tell("admitted " + " ".join(getattr(header, "id", "?")[-4:] for header in (*done.answers, *done.followed)))
+        self._after()
+        return done
+
+    def move_schedule(self, schedule: ScheduleState) -> bool:
+        """As a commit."""
+        self._before()
+        done = self._inner.move_schedule(schedule)
+        self._tell(f"moved {schedule.name}: {done}")
+        self._after()
         return done
 
     def __getattr__(self, verb: str) -> Any:

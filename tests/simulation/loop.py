@@ -84,7 +84,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return future
 
     def _write_to_self(self) -> None:
-        """Nobody waits in a selector."""
+        """Do nothing: the simulation has no selector."""
 
     def _process_events(self, event_list: object) -> None:
         """There are none."""
@@ -135,19 +135,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self._ready.append(handle)  # type: ignore[attr-defined]
 
     def _pass_time(self) -> None:
-        """Nobody has anything to do now: go to the moment when somebody has."""
+        """No process has work now: move the time to the next moment when one has."""
         scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         times = [process.paused_until for process, queue in self._queues.items() if queue and process.alive]
         if scheduled:
             times.append(scheduled[0]._when)  # type: ignore[attr-defined]
         if not times:
-            raise RuntimeError("everybody waits, and nothing will ever happen")
+            raise RuntimeError("all processes wait, and nothing will ever happen")
         self._now = max(self._now, min(times))
 
     # --- for the simulation
 
     def spawn(self, process: Process, coro: Coroutine[Any, Any, None]) -> None:
-        """Begin something inside a process. Nobody can wait for it, because processes die."""
+        """Begin a coroutine inside a process. No caller can wait for it, because processes die."""
         context = copy_context()
         context.run(_process.set, process)
         self.create_task(coro, context=context).set_name(f"{process.name} call")
@@ -157,7 +157,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         for task in self._tasks:
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                with suppress(BaseException):  # what the dead say is nobody's business
+                with suppress(BaseException):  # errors of a dead process are ignored
                     task.get_coro().close()
         self._tasks.clear()
 

@@ -29,6 +29,9 @@ from tests.simulation.chaos import Chaos
 from tests.simulation.checks import Acknowledged, check_all
 from tests.simulation.faults import FaultyStore, Rates, abandon
 from tests.simulation.loop import Died, Process, SimulatedLoop, current_process
+from tests.simulation.queue_laws import QueueLaws, check_enqueued, check_rates
+from tests.simulation.queue_load import declared
+from tests.simulation.schedule_laws import ScheduleLaws, add_schedules
 from tests.simulation.workload import Outside, ScriptHandlers
 
 _BEGAN_AT: Final = 1_767_225_600_000
@@ -64,13 +67,24 @@ class Simulated(NamedTuple):
 
 
 class SimulatedClock:
-    """The clock on the wall of all processes; somebody may set it."""
+    """The wall clock of all processes. The simulation may set it."""
 
     virtual = False  # time passes by itself, as far as an engine can tell
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
-        self.offset = 0
+        self._offset = 0
+        self.was_set_back = False
+
+    @property
+    def offset(self) -> int:
+        """How far the clock is from the loop's time."""
+        return self._offset
+
+    @offset.setter
+    def offset(self, ms: int) -> None:
+        self.was_set_back |= ms < self._offset
+        self._offset = ms
 
     def now(self) -> int:
         """Milliseconds, of this simulation's year."""
@@ -91,7 +105,7 @@ class _LoopWatch:
         self._look()
 
     def end(self) -> None:
-        """Nobody looks any more."""
+        """Stop observing."""
         self._ended = True
 
     def _look(self) -> None:
@@ -130,15 +144,27 @@ class World:
         self.loop.set_exception_handler(self._unhandled)
         self.reader = self._store("reader")
         """The eye of the simulation; nothing goes wrong with it."""
+        self.queues = declared(Random(f"queues {seed}"))
+        self._laws = QueueLaws(self.reader)
+        add_schedules(self.reader, Random(f"schedules {seed}"), self.clock.now())
+        self.schedules = ScheduleLaws(self.reader)
 
     def tell(self, line: str) -> None:
         """One line of the trace."""
         self.trace.append(f"{self.loop.time():.4f} {current_process().name} {line}")
 
+    def _look(self) -> None:
+        """After every commit: the laws of queues and of schedules hold."""
+        try:
+            self._laws.check()
+            self.schedules.check()
+        except AssertionError as broken:
+            self.troubles.append(str(broken))
+
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if not isinstance(error, Died):
-            self.troubles.append(f"nobody caught: {context.get('message')} {error!r}")
+            self.troubles.append(f"not caught: {context.get('message')} {error!r}")
 
     def _store(self, member: str) -> SqliteStore:
         store = self._opened(self._where, member)
@@ -154,19 +180,20 @@ class World:
         ids = Ids(Random(f"ids {self.seed} {self._count}"))
         runner = ids(self.clock.now())
         inner = self._store(runner)
-        slots = Capacity(self.chance.choice([1, 3, 1000]))
+        capacity = Capacity(self.chance.choice([1, 3, 1000]))
         functions = self.players.functions
-        host = InlineHost(functions, clock=self.clock, threads=1, park=self.chance.choice([0, 1, 1000]))
+        host = InlineHost(functions, clock=self.clock, threads=1, resting=self.chance.choice([0, 1, 1000]))
         chance = Random(f"chance {self.seed} {self._count}")
         engine = Engine(
-            FaultyStore(inner, process, self.rates, chance, self.tell),
-            [Function(name=f.name, version=f.version, terms=f.terms, slots=slots, kind=f.kind) for f in functions],
+            FaultyStore(inner, process, self.rates, chance, self.tell, self._look),
+            [Function(name=f.name, version=f.version, terms=f.terms, capacity=capacity, kind=f.kind) for f in functions],
             host,
             clock=self.clock,
             ids=ids,
             chance=chance,
             runner=runner,
-            watching=lambda looks, seconds: _LoopWatch(looks, seconds, chance),
+            poller=lambda looks, seconds: _LoopWatch(looks, seconds, chance),
+            queues=self.queues,
         )
 
         def on_death() -> None:
@@ -221,9 +248,24 @@ def _told(world: World) -> int:
         world.loop.run_until_complete(_story(world))
         if world.troubles:
             raise AssertionError("; ".join(world.troubles[:3]))
-        return check_all(world.reader, world.known, world.outside)
+        events = check_all(world.reader, world.known, world.outside)
+        executions = world.reader.list(Filter(limit=10_000))
+        check_enqueued(world.reader, executions)
+        world.schedules.check_started(executions)
+        if not world.clock.was_set_back:
+            check_rates(world.reader, executions)
+        return events
     except (AssertionError, RuntimeError) as broken:
-        raise SimulationFailed(world.seed, str(broken), world.trace) from broken
+        first = world.troubles[0] if world.troubles else str(broken)  # what does not end may be what a law has seen before
+        raise SimulationFailed(world.seed, first, world.trace) from broken
+
+
+def check_room(engine: Engine) -> None:
+    """When everything is over, no room is taken, no child is expected, and no parent waits for one."""
+    parents = engine._rooms._parents
+    left = [engine._rooms._expected, parents._children, parents._waiting, parents._attached]
+    assert engine.registry.is_unused(), f"{engine.runner} has not all its room back"
+    assert not any(left), f"{engine.runner} waits for what is over: {left}"
 
 
 async def _story(world: World) -> None:
@@ -234,14 +276,16 @@ async def _story(world: World) -> None:
     quiet = 0
     while quiet < _QUIET_SECONDS:
         left = world.open_executions()
-        quiet = 0 if left else quiet + 1  # a caller may still be on its way
+        schedules = world.schedules.left()
+        quiet = 0 if left or schedules else quiet + 1  # a caller may still be on its way
         if world.loop.time() > deadline:
             stuck = [f"{header.name} ({header.function}, {header.state}, runner {header.runner})" for header in left]
-            raise AssertionError(f"does not end: {stuck}")
+            raise AssertionError(f"does not end: {stuck or schedules}")
         chaos.help()
         await asyncio.sleep(_TICK_SECONDS)
     for member in world.members:
         if member.engine._open:
+            check_room(member.engine)
             world.loop.spawn(member.process, world.close(member))
     while world.members:
         if world.loop.time() > deadline + _CALM_SECONDS:

@@ -22,18 +22,22 @@ from holdfast.durable.config import (
     StepSemantics,
     WaitForCallbackConfig,
 )
+from holdfast.durable.enqueue_refusal import EnqueueRefused
 from holdfast.durable.exceptions import CallbackError, InvokeError, StepError
 from holdfast.durable.execution import DurableFunction, durable_execution
 from holdfast.durable.retries import RetryDecision
 from holdfast.durable.waits import WaitForConditionConfig, WaitForConditionDecision
 from holdfast.model.ids import Arn
 from tests.simulation.loop import Died, current_process
+from tests.simulation.queue_load import asked
 
 Act = list[Any]
 _SECOND: Final = Duration.from_seconds(1)
 _TRIES: Final = 4
 """Attempts of a step that always fails."""
 _TIMEOUTS: Final = (3, 30, 300)
+_ID: Final = 36
+"""The characters of an execution's id."""
 
 
 class Body(NamedTuple):
@@ -56,7 +60,7 @@ class Saw(NamedTuple):
 
 
 class Outside:
-    """The world outside, where nothing can be taken back. A dead process reaches nobody in it."""
+    """The world outside, where nothing can be undone. A dead process cannot reach it."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -65,7 +69,7 @@ class Outside:
         self.seen: list[Saw] = []
         self.callbacks: list[str] = []
         self.on_asked: Callable[[str], None] = lambda callback_id: None
-        """Somebody who is told of each callback."""
+        """A person who is told of each callback."""
 
     def ran(self, execution: str, step: str, attempt: int, *, once: bool) -> None:
         """A body begins."""
@@ -76,7 +80,7 @@ class Outside:
         self.seen.append(Saw(execution, step, value, self._next(f"saw {execution[-4:]} {step}")))
 
     def asked(self, callback_id: str) -> None:
-        """Somebody is to answer this."""
+        """A person must answer this callback."""
         self._next("asked")
         self.callbacks.append(callback_id)
         self.on_asked(callback_id)
@@ -111,7 +115,7 @@ class ScriptMaker:
         chance = self._chance
         kinds = ["step", "once", "flaky", "wait", "callback", "submit", "look", "race", "laps"]
         if depth:
-            kinds += ["parallel", "parallel", "map", "invoke", "invoke", "child"]
+            kinds += ["parallel", "parallel", "map", "invoke", "invoke", "child", "enqueue"]
         kind = chance.choice(kinds)
         name = self._name(kind)
         if kind in ("step", "once"):
@@ -129,6 +133,10 @@ class ScriptMaker:
             return [kind, name, chance.randint(1, 4), chance.choice([None, 2])]
         if kind == "invoke":
             return [kind, name, self.script(depth - 1), chance.random() < 0.7, chance.choice(["script", "script", "brief"])]
+        if kind == "enqueue":
+            how = asked(chance)
+            del how["tenant"]  # a job has the tenant of the execution that enqueues it
+            return [kind, name, self.script(depth - 1), how]
         return [kind, name, self.script(depth - 1)]
 
 
@@ -197,7 +205,7 @@ class ScriptHandlers:
 
     async def _callback(self, context: Any, name: str, timeout: int) -> Any:
         callback = await context.create_callback(name, CallbackConfig(timeout=Duration.from_seconds(timeout)))
-        self._outside.asked(callback.callback_id)  # before anybody waits for it
+        self._outside.asked(callback.callback_id)  # before the execution waits for it
         await self._body(context, f"{name}-ask", None)
         try:
             return await callback.result()
@@ -260,6 +268,12 @@ class ScriptHandlers:
         except InvokeError:
             return f"{name} ended badly"
 
+    async def _enqueue(self, context: Any, name: str, script: list[Act], how: dict[str, Any]) -> Any:
+        try:
+            return await context.enqueue("script", script, name=name, **how)
+        except EnqueueRefused as refused:
+            return f"no {name}" if refused.is_overloaded else str(refused)
+
     async def _laps(self, context: Any, name: str, count: int) -> Any:
         try:
             return await context.invoke("lap", {"name": name, "left": count}, name=name)
@@ -271,7 +285,7 @@ def _who(context: Any) -> str:
     return Arn.parse(context.execution_context.durable_execution_arn).id
 
 
-# --- what they must come to
+# --- expected results
 
 
 def is_right(acts: list[Act], result: Any, answers: set[str]) -> bool:
@@ -283,6 +297,8 @@ def _is_right(act: Act, result: Any, answers: set[str]) -> bool:
     kind, name = act[0], act[1]
     if kind == "step":
         return bool(result == (f"{name} failed" if act[3] > _TRIES else name))
+    if kind == "enqueue":
+        return bool(result == f"no {name}" or (isinstance(result, str) and len(result) == _ID))
     if kind in ("callback", "submit", "race"):
         return result == f"no {name}" or result in answers
     if kind == "parallel":

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.model.errors import HoldfastError, StoreBroken
 from holdfast.model.execution import Birth, Execution, View
-from holdfast.model.ids import Seal
 from holdfast.model.payloads import PayloadCodec
+from holdfast.model.seal import Seal
 from holdfast.model.verbs import Checkpoint, Claim, Decision, Settle, Start, Write
 from holdfast.store.seam import Committed, Filter
 from holdfast.store.sqlite.store import SqliteStore
@@ -34,7 +34,7 @@ class Twisted:
 
 
 class Seen:
-    """A view whose header is what somebody saw of it before."""
+    """A view whose header is an older one."""
 
     def __init__(self, view: View, header: Execution) -> None:
         self._view, self.header = view, header
@@ -44,7 +44,7 @@ class Seen:
 
 
 class IgnoresFences(SqliteStore):
-    """Whoever comes may write, as the row stands."""
+    """Any writer may write, as the row stands."""
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
         def decide(write: Any, view: View, now: int, seal: Seal) -> Decision:
@@ -71,7 +71,7 @@ class KeepsNothing(SqliteStore):
 
 
 class GivesUpABatch(SqliteStore):
-    """After one refusal everybody is refused."""
+    """After one refusal every entry is refused."""
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
         refused: list[HoldfastError] = []
@@ -177,14 +177,14 @@ class LooksBeforeItsTurn(SqliteStore):
 
 
 class LetsAnybodyDeliver(SqliteStore):
-    """Whoever asks is the one that delivers."""
+    """Every runner that asks may deliver."""
 
     def take_delivery(self, subscriber: str, runner: str) -> int | None:
         return super().take_delivery(subscriber, "here")
 
 
 class ForgetsADayEarly(SqliteStore):
-    """Removes what somebody may still ask for."""
+    """Removes rows that a reader may still need."""
 
     def expire(self, now: int, limit: int) -> bool:
         return super().expire(now + DAY, limit)

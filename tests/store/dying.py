@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.store.sqlite.restoring import restore
+from holdfast.store.sqlite.restore import restore
 from holdfast.store.sqlite.store import SqliteStore
 
 _ITS_OWN_CONNECT = sqlite3.connect

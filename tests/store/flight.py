@@ -31,7 +31,7 @@ from holdfast.store.backends import open_store
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.service import WorkerService
-from holdfast.workers.storing.folder import Folder
+from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Effect
 from tests.flow.harness import eventually, pending
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request

@@ -9,8 +9,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from holdfast.store.backends import open_keeping, open_store
-from holdfast.store.keeping import Migrated
+from holdfast.store.backends import open_maintenance, open_store
+from holdfast.store.maintenance import Migrated
 from tests.postgres import database, new_schema, schema_of
 from tests.store import flight
 
@@ -39,7 +39,7 @@ def old_postgres(version: int = 4) -> str:
 
 def apply_after(where: str) -> Migrated:
     """What an operator says when no code from before runs any more."""
-    return open_keeping(where, "operator").migrate(after=True)
+    return open_maintenance(where, "operator").migrate(after=True)
 
 
 def migrated(where: str) -> None:

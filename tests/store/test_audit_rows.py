@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.auditing import Actor, NoteFilter
+from holdfast.model.audit import Actor, NoteFilter
 from holdfast.store.backends import open_store
 
 NOTES = Actor(who="ann", origin="cli").did("stop", "e-1", "stopped", 1_000)

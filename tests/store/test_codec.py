@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.model.chaining import Return
-from holdfast.model.errors import CodecFailed, CodecMismatch, ExecutionAlreadyStarted, HoldfastError
-from holdfast.model.execution import Birth, Outcome, OutcomeStatus, State
+from holdfast.model.errors import CodecFailed, CodecMismatch, ExecutionAlreadyStarted, HoldfastError, RowDamaged
+from holdfast.model.execution import Birth, GraphText, Outcome, OutcomeStatus, State, graph_text
 from holdfast.model.operations import Action, Failure, Status, Type, Update
 from holdfast.model.outside import Fire, Release
 from holdfast.model.payloads import PayloadCodec
-from holdfast.model.verbs import Checkpoint, Checkpointed, Started
+from holdfast.model.schedules import Definition, Occurrence, Origin, changed, new_schedule
+from holdfast.model.timing import Timing
+from holdfast.model.verbs import Checkpoint, Checkpointed, Start, Started
 from holdfast.store.encryption import AesGcm
-from holdfast.store.sqlite.connecting import load_queries
+from holdfast.store.sqlite.connection import load_queries
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores import Opening, SharedStoreSuite
 from holdfast.testing.stores.writes import (
@@ -73,7 +76,7 @@ def opened(path: Path, codec: PayloadCodec | None, member: str = "here", *, join
 
 
 def edited(path: Path, statement: str, *parameters: object) -> list[Any]:
-    """What somebody does to the file behind the store's back."""
+    """What a user does to the file without the store."""
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         return connection.execute(statement, parameters).fetchall()
 
@@ -364,6 +367,7 @@ def test_every_query_that_reads_a_payload_is_known_to_go_through_the_codec() -> 
         "operations",
         "newer_operations",
         "operations_at",
+        "inputs",
         "operation",
         "due_operations",
         "history",
@@ -371,8 +375,100 @@ def test_every_query_that_reads_a_payload_is_known_to_go_through_the_codec() -> 
     }
 
 
+# --- graphs ------------------------------------------------------------------------------------------------------------------
+
+
+def running(name: str, graph: GraphText) -> Start:
+    return msgspec.structs.replace(wanted(name), graph=graph)
+
+
+def test_a_graph_is_stored_through_the_codec_and_a_text_of_another_graph_is_noticed(path: Path) -> None:
+    one, two = graph_text('{"nodes":["secret-node"]}'), graph_text('{"nodes":[]}')
+    with opened(path, aes(old=OLD)) as store:
+        answers(store, running("a", one), running("b", two))
+        assert store.graph(one.id) == one.text
+    stored = dict(edited(path, "SELECT id, text FROM graphs"))
+    assert [text.partition(":")[0] for text in stored.values()] == ["old", "old"]
+    assert b"secret-node" not in b"".join(file.read_bytes() for file in path.parent.iterdir() if file.is_file())
+    edited(path, "UPDATE graphs SET text = ? WHERE id = ?", stored[two.id], one.id)
+    with opened(path, aes(old=OLD)) as store:
+        with pytest.raises(CodecFailed, match=f"decode graph {one.id}"):
+            store.graph(one.id)
+        assert store.graph(two.id) == two.text
+
+
+def test_without_a_codec_a_text_of_another_graph_is_noticed_too(path: Path) -> None:
+    graph = graph_text('{"nodes":[]}')
+    with opened(path, None) as store:
+        answers(store, running("a", graph))
+        edited(path, "UPDATE graphs SET text = '{}'")
+        with pytest.raises(RowDamaged, match=graph.id):
+            store.graph(graph.id)
+
+
+def test_a_graph_that_is_started_again_is_under_the_current_key_so_that_the_old_one_may_go(path: Path) -> None:
+    graph = graph_text('{"nodes":[]}')
+    with opened(path, aes(old=OLD)) as store:
+        answers(store, running("a", graph))
+    with opened(path, aes(old=OLD, new=NEW)) as store:
+        for name in ("b", "c"):
+            answers(store, running(name, graph))
+            ((text,),) = edited(path, "SELECT text FROM graphs")
+            assert text.startswith("new:")
+    with opened(path, aes(new=NEW)) as store:
+        assert store.graph(graph.id) == graph.text
+
+
+def test_a_graph_that_the_codec_cannot_encode_spoils_no_other_start(path: Path) -> None:
+    class Choosy(AesGcm):
+        def encode(self, text: str, about: str) -> str:
+            if about.startswith("graph/"):
+                raise RuntimeError("no key today")
+            return super().encode(text, about)
+
+    with opened(path, Choosy({"old": OLD}, "old")) as store:
+        refused, good = answers(store, running("a", graph_text("{}")), wanted("b"))
+        assert isinstance(refused, CodecFailed)
+        assert isinstance(good, Started)
+        assert store.find_named("order", "a") is None
+
+
+# --- schedules ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_is_stored_through_the_codec_and_is_under_the_current_key_when_it_has_moved(path: Path) -> None:
+    state = new_schedule("s", Definition(function="order", timing=Timing(every=60)), '"a secret"', origin=Origin.CLI, now=at(0))
+    with opened(path, aes(old=OLD)) as store:
+        store.put_schedule(state)
+        assert store.schedule("s") == state
+    assert "secret" not in str(edited(path, "SELECT * FROM schedules"))
+    with opened(path, aes(old=OLD, new=NEW)) as store:
+        store.move_schedule(changed(state, cursor=at(60)))
+    with opened(path, aes(new=NEW)) as store:
+        found = store.schedule("s")
+        assert found is not None
+        assert found.input == '"a secret"'
+
+
+def test_a_schedule_that_the_codec_cannot_encode_spoils_no_other_start(path: Path) -> None:
+    class Choosy(AesGcm):
+        def encode(self, text: str, about: str) -> str:
+            if about.startswith("schedule/") and '"cursor":' in text and str(at(60)) in text:
+                raise RuntimeError("no key today")
+            return super().encode(text, about)
+
+    state = new_schedule("s", Definition(function="order", timing=Timing(every=60)), "{}", origin=Origin.CLI, now=at(0))
+    with opened(path, Choosy({"old": OLD}, "old")) as store:
+        store.put_schedule(msgspec.structs.replace(state, next_at=None))
+        moved = msgspec.structs.replace(wanted("a"), occurrence=Occurrence("s", at(60)), moved=changed(state, cursor=at(60)))
+        refused, good = answers(store, moved, wanted("b"))
+        assert isinstance(refused, CodecFailed)
+        assert isinstance(good, Started)
+        assert store.find_named("order", "a") is None
+
+
 def test_payloads_have_one_home() -> None:
-    """A column that could hold a payload beside events.payload would need the codec, too."""
+    """A column that could hold a payload beside events.payload, graphs.text and those of schedules would need the codec, too."""
     schema = (SRC / "store/sqlite/schema.sql").read_text()
     homes = [table for table, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", schema, re.S) if re.search(r"^\s+payload ", body, re.M)]
     assert homes == ["events"]

@@ -11,6 +11,8 @@ import pytest
 
 from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.model.errors import RowDamaged
+from holdfast.model.schedules import Definition, Origin, new_schedule
+from holdfast.model.timing import Timing
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Filter, Store
 from holdfast.store.sqlite.store import SqliteStore
@@ -83,6 +85,18 @@ def test_a_damaged_signal_is_passed_over_and_those_behind_it_are_delivered(damag
     assert after is not None
     assert [signal.name for signal in store.signals("ear", "here", after, 2) or ()] == ["n2", "n4"]
     assert [signal.name for signal in store.kept_signals(0, 100)] == ["n2", "n4"]
+
+
+def test_a_damaged_schedule_is_left_out_of_lists_and_told_where_it_is_asked_for(damaged: tuple[Store, Damage]) -> None:
+    store, change = damaged
+    for name in ("a", "b", "c"):
+        definition = Definition(function="order", timing=Timing(every=60))
+        store.put_schedule(new_schedule(name, definition, "{}", origin=Origin.CLI, now=at(0)))
+    change("UPDATE schedules SET body = '{' WHERE name = 'b'")
+    assert [state.name for state in store.schedules("", 10)] == ["a", "c"]
+    assert sorted(store.due_schedules(["order"], at(60), 10)) == ["a", "b", "c"]
+    with pytest.raises(RowDamaged):
+        store.schedule("b")
 
 
 def credential(name: str) -> Credential:

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.model.charging import Charge
+from holdfast.model.charges import Charge
 from holdfast.model.errors import DiskFull, HoldfastError, RowDamaged, StoreBroken, WriteFailed
 from holdfast.model.operations import Action
 from holdfast.model.verbs import Checkpoint, Checkpointed, Write
-from holdfast.store.isolating import committed_apart, refused
+from holdfast.store.isolation import committed_apart, refused
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Committed, Store
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.stores.isolating import judge
+from holdfast.testing.stores.bad_entries import FIELDS, VALUES, WAITING, made_live
+from holdfast.testing.stores.isolation import judge
 from holdfast.testing.stores.writes import LEASE, T0, answers, checkpoint, live, now_at, position, step, wanted
-from holdfast.testing.stores.wrongs import FIELDS, VALUES, WAITING, made_live
 from tests.postgres import new_schema
 
 PAIRS = [(kind, member) for kind, members in FIELDS.items() for member in members]

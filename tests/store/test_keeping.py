@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.errors import HoldfastError, InvalidParameter, StoreBroken, StoreInUse, StoreNotFound, StoreUnsuitable
-from holdfast.store.backends import open_keeping
-from holdfast.store.keeping import Keeping
-from holdfast.store.postgres.connecting import load_statements
-from holdfast.store.postgres.keeping import PostgresKeeping
-from holdfast.store.sqlite import restoring
-from holdfast.store.sqlite.connecting import load_queries
+from holdfast.store.backends import open_maintenance
+from holdfast.store.maintenance import Maintenance
+from holdfast.store.postgres.connection import load_statements
+from holdfast.store.postgres.maintenance import PostgresMaintenance
+from holdfast.store.sqlite import restore as restoring
+from holdfast.store.sqlite.connection import load_queries
 from holdfast.store.sqlite.migrating import SCHEMA_VERSION, check_unused
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores.writes import LEASE, T0, closed, started, suspended, wait
@@ -39,11 +39,27 @@ DAMAGE = {
         " VALUES (998, 'o', 'STEP', 'STARTED', 0, 0, 0, 0, 1, 1)"
     ),
     "names_shared": "DROP INDEX executions_by_name; UPDATE executions SET name = 'same', function = 'f' WHERE key IN (6, 7)",
-    "superseded_without_failure": "UPDATE executions SET superseded_by = 'other' WHERE key = 8",
+    "superseded_without_failure": "UPDATE executions SET superseded_by = (SELECT id FROM executions WHERE key = 9) WHERE key = 8",
     "quarantine_unknown": "UPDATE executions SET quarantine = 'boredom' WHERE key = 8",
     "ids_shared": "DROP INDEX executions_by_id; UPDATE executions SET id = 'same' WHERE key IN (6, 7)",
     "states_contradict": "UPDATE executions SET ended_at = NULL WHERE key = 2",
     "timers_forgotten": "UPDATE executions SET due_at = NULL WHERE key = 6",
+    "graphs_missing": "UPDATE executions SET graph = 'absent' WHERE key = 8",
+    "graphs_unused": "INSERT INTO graphs (id, text) VALUES ('unused', '{}')",
+    "lanes_miscounted": ("INSERT INTO lanes (key, queue, parent, level, at_once, held) VALUES ('q', 'q', '', 'queue', 9, 1)"),
+    "lanes_money": "INSERT INTO lanes (key, queue, parent, level, at_once, money) VALUES ('m', 'm', '', 'queue', 9, 1)",
+    "ledger_sums": (
+        "INSERT INTO ledger_days (day, tenant, pipeline, node, worker, model, state, expires_at, calls, input, output, cached, reasoning,"
+        " nanos, held_tokens, held_nanos) VALUES (1, 't', '', '', 'w', 'm', 'settled', 9, 1, 1, 0, 0, 0, 5, 0, 0)"
+    ),
+    "ledger_ends": (
+        "INSERT INTO ledger (at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached,"
+        " reasoning, nanos, held_tokens, held_nanos, price_source, price_date, expires_at)"
+        " SELECT 1, 1, 't', '', '', 'w', 'r', 'r', 'r', '', 'c', 'm', state, 0, 0, 0, 0, 0, 0, 0, '', '', 0"
+        " FROM (SELECT 'settled' AS state UNION ALL SELECT 'unknown') AS two"
+    ),
+    "lanes_lost": "INSERT INTO lanes (key, queue, parent, level, at_once) VALUES ('p/tenant=a', 'p', 'p', 'tenant', 9)",
+    "rates_lost": "INSERT INTO rates (lane, kind, step_ns, burst) VALUES ('absent', 'runs', 1, 1)",
     "signals_from_the_future": "UPDATE subscribers SET cursor = 1000",
 }
 ONLY_SQLITE = {"seal_missing": "DELETE FROM meta WHERE key = 'seal'"}
@@ -61,8 +77,8 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def kept(where: Path | str) -> Keeping:
-    return open_keeping(str(where), "operator")
+def kept(where: Path | str) -> Maintenance:
+    return open_maintenance(str(where), "operator")
 
 
 def run(path: Path, statements: str) -> None:
@@ -70,7 +86,7 @@ def run(path: Path, statements: str) -> None:
         connection.executescript(statements)
 
 
-def names(keeping: Keeping) -> set[str]:
+def names(keeping: Maintenance) -> set[str]:
     return {finding.name for finding in keeping.check(quick=False).findings}
 
 
@@ -128,7 +144,7 @@ def test_a_check_changes_nothing_and_does_not_migrate(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["check", "size", "migrate"])
 def test_what_is_not_there_is_not_made_by_looking(tmp_path: Path, verb: str) -> None:
     for where in (str(tmp_path / "none.db"), new_schema()):
-        asked: dict[str, Callable[[Keeping], object]] = {
+        asked: dict[str, Callable[[Maintenance], object]] = {
             "check": lambda keeping: keeping.check(quick=False),
             "size": lambda keeping: keeping.size(T0),
             "migrate": lambda keeping: keeping.migrate(after=False),
@@ -343,7 +359,7 @@ def test_a_newer_store_can_be_replaced_by_the_copy_from_before_its_migration(pat
 
 
 def test_for_a_schema_the_tools_of_postgres_are_named_with_their_commands_and_without_the_password() -> None:
-    keeping = PostgresKeeping("postgresql://me:secret@db.internal:5433/shop?schema=orders&sslmode=require")
+    keeping = PostgresMaintenance("postgresql://me:secret@db.internal:5433/shop?schema=orders&sslmode=require")
     with pytest.raises(InvalidParameter) as backup:
         keeping.backup(Path("copy.dump"), replace=False)
     with pytest.raises(InvalidParameter) as restore:

@@ -18,19 +18,20 @@ import pytest
 import holdfast
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import HoldfastError, StoreBroken, StoreInUse, StoreNotMigrated, StoreUnsuitable
-from holdfast.model.execution import Terms
+from holdfast.model.execution import ExecutionStatus, Terms, graph_text
 from holdfast.model.outside import Stop
 from holdfast.model.verbs import Started
 from holdfast.service.settings import Settings
 from holdfast.store import migrating
-from holdfast.store.backends import open_keeping, open_store
-from holdfast.store.migrating import Lineage, Numbers, SchemaStanding, Step
+from holdfast.store.backends import open_maintenance, open_store
+from holdfast.store.migrating import Lineage, MigrationStep, Numbers, SchemaStanding
 from holdfast.store.postgres import migrating as postgres
 from holdfast.store.postgres.store import PostgresStore
-from holdfast.store.seam import Filter, Hosted
+from holdfast.store.seam import Filter, Hosted, Target
 from holdfast.store.sqlite import migrating as sqlite
-from holdfast.store.sqlite.sharing import Presence
+from holdfast.store.sqlite.presence import Presence
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.stores.queue_writes import admitted_names, claimant, declare, ended, several
 from holdfast.testing.stores.writes import LEASE, T0, answers, closed, forgotten, id_at, started, story, suspended, wait, wanted, written
 from tests.postgres import database, new_schema, schema_of
 from tests.store.children import child, heard, told
@@ -38,8 +39,13 @@ from tests.store.flight import CREDENTIALS
 from tests.store.released import apply_after, migrated, old_postgres, old_sqlite, sqlite_shape
 from tests.unit.source_files import ROOT
 
+BEFORE_QUEUES = next(half.number for half in sqlite.LINEAGE.steps() if half.words == "queues") - 1
+"""The schema of a file before it had queues."""
 both = pytest.mark.parametrize("lineage", [sqlite.LINEAGE, postgres.LINEAGE], ids=["sqlite", "postgres"])
-TABLES = ("executions", "operations", "events", "functions", "expired", "signals", "subscribers", "credentials", "counters", "runners")
+TABLES = (
+    *("executions", "operations", "events", "functions", "expired", "signals", "subscribers", "credentials", "counters", "runners"),
+    *("graphs", "queues", "lanes", "rates", "schedules"),
+)
 
 
 @pytest.fixture
@@ -61,7 +67,7 @@ def postgres_numbers(where: str) -> Numbers:
 
 
 @contextlib.contextmanager
-def a_later_release(lineage: Lineage, *more: Step) -> Iterator[None]:
+def a_later_release(lineage: Lineage, *more: MigrationStep) -> Iterator[None]:
     """Code that knows these steps too."""
     with pytest.MonkeyPatch.context() as patch:
         steps = sorted([*lineage.steps(), *more])
@@ -70,11 +76,11 @@ def a_later_release(lineage: Lineage, *more: Step) -> Iterator[None]:
         yield
 
 
-def step(number: int, text: str, *, after: bool = False) -> Step:
-    return Step(number, after, "made by a test", text)
+def step(number: int, text: str, *, after: bool = False) -> MigrationStep:
+    return MigrationStep(number, after, "made by a test", text)
 
 
-def a_column_more(lineage: Lineage) -> Step:
+def a_column_more(lineage: Lineage) -> MigrationStep:
     """A step that adds a column to every table."""
     return step(lineage.newest + 1, "".join(f"ALTER TABLE {table} ADD COLUMN extra TEXT DEFAULT 'x';\n" for table in TABLES))
 
@@ -146,6 +152,10 @@ def _works(where: str) -> None:
         assert store.list(Filter(limit=10))
         assert store.kept_signals(0, 10)
         assert store.credentials()
+        declare(store, limits={"at_once": 1, "rates": ["9/s"]})
+        first, _ = several(store, "first", "second", by=claimant("r1"))
+        ended(store, first)
+        assert admitted_names(store, 2) == ["second"]
         assert forgotten(store, T0 + 10**9)
         assert [store.find(x.id) is None for x in (over, waiting)] == [True, False]
 
@@ -186,6 +196,29 @@ def test_steps_are_applied_in_order_and_the_halves_for_after_the_deployment_come
     assert sqlite_numbers(old) == (newest + 2, newest + 1)
     with pytest.raises(StoreUnsuitable, match="Install the Holdfast that migrated it"):
         SqliteStore(str(old), "here")
+
+
+def test_work_of_the_schema_before_queues_is_found_by_function_and_queues_work_beside_it(old: Path, tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(old, isolation_level=None)) as connection:
+        for half in sqlite.LINEAGE.steps():
+            for statement in half.statements() if half.number < BEFORE_QUEUES + 1 else ():
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {BEFORE_QUEUES}")
+        connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('least', ?)", (BEFORE_QUEUES,))
+        ready = connection.execute("SELECT id, function, version FROM executions WHERE state = 'ready' AND deaths < 2").fetchall()
+        running = connection.execute("SELECT count(*) FROM executions WHERE status = 'RUNNING'").fetchone()[0]
+    migrated(str(old))
+    migrated(str(tmp_path / "fresh.db"))
+    assert sqlite_shape(old) == sqlite_shape(tmp_path / "fresh.db")
+    with contextlib.closing(SqliteStore(str(old), "r1")) as store:
+        store.join("r1", LEASE)
+        for execution, function, version in ready:
+            assert execution in store.claimable([Target(function, version)], (), T0 + 10**9, 10)
+        assert len(store.list(Filter(statuses=(ExecutionStatus.RUNNING,)))) == running > 0
+        assert {(header.place, header.parked) for header in store.list(Filter())} == {(None, False)}
+        several(store, "enqueued")
+        assert admitted_names(store, 2) == ["enqueued"]
+    assert open_maintenance(str(old), "operator").check(quick=False).findings == []
 
 
 def test_a_copy_of_the_file_as_it_was_is_kept_beside_it_for_its_owner_alone(old: Path) -> None:
@@ -324,7 +357,7 @@ async def test_an_engine_may_migrate_when_it_opens() -> None:
 def test_of_several_processes_that_migrate_at_once_one_does() -> None:
     where = old_postgres()
     with ThreadPoolExecutor() as pool:
-        done = list(pool.map(lambda n: open_keeping(where, f"m{n}").migrate(after=False), range(4)))
+        done = list(pool.map(lambda n: open_maintenance(where, f"m{n}").migrate(after=False), range(4)))
     assert sorted(len(each.steps) for each in done) == [0, 0, 0, postgres.SCHEMA_VERSION - 4]
     assert {each.now for each in done} == {postgres_numbers(where)}
 
@@ -342,13 +375,13 @@ def test_a_schema_of_0_1_0_is_not_migrated_while_a_runner_has_a_lease() -> None:
 
 
 def test_a_half_for_after_the_deployment_waits_until_runners_from_before_are_gone() -> None:
-    where, newest = new_schema(), postgres.LINEAGE.newest
+    where, newest, least = new_schema(), postgres.LINEAGE.newest, postgres.LINEAGE.fresh().least
     with contextlib.closing(PostgresStore(where, "before")) as before, contextlib.closing(PostgresStore(where, "late")) as late:
         before.join("before", SystemClock().now() + 600_000)
         half = step(newest + 1, "ALTER TABLE signals ADD COLUMN extra TEXT;\n")
         with a_later_release(postgres.LINEAGE, half, step(newest + 1, "DROP TABLE expired;\n", after=True)):
             migrated(where)
-            assert postgres_numbers(where) == (newest + 1, newest)
+            assert postgres_numbers(where) == (newest + 1, least)
             closed(before, "goes on")
             with pytest.raises(StoreInUse, match=f"code older than schema version {newest + 1} works on it: before"):
                 apply_after(where)
@@ -375,6 +408,27 @@ def test_a_name_is_started_again_only_when_no_code_from_before_can_find_two_exec
         (answer,) = answers(store, asked)
         assert isinstance(answer, Started)
         assert answer.created
+
+
+def test_a_pipeline_is_started_only_when_no_code_from_before_can_leave_its_graph_behind() -> None:
+    where = old_postgres()
+    migrated(where)
+    with contextlib.closing(PostgresStore(where, "mine")) as store, contextlib.closing(SqliteStore(":memory:", "elsewhere")) as elsewhere:
+        graph = graph_text("{}")
+        asked = msgspec.structs.replace(wanted("a"), graph=graph)
+        copy = elsewhere.snapshot(written(elsewhere, asked).id)
+        assert copy is not None
+        refused, beside = answers(store, asked, wanted("b"))
+        assert isinstance(refused, StoreNotMigrated)
+        assert "A pipeline can be started only when `holdfast db migrate --after` was run" in str(refused)
+        assert isinstance(beside, Started)
+        with pytest.raises(StoreNotMigrated, match="A copy of a pipeline's run can be kept only when"):
+            store.adopt(copy)
+        assert store.graph(graph.id) is None
+        apply_after(where)
+        (answer,) = answers(store, asked)
+        assert isinstance(answer, Started)
+        assert store.graph(graph.id) == graph.text
 
 
 def test_a_step_that_fails_leaves_the_old_schema() -> None:

@@ -1,4 +1,4 @@
-"""Other processes on one database, and connections that are lost: nothing is written twice, nothing is lost, nobody waits for ever."""
+"""Other processes on one database, and connections that are lost: nothing is written twice, nothing is lost, no process waits for ever."""
 
 import contextlib
 import threading
@@ -9,9 +9,9 @@ import msgspec
 import psycopg
 import pytest
 
-from holdfast.model.charging import Charge, Counter
+from holdfast.model.charges import Charge, Counter
 from holdfast.model.errors import CallbackClosed, CodecFailed, DiskFailed, HoldfastError, StoreBusy
-from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State, Terms, graph_text
 from holdfast.model.history import EventType as E
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Status
@@ -20,7 +20,7 @@ from holdfast.model.verbs import Checkpointed, Start, Started, Write
 from holdfast.store.encryption import AesGcm
 from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.stores.chaining import birth, invoking
+from holdfast.testing.stores.chained_writes import birth, invoking
 from holdfast.testing.stores.writes import (
     LEASE,
     ORDER,
@@ -83,7 +83,7 @@ def test_a_subscriber_is_told_of_every_batch_that_ends_after_it_was_registered(w
 
     with database() as rows, database() as looking:
         rows.execute("BEGIN")
-        rows.execute(f"LOCK TABLE {schema_of(where)}.executions IN ROW EXCLUSIVE MODE".encode())  # as whoever writes does
+        rows.execute(f"LOCK TABLE {schema_of(where)}.executions IN ROW EXCLUSIVE MODE".encode())  # as a writer does
         thread = threading.Thread(target=subscribe)
         thread.start()
         while not looking.execute("SELECT 1 FROM pg_locks WHERE mode = 'ShareLock' AND NOT granted").fetchall():
@@ -211,7 +211,7 @@ def test_work_goes_on_after_the_connections_were_lost(store: PostgresStore, othe
     assert store.renew("p0", LEASE)
     end_connections(store._writer)
     assert list(store.due(at(9999), 10)) == [header.id]
-    (answer,) = answers(store, Stop(wanted("nobody").header.id))
+    (answer,) = answers(store, Stop(wanted("missing").header.id))
     assert isinstance(answer, HoldfastError)
 
 
@@ -308,6 +308,62 @@ def test_a_write_in_doubt_is_kept_until_the_server_is_back(
             assert isinstance(answer, Started)
             assert answer.created
             assert list(store.claimable(ORDER, (), T0, 10)) == [ready.id]
+
+
+GRAPH = graph_text('{"nodes":[]}')
+LONG_AFTER = T0 + 30 * 86_400_000
+
+
+def running(name: str) -> Start:
+    return msgspec.structs.replace(wanted(name, "{}", terms=Terms(3600, 1)), graph=GRAPH)
+
+
+def test_a_graph_that_a_start_is_about_to_name_is_not_removed_and_the_removal_does_not_wait(
+    where: str, store: PostgresStore, other: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last execution that names it is removed after the start found the graph, and before the start is committed."""
+    written(store, Stop(written(store, running("old")).id))
+    run, kept = store._writer.run, store._sql["kept_graphs"]
+
+    def interrupted(statement: Any, *given: Any, **more: Any) -> Any:
+        rows = run(statement, *given, **more)
+        if statement is kept:
+            while other.expire(LONG_AFTER, 100):
+                pass
+        return rows
+
+    monkeypatch.setattr(store._writer, "run", interrupted)
+    written(store, running("new"))
+    assert store.graph(GRAPH.id) == GRAPH.text
+    with database() as rows:
+        assert rows.execute(f"SELECT count(*) FROM {schema_of(where)}.expired".encode()).fetchone() == (1,), "to be looked at again"
+    assert other.expire(LONG_AFTER, 100) is False
+    assert store.graph(GRAPH.id) == GRAPH.text
+    with database() as rows:
+        assert rows.execute(f"SELECT count(*) FROM {schema_of(where)}.expired".encode()).fetchone() == (0,)
+
+
+def test_a_start_that_comes_while_its_graph_is_removed_adds_it_again(
+    where: str, store: PostgresStore, other: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(store, Stop(written(store, running("old")).id))
+    ask, drop = other._side.ask, other._sql["drop_graph"]
+    thread = threading.Thread(target=lambda: written(store, running("new")))
+
+    def interrupted(statement: Any, *given: Any, **more: Any) -> Any:
+        if statement is drop and not thread.ident:
+            thread.start()
+            with database() as looking:
+                while not looking.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
+                    assert thread.is_alive(), "the start did not wait for the removal"
+        return ask(statement, *given, **more)
+
+    monkeypatch.setattr(other._side, "ask", interrupted)
+    while other.expire(LONG_AFTER, 100):
+        pass
+    thread.join()
+    assert store.find_named("order", "new") is not None
+    assert store.graph(GRAPH.id) == GRAPH.text
 
 
 def test_a_counter_that_is_forgotten_before_it_is_locked_is_charged_all_the_same(where: str, monkeypatch: pytest.MonkeyPatch) -> None:

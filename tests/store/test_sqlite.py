@@ -21,8 +21,8 @@ from holdfast.model.operations import Action, Status
 from holdfast.model.verbs import Checkpointed
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
-from holdfast.store.sqlite import connecting as opening_module
-from holdfast.store.sqlite import sharing
+from holdfast.store.sqlite import connection as opening_module
+from holdfast.store.sqlite import presence as sharing
 from holdfast.store.sqlite.migrating import SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores import Opening, SharedStoreSuite, StoreSuite
@@ -231,7 +231,7 @@ def test_a_process_whose_file_is_taken_for_a_dead_ones_while_it_comes_makes_anot
     seen: list[str] = []
 
     def flock(fd: int, how: int) -> None:
-        """Between the file's making and its lock somebody comes along, who first holds it, then has removed it."""
+        """Between the making of the file and its lock another process first holds the file, then has removed it."""
         coming = list(Path(f"{path}-holdfast").glob("*.coming"))
         if coming and len(seen) < 2:
             seen.append("held" if not seen else "removed")
@@ -264,7 +264,7 @@ def test_a_forked_child_that_closes_does_not_take_its_parents_sign_of_life(path:
     code = """
 import os, sys
 from pathlib import Path
-from holdfast.store.sqlite.sharing import Presence
+from holdfast.store.sqlite.presence import Presence
 presence = Presence(Path(sys.argv[1]), "me")
 born = os.fork()
 if not born:
@@ -317,7 +317,7 @@ def test_a_process_stopped_in_the_turnstile_stops_nobody_else(store: SqliteStore
 def test_the_turnstile_is_waited_for_in_vain_once_and_works_again_when_it_is_free(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without that memory each write of everybody would cost the whole patience for as long as somebody is stopped in there."""
+    """Without that memory each write of every process would wait the whole patience as long as one process is stopped in the turnstile."""
     waits: list[float] = []
 
     def select(*given: object) -> None:
@@ -381,7 +381,7 @@ def test_a_failed_commit_drops_what_was_in_memory(store: SqliteStore, path: Path
     store._writer.set_authorizer(no_commit)
     with pytest.raises(StoreBroken):
         after(store, header, step("s", Action.SUCCEED, payload="1"))
-    assert store._views == {}, "nobody knows what the file holds now"
+    assert store._views == {}, "it is unknown what the file holds now"
     assert not store._writer.in_transaction
     store._writer.set_authorizer(None)
     assert now_at(store, header) == header

@@ -1,4 +1,4 @@
-"""Room in the WAL: it grows in large pieces, and nobody's frames are written over."""
+"""Room in the WAL: it grows in large pieces, and no process's frames are written over."""
 
 import contextlib
 import shutil

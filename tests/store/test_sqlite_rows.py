@@ -1,4 +1,4 @@
-"""What only SQLite can get wrong: a list that reads the whole table, rows that nobody removes, a transaction that takes too long."""
+"""What only SQLite can get wrong: a list that reads the whole table, rows that are never removed, a transaction that takes too long."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from holdfast.model.history import EventType
 from holdfast.model.operations import Action
 from holdfast.model.outside import Stop
 from holdfast.service.client import Client
+from holdfast.store import retention
 from holdfast.store.seam import Filter
-from holdfast.store.sqlite import listing, retention
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores.outbox import told
 from holdfast.testing.stores.retention import DAY_LATER
@@ -62,7 +62,7 @@ def store(path: Path) -> Iterator[SqliteStore]:
 
 def plan(store: SqliteStore, wanted: Filter) -> list[str]:
     """How SQLite answers a list; the statuses it was asked for are no table of ours."""
-    question, parameters = listing.question(store._sql, wanted)
+    question, parameters = store._lists.of(wanted)
     steps = [row[3] for row in store._reader.execute(f"EXPLAIN QUERY PLAN {question}", parameters)]
     return [step for step in steps if not step.startswith(("LIST SUBQUERY", "SCAN json_each"))]
 
@@ -163,7 +163,7 @@ def test_no_transaction_removes_more_rows_than_it_may(store: SqliteStore) -> Non
 
 
 def test_no_transaction_removes_more_than_a_few_megabytes(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "_MAX_BYTES", 10_000)
+    monkeypatch.setattr(retention, "MAX_BYTES", 10_000)
     header = live(store, "a")
     for n in range(20):
         header = after(store, header, step(f"s{n}", Action.SUCCEED, payload="x" * 3_000))
@@ -178,10 +178,18 @@ def test_no_transaction_removes_more_than_a_few_megabytes(store: SqliteStore, mo
 
 
 def test_one_payload_larger_than_a_transaction_may_remove_is_removed_alone(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "_MAX_BYTES", 1)
+    monkeypatch.setattr(retention, "MAX_BYTES", 1)
     closed(store, "a", steps=3)
     assert forgotten(store, DAY_LATER) > 3
     assert [rows_of(store, table) for table in ("executions", "operations", "events", "expired")] == [0, 0, 0, 0]
+
+
+def test_a_start_without_a_graph_has_no_statement_about_graphs(store: SqliteStore) -> None:
+    said: list[str] = []
+    store._writer.set_trace_callback(said.append)
+    started(store, "a")
+    assert said
+    assert [statement for statement in said if "graphs" in statement] == []
 
 
 def test_nothing_is_written_when_nothing_is_over(store: SqliteStore) -> None:

@@ -1,30 +1,48 @@
-"""A gate with something behind it that tells what got through, and requests signed as boto3 signs them."""
+"""A gate before routes whose handler tells what got through, and requests signed as boto3 signs them."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from holdfast.lambda_api.routes.callbacks import Callbacks
+from holdfast.lambda_api.routes.deploy import DeployRoutes
+from holdfast.lambda_api.routes.executions import Executions
+from holdfast.lambda_api.routes.functions import Functions
+from holdfast.lambda_api.routes.hooks import Hooks
+from holdfast.lambda_api.routes.logs import LogRoutes
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.credentials import checked_roles
+from holdfast.model.ids import id_at
+from holdfast.server.events import Events
+from holdfast.server.metrics import Metrics
+from holdfast.server.protocol.queues import Queues
+from holdfast.server.protocol.routes import worker_routes
+from holdfast.server.schedules import ScheduleRoutes
 from holdfast.store.seam import Store
-from holdfast.web.asgi import Receive, Scope, Send
-from holdfast.web.auth.identity import identity_of
+from holdfast.web.app import App
+from holdfast.web.auth.gate import Gate, open_gate
+from holdfast.web.auth.key_sealing import Sealing
 from holdfast.web.auth.keys import Issued, new_access_key, new_token
-from holdfast.web.auth.protecting import Gate, protect
-from holdfast.web.auth.sealing import Sealing
 from holdfast.web.auth.secret import KeysSecrets
+from holdfast.web.identity import Identity
+from holdfast.web.limits import Limits
+from holdfast.web.policy import Waits
+from holdfast.web.replies import Reply, Response, json_reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Handler, Route
 
 _chance = itertools.count(1)
 BASE = "http://127.0.0.1:9001"
+REAL = SystemClock()
 
 
 def random_bytes(count: int) -> bytes:
@@ -32,26 +50,55 @@ def random_bytes(count: int) -> bytes:
     return next(_chance).to_bytes(count, "big")
 
 
-async def telling(scope: Scope, receive: Receive, send: Send) -> None:
-    """An app that answers with what it got."""
-    body = b""
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if not message.get("more_body"):
-            break
-    identity = identity_of(scope)
-    headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-    told = {"who": identity.name, "tenant": identity.tenant, "body": body.decode(), "for": headers.get("x-amz-tenant-id")}
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
-    await send({"type": "http.response.body", "body": json.dumps(told).encode()})
+def every_route() -> list[Route]:
+    """All routes of a server that serves functions and workers."""
+    nothing: Any = Mock()
+    parts: list[Any] = [DeployRoutes(nothing), LogRoutes(nothing), Events(nothing, nothing), Metrics(nothing)]
+    parts += [Executions(nothing), Callbacks(nothing), Functions(nothing), Hooks(nothing), Queues(nothing, nothing, None)]
+    parts.append(ScheduleRoutes(nothing, nothing, nothing))
+    return [*worker_routes(nothing), *(route for part in parts for route in part.routes())]
 
 
-def gate(store: Store, *, host: str = "127.0.0.1", clock: Clock | None = None, **options: Any) -> Gate:
-    return protect(telling, store, host=host, clock=clock or SystemClock(), **options)
+async def telling(request: Request) -> Reply:
+    """A handler that answers with what it got."""
+    is_unread = request.policy.reads_body or request.policy.waits is Waits.STREAM
+    body = b"".join([part async for part in request.stream()]) if is_unread else request.content
+    identity = request.identity
+    told = {"who": identity.name, "tenant": identity.tenant, "body": body.decode(), "for": request.execution_tenant}
+    return json_reply(told)
 
 
-def client(app: Gate, **options: Any) -> httpx.AsyncClient:
+class Guarded(App):
+    """All routes of the server behind their gate, each with another handler."""
+
+    def __init__(
+        self, store: Store, handler: Handler = telling, *, host: str = "127.0.0.1", clock: Clock | None = None, **options: Any
+    ) -> None:
+        clock = clock or SystemClock()
+        self.guard = open_gate(store, host=host, clock=clock, **options)
+        routes = [route._replace(handler=handler) for route in every_route()]
+        super().__init__(routes, Limits(), lambda: id_at(clock.now()), self.guard)
+
+
+class KnownCaller(Gate):
+    """A gate that admits every request, those that read as of one caller."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
+    async def admit(self, request: Request) -> None:
+        if request.method == "GET" or request.policy.service == "logs":
+            request.caller = self._identity
+
+    def note_reply(self, request: Request, reply: Response) -> None:
+        """It keeps no log."""
+
+
+def gate(store: Store, **options: Any) -> Guarded:
+    return Guarded(store, **options)
+
+
+def client(app: App, **options: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE, **options)
 
 

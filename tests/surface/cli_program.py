@@ -15,7 +15,7 @@ from tests.surface import warm
 
 T = TypeVar("T")
 PROGRAM = [sys.executable, "-m", "holdfast.cli"]
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 FUNCTIONS = """
 from pathlib import Path
@@ -137,8 +137,10 @@ class Program:
             check=False,
         )
 
-    def begin(self, *words: str) -> subprocess.Popen[str]:
+    def begin(self, *words: str) -> warm.Talking | subprocess.Popen[str]:
         """Start a command and leave it running."""
+        if warm.suits(self.environment):
+            return warm.Talking(words, self.folder, self.environment)
         return subprocess.Popen(
             [*PROGRAM, *words], cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -44,7 +44,7 @@ def failing(event: Any, context: Any) -> Any:
 
 @durable_execution(execution_timeout=900)
 def asking(event: Any, context: Any) -> Any:
-    """Asks somebody, and gives back the answer."""
+    """Waits for a callback, and returns its answer."""
     return context.create_callback("ask", CallbackConfig(heartbeat_timeout=Duration.from_hours(1))).result()
 
 

@@ -28,17 +28,18 @@ from holdfast.lambda_api.operations import LambdaApi
 from holdfast.lambda_api.routes.app import make_app
 from holdfast.model import wire
 from holdfast.model.execution import Outcome, OutcomeStatus
-from holdfast.model.ids import Seal
 from holdfast.model.operations import Failure, served_since
 from holdfast.model.pages import FIRST_OPERATION, cut, state_marker
 from holdfast.model.ports import Host, Invocation, Port
+from holdfast.model.seal import Seal
 from holdfast.service import engines as opening
 from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
-from holdfast.web.asgi import ASGIApp
+from holdfast.web.auth.gate import Gate
 from holdfast.web.limits import Limits
-from holdfast.web.listener import bound, serving
+from holdfast.web.listener import bound, listening
+from holdfast.web.routing import Route
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 30.0
@@ -131,9 +132,10 @@ def served(
     host: AwayHost | Host | None = None,
     limits: Limits | None = None,
     settings: Settings | None = None,
-    around: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+    gate: Gate | None = None,
+    more: Sequence[Route] = (),
 ) -> Iterator[Served]:
-    """Start a server, and stop it; `around` its app there may be another."""
+    """Start a server, and stop it. `more` routes go before those of the Lambda API."""
     started: list[Served] = []
     up, down = threading.Event(), threading.Event()
     failed: list[BaseException] = []
@@ -148,8 +150,8 @@ def served(
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             if isinstance(host, AwayHost):
                 host.reach(url, engine._engine.store.seal)
-            app = make_app(api, limits=limits)
-            async with serving(app, listener, around=around(app), drain_seconds=2):
+            app = make_app(api, limits=limits, more=more, gate=gate)
+            async with listening(app, listener, drain_seconds=2):
                 started.append(Served(url, engine, api, asyncio.get_running_loop()))
                 up.set()
                 await asyncio.get_running_loop().run_in_executor(None, down.wait)
@@ -290,7 +292,7 @@ class AwayHost:
         """A thread cannot be ended; its next checkpoint is refused."""
 
     def nudge(self, execution: str) -> None:
-        """Nobody tells a Lambda function anything."""
+        """A Lambda function hears of nothing between its invocations."""
 
     def idle(self) -> bool:
         """Whether nothing runs here."""

@@ -213,7 +213,7 @@ class Reader:
             case "not run", _:
                 assert block.about, "a block that is not run says why"
                 self.not_run.append(block.about)
-            case (("file" | "add to"), ("python" | "yaml")):
+            case (("file" | "add to"), ("python" | "yaml" | "toml" | "markdown")):
                 with (self.folder / block.about).open("w" if block.mark == "file" else "a") as file:
                     file.write(block.text if block.mark == "file" else f"\n\n{block.text}")
                 self._unused.add(block.about)
@@ -229,7 +229,7 @@ class Reader:
             case "drawn", "mermaid":
                 assert block.text == drawn(block.about), "the drawing is stale: copy it from docs/internals/states.md"
             case _:
-                raise AssertionError(f"nobody knows what to do with a {block.language!r} block marked {block.mark!r}")
+                raise AssertionError(f"no rule for a {block.language!r} block marked {block.mark!r}")
 
     def _type(self, block: Block) -> None:
         typed = [part.partition("\n") for part in re.split(r"^\$ ", block.text, flags=re.M)]

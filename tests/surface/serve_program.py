@@ -18,6 +18,7 @@ import boto3
 from botocore.config import Config
 
 from holdfast.model.clock import monotonic
+from tests.surface import warm
 
 T = TypeVar("T")
 DATA = Path(__file__).with_name("data")
@@ -49,17 +50,17 @@ class Program:
         environment: Mapping[str, str] | None = None,
         umask: int = -1,
     ) -> None:
-        command = [*under, sys.executable, "-m", "holdfast.cli", "serve", *map(str, arguments)]
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "HOLDFAST_"))}
-        self.process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**inherited, "PYTHONUNBUFFERED": "1", **(environment or {})},
-            text=True,
-            umask=umask,
-        )
+        known = {**inherited, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        words = ["serve", *map(str, arguments)]
+        self.process: warm.Talking | subprocess.Popen[str]
+        if warm.suits(known) and not under and umask == -1:
+            self.process = warm.Talking(words, cwd, known)
+        else:
+            command = [*under, sys.executable, "-m", "holdfast.cli", *words]
+            self.process = subprocess.Popen(
+                command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=known, text=True, umask=umask
+            )
         self.said: list[str] = []
         self.warned: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()

@@ -1,4 +1,4 @@
-"""A proxy between clients and a server that can swallow an answer: the server has done what it was asked, and nobody hears of it."""
+"""A proxy between clients and a server that can swallow an answer: the server has done its work, and the client does not hear of it."""
 
 from __future__ import annotations
 

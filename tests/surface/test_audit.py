@@ -14,15 +14,15 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast.model.auditing import Actor, Note, NoteFilter, NoteKind, kept_days
+from holdfast.model.audit import Actor, Note, NoteFilter, NoteKind, kept_days
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import DiskFull, InvalidParameter, StoreBroken
 from holdfast.model.ids import id_at
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
-from holdfast.web.asgi import Receive, Scope, Send
-from holdfast.web.auth.noting import MANY, Refusals
-from holdfast.web.auth.protecting import protect
+from holdfast.web.auth.refusal_log import MANY, RefusalLog
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
 from tests.surface.auth_server import access_key, bearer, client, gate, signed, token
 from tests.surface.cli_program import Program
 from tests.surface.test_auth_gate import CREATE, INVOKE, LIST
@@ -61,7 +61,7 @@ async def test_every_way_to_be_refused_at_the_gate_is_noted(store: Store) -> Non
         await asking.post(INVOKE, headers={**bearer(tenant), "X-Amz-Tenant-Id": "bolt"})
         await asking.post(f"/2025-12-01/durable-execution-callbacks/{quote(callback, safe='')}/fail", headers=bearer(tenant))
         await asking.get(LIST, headers={**bearer(viewer), "Origin": "https://evil.example"})
-    await app.close()
+    await app.guard.close()
     found = [told(note) for note in reversed(notes(store))]
     here = "127.0.0.1"
     assert found == [
@@ -93,7 +93,7 @@ async def test_a_secret_that_was_sent_in_the_place_of_an_id_is_not_in_the_log(st
             await asking.post(INVOKE, headers={"Authorization": f"AWS4-HMAC-SHA256 {scope}", "X-Amz-Date": "20261116T000000Z"})
             await asking.post(f"{INVOKE}?X-Amz-Credential={quote(secret, safe='')}%2F20261116&X-Amz-Signature=00")
         await asking.get(f"/v1/runs/{viewer.secret}")
-    await app.close()
+    await app.guard.close()
     everything = "".join(str(note) for note in notes(store))
     assert {note.what for note in notes(store)} == {"Invoke", "GetRun"}
     assert not [secret for secret in wrong if secret in everything]
@@ -104,28 +104,26 @@ async def test_what_the_app_itself_refuses_is_noted_as_it_answers(store: Store, 
     """A rate, a full house, a decision on one's own request."""
     operator = token(store, "operator")
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": status, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
+    async def handler(_: Request) -> Reply:
+        return Reply(status)
 
-    app_gate = protect(app, store, host="127.0.0.1", clock=VirtualClock())
-    async with client(app_gate) as asking:
+    guarded = gate(store, handler=handler, clock=VirtualClock())
+    async with client(guarded) as asking:
         assert (await asking.post("/v1/workers/pay/invoke", headers=bearer(operator))).status_code == status
-    await app_gate.close()
+    await guarded.guard.close()
     assert [told(note)[:2] for note in notes(store)] == [(operator.credential.id, "InvokeWorker")] * noted
 
 
 async def test_another_tenants_run_is_noted_for_whoever_looked_for_it(store: Store) -> None:
     asker = token(store, "viewer", tenant="acme")
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 404, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
+    async def handler(_: Request) -> Reply:
+        return Reply(404)
 
-    app_gate = protect(app, store, host="127.0.0.1", clock=VirtualClock())
-    async with client(app_gate) as asking:
+    guarded = gate(store, handler=handler, clock=VirtualClock())
+    async with client(guarded) as asking:
         await asking.get("/v1/runs/r-1", headers=bearer(asker))
-    await app_gate.close()
+    await guarded.guard.close()
     assert [(note.who, note.what, note.on, note.outcome) for note in notes(store)] == [
         (asker.credential.id, "GetRun", "/v1/runs/r-1", "404")
     ]
@@ -138,19 +136,18 @@ async def test_a_change_of_code_is_noted_before_it_is_done_and_its_failure_after
     admin = token(store, "admin")
     seen: list[int] = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def handler(request: Request) -> Reply:
         seen.append(len(notes(store)))
-        status = 409 if scope["path"].endswith("/code") else 201
-        await send({"type": "http.response.start", "status": status, "headers": [(b"x-amzn-errortype", b"ResourceConflictException")]})
-        await send({"type": "http.response.body", "body": b""})
+        status = 409 if request.scope["path"].endswith("/code") else 201
+        return Reply(status, headers=[(b"x-amzn-errortype", b"ResourceConflictException")])
 
-    app_gate = protect(app, store, host="127.0.0.1", clock=VirtualClock())
-    async with client(app_gate) as asking:
+    guarded = gate(store, handler=handler, clock=VirtualClock())
+    async with client(guarded) as asking:
         await asking.post(CREATE, headers=bearer(admin))
         await asking.put("/2015-03-31/functions/f/aliases/live", headers=bearer(admin))
         await asking.put("/2015-03-31/functions/f/code", headers=bearer(admin))
         await asking.get(CREATE, headers=bearer(admin))
-    await app_gate.close()
+    await guarded.guard.close()
     assert seen == [1, 2, 3, 3]
     assert [(note.kind.value, note.what, note.on, note.outcome) for note in reversed(notes(store))] == [
         ("decision", "CreateFunction", "/2015-03-31/functions", "accepted"),
@@ -164,15 +161,16 @@ async def test_what_cannot_be_noted_is_not_done(store: Store, monkeypatch: pytes
     admin = token(store, "admin")
     done: list[str] = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        done.append(scope["path"])
+    async def handler(request: Request) -> Reply:
+        done.append(request.scope["path"])
+        return Reply(200)
 
     def full(notes: Sequence[Note]) -> None:
         raise DiskFull("no room")
 
-    app_gate = protect(app, store, host="127.0.0.1", clock=VirtualClock())
+    guarded = gate(store, handler=handler, clock=VirtualClock())
     monkeypatch.setattr(store, "note", full)
-    async with client(app_gate) as asking:
+    async with client(guarded) as asking:
         answer = await asking.post(CREATE, headers=bearer(admin))
     assert (answer.status_code, done) == (500, [])
 
@@ -201,7 +199,7 @@ def refusal(at: int, who: str = "anonymous", outcome: str = "denied", origin: st
 
 async def test_the_same_refusal_again_and_again_is_two_lines_a_minute() -> None:
     book, now = Book(), 0
-    refusals = Refusals(book, lambda: now)
+    refusals = RefusalLog(book, lambda: now)
     for _ in range(10_000):
         refusals.add(refusal(5))
     refusals.add(refusal(60_001))
@@ -211,7 +209,7 @@ async def test_the_same_refusal_again_and_again_is_two_lines_a_minute() -> None:
 
 async def test_a_flood_of_different_refusals_is_a_bounded_number_of_lines_and_none_is_lost() -> None:
     book = Book()
-    refusals = Refusals(book, lambda: 0, per_minute=20, per_day=100)
+    refusals = RefusalLog(book, lambda: 0, per_minute=20, per_day=100)
     for minute in range(60):
         for number in range(200):
             refusals.add(refusal(minute * 60_000 + number, who=f"key-{minute}-{number}"))
@@ -223,7 +221,7 @@ async def test_a_flood_of_different_refusals_is_a_bounded_number_of_lines_and_no
 
 async def test_a_stranger_who_is_refused_all_day_keeps_nobody_else_out_of_the_log() -> None:
     book = Book()
-    refusals = Refusals(book, lambda: 0, per_minute=20, per_day=100)
+    refusals = RefusalLog(book, lambda: 0, per_minute=20, per_day=100)
     for minute in range(30):
         for number in range(50):
             refusals.add(refusal(minute * 60_000 + number, who=f"guess-{minute}-{number}"))
@@ -240,7 +238,7 @@ async def test_lines_that_a_store_cannot_take_are_told_and_later_ones_are_writte
             super().note(notes)
 
     book = Picky()
-    refusals = Refusals(book, lambda: 0)
+    refusals = RefusalLog(book, lambda: 0)
     refusals.add(refusal(0, who="odd"))
     await refusals.close()
     refusals.add(refusal(0, who="even"))
@@ -253,7 +251,7 @@ async def test_lines_that_a_store_cannot_take_are_told_and_later_ones_are_writte
 async def test_refusals_are_kept_while_the_store_cannot_be_written_and_what_is_dropped_is_told(caplog: pytest.LogCaptureFixture) -> None:
     book = Book()
     book.broken = True
-    refusals = Refusals(book, lambda: 0, per_minute=4_000, per_day=5_000)
+    refusals = RefusalLog(book, lambda: 0, per_minute=4_000, per_day=5_000)
     for number in range(1_500):
         refusals.add(refusal(0, who=f"key-{number}"))
     await refusals.close()
@@ -266,7 +264,7 @@ async def test_refusals_are_kept_while_the_store_cannot_be_written_and_what_is_d
 
 async def test_a_refusal_is_written_soon_and_beside_the_answer() -> None:
     book = Book()
-    refusals = Refusals(book, lambda: 0)
+    refusals = RefusalLog(book, lambda: 0)
     refusals.add(refusal(0))
     assert book.notes == []
     assert await asyncio.to_thread(book.noted.wait, 30)

@@ -46,8 +46,9 @@ def endpoint(store: Store, key: Issued) -> Iterator[str]:
         thread.join()
 
 
-def aws(service: str, endpoint: str, key_id: str, secret: str, session: str | None = None) -> Any:
-    return boto3.client(
+@contextlib.contextmanager
+def aws(service: str, endpoint: str, key_id: str, secret: str, session: str | None = None) -> Iterator[Any]:
+    made = boto3.client(
         service,
         endpoint_url=endpoint,
         region_name="eu-north-1",
@@ -56,27 +57,30 @@ def aws(service: str, endpoint: str, key_id: str, secret: str, session: str | No
         aws_session_token=session,
         config=Config(retries={"total_max_attempts": 1}, proxies={}),
     )
+    with contextlib.closing(made):
+        yield made
 
 
 def test_what_boto3_sends_is_let_in(endpoint: str, key: Issued) -> None:
-    lambda_ = aws("lambda", endpoint, key.credential.id, key.secret)
-    said = json.loads(
-        lambda_.invoke(FunctionName="order", Qualifier="$LATEST", Payload=b'{"a": 1}', DurableExecutionName="n", TenantId="t 1")[
-            "Payload"
-        ].read()
-    )
-    assert said == {"who": key.credential.id, "tenant": None, "body": '{"a": 1}', "for": "t 1"}
-    lambda_.get_durable_execution_history(DurableExecutionArn=ARN, IncludeExecutionData=True, ReverseOrder=True)
-    lambda_.list_durable_executions_by_function(FunctionName="order", Statuses=["RUNNING", "FAILED"], DurableExecutionName="a")
-    lambda_.send_durable_execution_callback_success(CallbackId="AaHh+/x==", Result=b'"yes"')
-    lambda_.checkpoint_durable_execution(DurableExecutionArn=ARN, CheckpointToken="AAAA", Updates=[])
-    lambda_.create_function(FunctionName="f", Role="arn:aws:iam::000000000000:role/x", Code={"ZipFile": bytes(200_000)})
-    aws("logs", endpoint, key.credential.id, key.secret).filter_log_events(logGroupName="/aws/lambda/order")
+    with aws("lambda", endpoint, key.credential.id, key.secret) as lambda_:
+        said = json.loads(
+            lambda_.invoke(FunctionName="order", Qualifier="$LATEST", Payload=b'{"a": 1}', DurableExecutionName="n", TenantId="t 1")[
+                "Payload"
+            ].read()
+        )
+        assert said == {"who": key.credential.id, "tenant": None, "body": '{"a": 1}', "for": "t 1"}
+        lambda_.get_durable_execution_history(DurableExecutionArn=ARN, IncludeExecutionData=True, ReverseOrder=True)
+        lambda_.list_durable_executions_by_function(FunctionName="order", Statuses=["RUNNING", "FAILED"], DurableExecutionName="a")
+        lambda_.send_durable_execution_callback_success(CallbackId="AaHh+/x==", Result=b'"yes"')
+        lambda_.checkpoint_durable_execution(DurableExecutionArn=ARN, CheckpointToken="AAAA", Updates=[])
+        lambda_.create_function(FunctionName="f", Role="arn:aws:iam::000000000000:role/x", Code={"ZipFile": bytes(200_000)})
+    with aws("logs", endpoint, key.credential.id, key.secret) as logs:
+        logs.filter_log_events(logGroupName="/aws/lambda/order")
 
 
 def test_a_presigned_address_works_without_boto3(endpoint: str, key: Issued) -> None:
-    lambda_ = aws("lambda", endpoint, key.credential.id, key.secret)
-    address = lambda_.generate_presigned_url("get_durable_execution", Params={"DurableExecutionArn": ARN}, ExpiresIn=60)
+    with aws("lambda", endpoint, key.credential.id, key.secret) as lambda_:
+        address = lambda_.generate_presigned_url("get_durable_execution", Params={"DurableExecutionArn": ARN}, ExpiresIn=60)
     with httpx.Client(trust_env=False) as client:
         assert client.get(address).json()["who"] == key.credential.id
         assert client.get(address.replace("order", "other")).status_code == 403
@@ -87,8 +91,8 @@ def test_a_presigned_address_works_without_boto3(endpoint: str, key: Issued) -> 
     [("InvalidSignatureException", "wrong", None), ("UnrecognizedClientException", None, "a session of AWS")],
 )
 def test_boto3_reads_why_it_was_refused(endpoint: str, key: Issued, code: str, secret: str | None, session: str | None) -> None:
-    lambda_ = aws("lambda", endpoint, key.credential.id, secret or key.secret, session)
-    with pytest.raises(ClientError) as refused:
+    asking = aws("lambda", endpoint, key.credential.id, secret or key.secret, session)
+    with asking as lambda_, pytest.raises(ClientError) as refused:
         lambda_.list_functions()
     assert refused.value.response["Error"]["Code"] == code
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403

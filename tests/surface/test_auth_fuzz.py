@@ -1,4 +1,4 @@
-"""Whatever comes to the gate gets an answer in words, and nothing but what is allowed gets through."""
+"""The gate answers every request in words, and admits only requests that are allowed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from holdfast.model.clock import VirtualClock
 from holdfast.model.credentials import checked_roles
 from holdfast.store.backends import open_store
-from holdfast.web.asgi import Receive, Scope, Send
+from holdfast.web.auth.key_sealing import Sealing
 from holdfast.web.auth.keys import new_access_key
-from holdfast.web.auth.protecting import Gate, protect
-from holdfast.web.auth.sealing import Sealing
 from holdfast.web.auth.secret import KeysSecret
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
 from tests.parts import examples
-from tests.surface.auth_server import token
+from tests.surface.auth_server import Guarded, gate, token
 
 KEY = "HFKA" + 16 * "A"
 SCOPES = st.sampled_from(["20260101", "20260230", "20251231", "٢٠٢٦٠١٠١", ""]).map(lambda day: f"{KEY}/{day}/local/lambda/aws4_request")
@@ -64,7 +64,7 @@ PATHS = st.one_of(
 )
 
 
-async def asked(gate: Gate, scope: Scope) -> tuple[int, bytes]:
+async def asked(guarded: Guarded, scope: Any) -> tuple[int, bytes]:
     sent = list[Any]()
 
     async def receive() -> dict[str, Any]:
@@ -73,13 +73,12 @@ async def asked(gate: Gate, scope: Scope) -> tuple[int, bytes]:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await gate(scope, receive, send)
+    await guarded(scope, receive, send)
     return sent[0]["status"], sent[1]["body"]
 
 
-async def admitting(scope: Scope, receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 299, "headers": []})
-    await send({"type": "http.response.body", "body": b"{}"})
+async def admitting(_: Request) -> Reply:
+    return Reply(299, b"{}")
 
 
 @settings(deadline=None, max_examples=examples(400))
@@ -97,7 +96,7 @@ def test_no_request_without_a_credential_gets_in_and_each_gets_an_answer(
         )
         assert issued.credential.id == KEY, "what is asked below is a key that is known"
         store.put_credential(issued.credential)
-        gate = protect(admitting, store, host="127.0.0.1", clock=VirtualClock(1_767_225_600_000), operator_secret="s" * 32)
+        guarded = gate(store, handler=admitting, clock=VirtualClock(1_767_225_600_000), operator_secret="s" * 32)
         scope = {
             "type": "http",
             "method": method,
@@ -107,7 +106,7 @@ def test_no_request_without_a_credential_gets_in_and_each_gets_an_answer(
             "headers": headers,
             "scheme": "http",
         }
-        status, body = asyncio.run(asked(gate, scope))
+        status, body = asyncio.run(asked(guarded, scope))
     assert 400 <= status < 500
     if method != "HEAD":
         assert json.loads(body)["message"]

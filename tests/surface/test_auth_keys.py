@@ -12,9 +12,9 @@ import pytest
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import KeysSecretNeeded
 from holdfast.store.backends import open_store
+from holdfast.web.auth.denials import Denied
+from holdfast.web.auth.key_sealing import Sealing
 from holdfast.web.auth.keys import Keys
-from holdfast.web.auth.refusing import Refused
-from holdfast.web.auth.sealing import Sealing
 from holdfast.web.auth.secret import KeysSecrets
 from tests.surface.auth_server import random_bytes
 from tests.surface.cli_program import Program
@@ -60,7 +60,7 @@ def test_a_key_is_made_shown_once_listed_and_revoked(holdfast: Program) -> None:
     assert secret.encode() not in raw
     assert holdfast("keys", "revoke", key["AWS_ACCESS_KEY_ID"]).returncode == 0
     assert holdfast("keys", "list", "--json").stdout == ""
-    with server_keys(holdfast) as keys, pytest.raises(Refused):
+    with server_keys(holdfast) as keys, pytest.raises(Denied):
         keys.access_key(key["AWS_ACCESS_KEY_ID"])
 
 

@@ -1,26 +1,18 @@
-"""The table of who may do what: every route of the server is in it, under the name, the role and the fence it needs."""
+"""The policies of all routes: every request is known by one match, under the name, the role and the tenant that it needs."""
 
 from __future__ import annotations
 
-from typing import Any
-from unittest.mock import Mock
+import inspect
 
 import pytest
 
-from holdfast.lambda_api.routes.callbacks import Callbacks
-from holdfast.lambda_api.routes.deploy import Deploying
-from holdfast.lambda_api.routes.executions import Executions
-from holdfast.lambda_api.routes.functions import Functions
-from holdfast.lambda_api.routes.hooks import Hooks
-from holdfast.lambda_api.routes.logs import LogReading
 from holdfast.model.credentials import Role
-from holdfast.server.protocol.approvals import Approvals
-from holdfast.server.protocol.artifacts import Artifacts
-from holdfast.server.protocol.metrics import WorkerMetrics
-from holdfast.server.protocol.runs import Runs
-from holdfast.server.protocol.workers import Workers
-from holdfast.web.auth.operations import TABLE, UNKNOWN, Needs, Reach, asked, may
+from holdfast.web.policy import Needs, Reach, may
+from holdfast.web.routing import Route, Router
+from tests.surface.auth_server import every_route
 from tests.surface.test_auth_gate import CREATE, EVENTS, INVOKE
+
+ROUTER = Router(every_route())
 
 
 def test_what_each_role_may_do() -> None:
@@ -67,60 +59,61 @@ def test_what_each_role_may_do() -> None:
 def test_a_request_is_known_by_method_and_path_and_what_is_not_known_needs_an_admin(
     method: str, path: str, name: str, needs: Needs
 ) -> None:
-    operation = asked(method, path, None).operation
-    assert (operation.name, operation.needs) == (name, needs)
+    policy = ROUTER.find(method, path).policy
+    assert (policy.operation, policy.needs) == (name, needs)
 
 
 def test_a_tenant_can_change_nothing_that_others_use() -> None:
     """Code that one tenant deploys would run for all of them."""
-    shared = {operation.name for _, _, operation in TABLE if operation.needs in (Needs.DEPLOY, Needs.ADMINISTER)}
-    assert {operation.name for _, _, operation in TABLE if operation.reach is not Reach.NONE} & shared == set()
+    shared = [route.policy for route in every_route() if route.policy.needs in (Needs.DEPLOY, Needs.ADMINISTER)]
+    assert {policy.reach for policy in shared} == {Reach.NONE}
 
 
-def test_no_operation_is_twice_in_the_table() -> None:
-    names = [operation.name for _, _, operation in TABLE]
-    assert len(names) == len(set(names))
+def test_an_operation_has_one_policy() -> None:
+    by_name: dict[str, set[tuple[Needs, Reach]]] = {}
+    for route in every_route():
+        by_name.setdefault(route.policy.operation, set()).add((route.policy.needs, route.policy.reach))
+    assert [name for name, policies in by_name.items() if len(policies) > 1] == []
 
 
 # --- the server's own routes
 
 
-def every_route() -> list[tuple[str, str]]:
-    """Methods and paths of the whole server, with an `x` for each label."""
-    nothing: Any = Mock()
-    parts: list[Any] = [Executions(nothing), Callbacks(nothing), Functions(nothing), Hooks(nothing), Deploying(nothing)]
-    parts += [Workers(nothing), Runs(nothing), Approvals(nothing), Artifacts(nothing), WorkerMetrics(nothing)]
-    routes = [route for part in parts for route in part.routes()]
-    return sorted((route.method, route.path.replace("(.+)", "x").replace("([^/]+)", "x").replace("/?", "")) for route in routes)
+def test_a_route_cannot_be_declared_without_a_policy() -> None:
+    assert inspect.signature(Route).parameters["policy"].default is inspect.Parameter.empty
 
 
-@pytest.mark.parametrize("method, path", every_route())
-def test_the_table_knows_every_route_of_the_server(method: str, path: str) -> None:
-    """Else only an admin could use it, or a tenant could reach around its fence."""
-    known = asked(method, path, None)
-    assert known.operation is not UNKNOWN
-    assert (known.arn is not None) is path.startswith("/2025-12-01/durable-executions/")
-    assert (known.callback is not None) is path.startswith("/2025-12-01/durable-execution-callbacks/")
+@pytest.mark.parametrize("route", ROUTER.routes, ids=lambda route: f"{route.method} {route.path} {route.target or ''}")
+def test_a_request_finds_the_route_that_declares_its_policy(route: Route) -> None:
+    """Else an earlier route would answer it, under a policy that is not its own."""
+    sent = route.path.replace("(.+)", "x%2Fy").replace("([^/]+)", "x%2Fy").replace("/?", "")
+    found = ROUTER.find(route.method, sent, route.target)
+    assert (found.policy, found.handler) == (route.policy, route.handler)
+    assert set(found.labels) <= {"x/y"}
 
 
-def test_the_table_knows_every_operation_of_logs() -> None:
-    nothing: Any = Mock()
-    for name in LogReading(nothing).operations:
-        known = asked("POST", "/", f"Logs_20140328.{name}").operation
-        assert (known.name, known.needs, known.reach, known.service) == (name, Needs.VIEW, Reach.HANDLER, "logs")
-    for method, path, target in (
-        ("POST", "/", "Logs_20140328.DeleteLogGroup"),
-        ("POST", "/", "FilterLogEvents"),
-        ("POST", INVOKE, "Logs_20140328.FilterLogEvents"),
-        ("PUT", "/", "Logs_20140328.FilterLogEvents"),
-        ("POST", "/", None),
+def test_where_a_tenant_is_compared_the_path_names_an_execution_or_a_callback() -> None:
+    for route in every_route():
+        assert (route.policy.reach is Reach.EXECUTION) is route.path.startswith("/2025-12-01/durable-executions/(.+)")
+        assert (route.policy.reach is Reach.CALLBACK) is route.path.startswith("/2025-12-01/durable-execution-callbacks/(.+)")
+
+
+def test_the_header_x_amz_target_names_the_operations_of_logs() -> None:
+    for name in ("FilterLogEvents", "GetLogEvents", "DescribeLogGroups", "DescribeLogStreams"):
+        known = ROUTER.find("POST", "/", f"Logs_20140328.{name}").policy
+        assert (known.operation, known.needs, known.reach, known.service) == (name, Needs.VIEW, Reach.HANDLER, "logs")
+    for method, target, service in (
+        ("POST", "Logs_20140328.DeleteLogGroup", "logs"),
+        ("POST", "FilterLogEvents", "lambda"),
+        ("PUT", "Logs_20140328.FilterLogEvents", "lambda"),
+        ("POST", None, "lambda"),
     ):
-        assert asked(method, path, target).operation.needs is Needs.ADMINISTER
+        unknown = ROUTER.find(method, "/", target).policy
+        assert (unknown.needs, unknown.service) == (Needs.ADMINISTER, service)
 
 
 def test_what_starts_or_shows_executions_is_kept_to_a_tenant() -> None:
-    loose = {asked(*route, None).operation for route in every_route()}
-    assert {operation.name for operation in loose if operation.reach is Reach.ALL} == {
+    assert {route.policy.operation for route in every_route() if route.policy.reach is Reach.ALL} == {
         "GetFunction", "GetFunctionConfiguration", "ListFunctions", "ListVersionsByFunction", "ListAliases", "GetAlias", "Health",
-        "ListWorkers", "GetWorker",
+        "ListWorkers", "GetWorker", "ShowLink", "DecideByLink",  # a link reaches one approval, which its signature names
     }  # fmt: skip

@@ -20,11 +20,11 @@ from holdfast import AsyncDurableContext, durable_execution
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.lambda_api.routes.app import make_app
 from holdfast.model.clock import SystemClock
-from holdfast.server.events import with_events
+from holdfast.server.events import Events
 from holdfast.signals.broadcast import Broadcaster
 from holdfast.store.backends import open_store
-from holdfast.web.auth import protect
-from holdfast.web.listener import bound, serving
+from holdfast.web.auth.gate import open_gate
+from holdfast.web.listener import bound, listening
 from tests.surface.auth_server import access_key, bearer, token
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Whole:
         return self._clients.enter_context(contextlib.closing(made))
 
     def listener(self, *roles: str, tenant: str | None = None) -> dict[str, str]:
-        """The headers of somebody with a new token."""
+        """The headers of a caller with a new token."""
         with contextlib.closing(open_store(self._where, "keys")) as store:
             return bearer(token(store, *roles, tenant=tenant))
 
@@ -80,11 +80,11 @@ async def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     broadcaster = Broadcaster()
     async with holdfast.open(where, functions=[order, approval], subscribers={"events": broadcaster}) as engine:
         store = engine._store
-        app = make_app(LambdaApi(engine._engine))
-        gate = protect(with_events(app, broadcaster, store), store, host="127.0.0.1", clock=SystemClock())
-        listening = bound("127.0.0.1", 0)
-        async with serving(app, listening, around=gate):
-            found = Whole(where, f"http://127.0.0.1:{listening.getsockname()[1]}")
+        gate = open_gate(store, host="127.0.0.1", clock=SystemClock())
+        app = make_app(LambdaApi(engine._engine), more=Events(broadcaster, store).routes(), gate=gate)
+        listener = bound("127.0.0.1", 0)
+        async with listening(app, listener):
+            found = Whole(where, f"http://127.0.0.1:{listener.getsockname()[1]}")
             yield found
             await asyncio.to_thread(found.close)
             broadcaster.close()

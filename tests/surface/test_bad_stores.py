@@ -144,7 +144,7 @@ def _but_caches(left: dict[str, bytes | None]) -> dict[str, bytes | None]:
 
 
 def powerless() -> None:
-    """Even root obeys permissions without these two capabilities; to anybody else they are nothing to lose."""
+    """Even root obeys permissions without these two capabilities; another user does not have them."""
     libc = ctypes.CDLL(None)
     for capability in (_OVERRIDE_PERMISSIONS, _READ_ANYTHING):
         libc.prctl(_DROP_CAPABILITY, capability, 0, 0, 0)
@@ -243,7 +243,7 @@ def test_damage_to_any_page_is_an_error_of_ours_wherever_it_is_met(good: bytes, 
                 met[trouble.code] += 1
     known = {"store_broken", "row_damaged", "store_unsuitable", "payload_not_json"}  # the last: a text that is no JSON any more
     assert met.keys() <= known
-    assert met["store_broken"] + met["row_damaged"] > len(good) // _PAGE, "hardly any damage was met"
+    assert met["store_broken"] + met["row_damaged"] > len(good) // _PAGE // 2, "hardly any damage was met"
 
 
 def _read_everything(where: str) -> None:
@@ -252,6 +252,9 @@ def _read_everything(where: str) -> None:
             client.describe(header.id)
             client.history(header.id)
             client.export(header.id)
+        client.queues.list()
+        list(client.queues.parked(None))
+        list(client.schedules.list())
 
 
 def test_a_damaged_row_is_one_line_on_the_command_line(good: bytes, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.surface import warm
 from tests.surface.cli_program import PATIENCE_SECONDS, Program, until
 
 
@@ -20,7 +21,7 @@ def holdfast(tmp_path: Path) -> Program:
 
 
 @contextmanager
-def running(holdfast: Program, *words: str) -> Iterator[subprocess.Popen[str]]:
+def running(holdfast: Program, *words: str) -> Iterator[warm.Talking | subprocess.Popen[str]]:
     process = holdfast.begin(*words)
     try:
         yield process
@@ -69,7 +70,7 @@ def test_after_kill_9_the_same_command_finishes_and_no_completed_step_runs_twice
         process.wait(PATIENCE_SECONDS)
     shown = holdfast.show("order-42")
     assert shown is not None
-    assert shown["why"].startswith("Its runner is gone.")
+    assert shown["why"].startswith("Its runner has died.")
     (holdfast.folder / "go").touch()
 
     ended = holdfast(*command)

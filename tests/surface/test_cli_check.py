@@ -138,7 +138,7 @@ def test_all_that_a_contract_bounds_is_told() -> None:
 def test_the_page_about_worker_md_explains_every_problem_and_its_example_has_none(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "reference" / "worker-md.md").read_text(encoding="utf-8")
     source = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "src" / "holdfast" / "contract").glob("*.py")))
-    for name in ("checking_pages.py", "checking_files.py"):
+    for name in ("check_pages.py", "check_files.py"):
         source += (ROOT / "src" / "holdfast" / "cli" / name).read_text(encoding="utf-8")
     codes = set(re.findall(r'(?:\.error|\.warning|_failed|Level\.(?:ERROR|WARNING),)\s*\(?\s*"(\w+)"', source))
     codes |= set(re.findall(r'^    "(schema_\w+)": "', source, re.M))  # the limits of schemas, by the code each is refused with

@@ -11,6 +11,7 @@ import pytest
 from holdfast.cli import show
 from holdfast.durable.identifier import PATCH
 from holdfast.model.execution import ExecutionStatus, Quarantine, State, Terms, new_execution
+from holdfast.service.history import HistoryEvent
 from tests.surface.cli_program import Program
 
 
@@ -249,8 +250,8 @@ def test_a_release_names_one_execution_or_a_function_and_not_both(holdfast: Prog
 
 
 def test_history_says_that_a_marker_is_no_step(capsys: pytest.CaptureFixture[str]) -> None:
-    marker = {"EventId": 4, "EventTimestamp": 1.0, "EventType": "StepSucceeded", "SubType": PATCH, "Name": "weigh"}
-    show.history_table([marker, {**marker, "EventId": 5, "SubType": "Step"}])
+    marker = HistoryEvent(number=4, at=1000, type="StepSucceeded", sub_type=PATCH, name="weigh", details={})
+    show.history_table([marker, msgspec.structs.replace(marker, number=5, sub_type="Step")])
     _, first, second = capsys.readouterr().out.splitlines()
     assert first.endswith("weigh  context.patched is true from here on")
     assert second.endswith("weigh")

@@ -28,7 +28,7 @@ def greeted(holdfast: Program) -> None:
 
 
 def waiting(holdfast: Program, name: str = "a") -> None:
-    """An approval that waits, and nobody who runs it."""
+    """An approval that waits, without a runner."""
     process = holdfast.begin("run", "functions.py:approve", "--name", name)
     try:
         holdfast.waiting(f"approve/{name}")
@@ -85,7 +85,7 @@ def test_an_import_that_is_refused_leaves_nothing_behind(holdfast: Program) -> N
     greeted(holdfast)
     holdfast("executions", "export", "a", "-o", "a.json")
     document = json.loads((holdfast.folder / "a.json").read_text())
-    document["events"][1]["operation_id"] = "nobody"
+    document["events"][1]["operation_id"] = "unknown"
     (holdfast.folder / "bad.json").write_text(json.dumps(document))
     for name, told in (
         ("bad.json", "bad.json: `events[1].operation_id`: no such operation."),
@@ -118,7 +118,7 @@ def test_a_replay_tells_whether_todays_code_matches(holdfast: Program) -> None:
         ended = holdfast("replay", "a.json", f"functions.py:{function}")
         assert (ended.returncode, ended.stdout) == (
             0,
-            'matches: The records carry the code to where it returns {"greeting": "hello you"}.\n',
+            'matches: The code follows the records, and then returns {"greeting": "hello you"}.\n',
         )
     told = holdfast.document("replay", "b.json", "functions.py:approve")
     assert (told["matches"], told["status"], told["waits"]) == (True, "PENDING", ["Callback 'approval'"])
@@ -141,7 +141,7 @@ def test_a_replay_tells_whether_todays_code_matches(holdfast: Program) -> None:
         (["none.json", "functions.py:greet"], "export_invalid"),
         (["functions.py", "functions.py:greet"], "export_invalid"),
         (["bare.json", "functions.py:greet"], "export_invalid"),
-        (["a.json", "functions.py:nobody"], "function_not_found"),
+        (["a.json", "functions.py:unknown"], "function_not_found"),
         (["a.json", "none.py:greet"], "function_not_loadable"),
     ],
 )

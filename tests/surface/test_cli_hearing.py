@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.hearing import hear_functions
+from holdfast.cli.function_logs import print_function_logs
 from holdfast.durable.logger import Logger
 from tests.surface.cli_program import Program, until
 
@@ -84,7 +84,7 @@ def bare() -> Iterator[logging.Logger]:
 
 def test_what_the_author_sets_up_later_decides_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with bare() as root:
-        hear_functions()
+        print_function_logs()
         logger = Logger(root, {"executionArn": ARN, "operationName": "charge", "attempt": 2})
         logger.info("as plain as it gets")
         assert capsys.readouterr().err == "order/first charge (attempt 2): as plain as it gets\n"
@@ -97,13 +97,13 @@ def test_a_program_with_logging_of_its_own_is_left_as_it_is() -> None:
     with bare() as root:
         last = logging.lastResort
         root.addHandler(logging.NullHandler())
-        hear_functions()
+        print_function_logs()
         assert (root.level, logging.lastResort) == (logging.WARNING, last)
 
 
 def test_of_other_loggers_only_warnings_are_heard_and_no_line_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with bare():
-        hear_functions()
+        print_function_logs()
         logging.getLogger("elsewhere").info("of no interest")
         logging.getLogger("elsewhere").warning("red \x1b[31m\nand more")
         assert capsys.readouterr().err == "red \\u001b[31m\nand more\n"

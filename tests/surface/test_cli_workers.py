@@ -213,7 +213,7 @@ def test_a_key_that_was_used_with_other_inputs_is_a_conflict(plain: Program) -> 
         ({"plain.md": "# nothing\n"}, "error[contract_invalid]: "),
         ({"plain.py": BODIES.replace('"plain.md"', "PAGE")}, "must be a literal"),
         ({"plain.py": BODIES + BODIES.replace("plain", "other"), "other.md": page("other")}, "has several workers (plain, other)"),
-        ({"holdfast.toml": "[policy.caps]\ntoken = 3\n"}, "[policy.caps] has token, which nobody knows"),
+        ({"holdfast.toml": "[policy.caps]\ntoken = 3\n"}, "[policy.caps] has token, which Holdfast does not know"),
     ],
 )
 def test_wrong_files_are_told_with_their_place(plain: Program, change: dict[str, str | None], told: str) -> None:
@@ -258,7 +258,7 @@ def test_a_new_worker_runs_is_killed_in_the_middle_and_has_one_effect(program: P
 
     saved = folder / "facts.jsonl"
     first = program.begin(*words)
-    until(saved.exists)  # the effect took place, and nobody has heard of it
+    until(saved.exists)  # the effect took place, and it is not recorded yet
     first.kill()
     _, told = first.communicate()
     assert (first.returncode, "calls save_facts" in told) == (-9, True)
@@ -380,7 +380,7 @@ def test_a_run_is_replayed_on_its_receipts_and_other_code_is_told_apart(refunds:
     (run,) = run_ids(refunds)
     waits = refunds("replay", run)
     assert (waits.returncode, waits.stderr) == (
-        2, f"error[invalid_parameter]: The run {run} is not over yet; a run is replayed when it is.\n",
+        2, f"error[invalid_parameter]: The run {run} is not over yet. Only a run that is over can be replayed.\n",
     )  # fmt: skip
     refunds("approvals", "approve", asked(first))
     assert refunds(*CASE).returncode == 0

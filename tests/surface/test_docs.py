@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.postgres import new_schema
 from tests.surface.pages import Page, Reader
 from tests.unit.test_same_names_as_the_official_sdk import MODULES
 
@@ -17,14 +18,29 @@ PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "how-to").glob(
 LINKED = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 # Blocks that are shown and not done, each marked in its page with the reason. Nothing is skipped in silence.
-NOT_RUN = {"tutorial.md": 1, "back-up-and-upgrade.md": 1}
+NOT_RUN = {"tutorial.md": 1, "back-up-and-upgrade.md": 1, "production-on-postgres.md": 2, "what-does-it-cost.md": 1}
 
 
 def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-LONG = ("serve.md", "tutorial.md", "workers.md", "write-a-store.md")
+LONG = (
+    "again.md",
+    "decisions-by-people.md",
+    "pipelines.md",
+    "from-celery.md",
+    "limits-per-tenant.md",
+    "production-on-postgres.md",
+    "queues.md",
+    "run-a-worker-from-a-function.md",
+    "serve.md",
+    "tutorial.md",
+    "what-does-it-cost.md",
+    "when-a-queue-is-full.md",
+    "workers.md",
+    "write-a-store.md",
+)
 
 
 def _when(path: Path) -> list[pytest.MarkDecorator]:
@@ -32,10 +48,43 @@ def _when(path: Path) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=named(path), marks=_when(path)) for path in PAGES])
-def test_what_a_page_shows_is_what_happens(path: Path, tmp_path: Path) -> None:
+def test_what_a_page_shows_is_what_happens(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if path.name == "production-on-postgres.md":
+        monkeypatch.setenv("DATABASE_URL", new_schema())
     reader = Reader(Page.read(path), tmp_path)
     reader.read()
     assert len(reader.not_run) == NOT_RUN.get(path.name, 0), reader.not_run
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_installation_that_the_tutorial_shows_gives_the_command(tmp_path: Path) -> None:
+    """The commands of the tutorial, with a copy of this repository in the place of the name that pip will know."""
+    (block,) = [b for b in Page.read(ROOT / "docs" / "tutorial.md").blocks if "pip install" in b.text]
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tmp_path / "clone")], check=True)
+    commands = [line.removeprefix("$ ") for line in block.text.splitlines()]
+    assert commands == ["python3 -m venv .venv", ". .venv/bin/activate", "pip install holdfast"]
+    made = f"{sys.executable} -m venv .venv || {{ rm -rf .venv; {sys.executable} -m venv --without-pip .venv; }}"  # Debian lacks ensurepip
+    pip = f"python -m pip --version >/dev/null 2>&1 || set -- {sys.executable} -m pip --python .venv/bin/python"
+    install = '"$@" install --quiet --disable-pip-version-check -c clone/constraints.txt ./clone'
+    script = f"set -e; {made}; . .venv/bin/activate; set -- python -m pip; {pip}; {install}; holdfast --version"
+    ran = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.startswith("holdfast ")
+
+
+def test_every_how_to_is_linked_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    how_tos = sorted(path.name for path in (ROOT / "docs" / "how-to").glob("*.md"))
+    assert [name for name in how_tos if f"](docs/how-to/{name})" not in readme] == []
+
+
+def test_the_supported_versions_are_the_same_everywhere() -> None:
+    tested = re.search(r"python: (\[.*\])", (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    assert tested is not None
+    *most, last = re.findall(r"3\.\d+", tested[1])
+    for page, mark in (("README.md", "and"), ("CONTRIBUTING.md", "and"), ("docs/tutorial.md", "or"), ("docs/reference/python.md", "and")):
+        assert f"Python {', '.join(most)} {mark} {last}" in (ROOT / page).read_text(encoding="utf-8"), page
 
 
 def test_the_pages_that_teach_show_something_that_runs() -> None:

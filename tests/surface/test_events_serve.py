@@ -25,7 +25,7 @@ from holdfast.durable import durable_execution
 @durable_execution(execution_timeout=60)
 async def greet(event, context):
     if event is None:
-        raise ValueError("nobody to greet")
+        raise ValueError("no name to greet")
     return f"hello {event}"
 """
 SIGNALS = """
@@ -67,7 +67,7 @@ def keys(folder: Path, *arguments: str) -> dict[str, str]:
 
 def test_without_credentials_it_says_so_and_refuses_to_listen_for_others(serve: Programs, tmp_path: Path) -> None:
     server = serve("greeting.py")
-    assert [line for line in server.said if line.startswith("credentials: none, so everybody on this machine may ask")]
+    assert [line for line in server.said if line.startswith("credentials: none, so every user of this machine may use the server")]
     said = refusal(tmp_path, "--host", "0.0.0.0")
     assert "error[credentials_needed]" in said
     assert "holdfast keys create" in said

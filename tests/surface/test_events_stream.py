@@ -20,13 +20,15 @@ from holdfast.model.execution import ExecutionStatus, Terms, new_execution
 from holdfast.model.ids import Arn, id_at
 from holdfast.model.outside import Stop
 from holdfast.model.verbs import Start
-from holdfast.server.events import with_events
+from holdfast.server.events import Events
 from holdfast.signals.broadcast import Broadcaster
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
-from holdfast.web.asgi import Receive, Scope, Send
-from holdfast.web.auth.protecting import protect
-from tests.surface.auth_server import bearer, telling, token
+from holdfast.web.app import App
+from holdfast.web.auth.gate import open_gate
+from holdfast.web.limits import Limits
+from holdfast.web.routing import Route
+from tests.surface.auth_server import bearer, every_route, telling, token
 
 ENDS = quote(json.dumps({"detail": {"status": [{"anything-but": "RUNNING"}]}}))
 
@@ -69,7 +71,9 @@ class Server:
 @contextlib.asynccontextmanager
 async def serving(store: Store, **options: Any) -> AsyncIterator[Server]:
     broadcaster = Broadcaster(**options.pop("broadcaster", {}))
-    app = protect(with_events(telling, broadcaster, store, **options), store, host="127.0.0.1", clock=SystemClock())
+    others = [route._replace(handler=telling) for route in every_route() if route.path != "/events"]
+    routes: list[Route] = [*Events(broadcaster, store, **options).routes(), *others]
+    app = App(routes, Limits(), lambda: "id", open_gate(store, host="127.0.0.1", clock=SystemClock()))
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listening:
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
         running = asyncio.create_task(server.serve([listening]))
@@ -214,10 +218,10 @@ async def test_too_many_listeners_are_told_to_come_back(store: Store) -> None:
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
 
-async def test_other_paths_and_methods_are_the_apps(store: Store) -> None:
+async def test_other_paths_and_methods_are_no_stream(store: Store) -> None:
     async with serving(store) as server, httpx.AsyncClient(trust_env=False) as client:
-        for method, path in (("GET", "/health"), ("POST", "/events"), ("GET", "/events/x")):
-            assert (await client.request(method, server.address + path)).json()["who"] == "anybody"
+        for method, path, status in (("GET", "/health", 200), ("POST", "/events", 405), ("GET", "/events/x", 404)):
+            assert (await client.request(method, server.address + path)).status_code == status
         assert (await client.head(f"{server.address}/events")).headers["content-type"].startswith("text/event-stream")
 
 
@@ -234,7 +238,7 @@ async def test_a_tenant_hears_only_of_its_own(store: Store) -> None:
 
 
 async def test_whoever_reads_nothing_is_let_go(store: Store) -> None:
-    """A client that holds its connection open and reads nothing holds up nobody, and its place is free again."""
+    """A client that holds its connection open and reads nothing delays no other client, and its place is free again."""
     broadcaster = Broadcaster(listeners=1)
     sent = list[Any]()
 
@@ -247,11 +251,8 @@ async def test_whoever_reads_nothing_is_let_go(store: Store) -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        raise AssertionError
-
     scope = {"type": "http", "method": "GET", "path": "/events", "query_string": b"", "headers": []}
-    await with_events(app, broadcaster, store, send_seconds=0.01)(scope, receive, send)
+    await App(Events(broadcaster, store).routes(), Limits(stream_seconds=0.01), lambda: "id")(scope, receive, send)
     assert len(sent) == 2
     async with broadcaster.listen():
         pass

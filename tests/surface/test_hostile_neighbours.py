@@ -1,4 +1,4 @@
-"""A server with hostile callers and hostile workers: `/health` answers, a neighbour's run comes to its end, and SIGTERM is heard."""
+"""A server with hostile callers and hostile workers: `/health` answers, a neighbour's run ends, and the server obeys SIGTERM."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_four_hundred_idle_connections_do_not_stop_the_engine_of_a_server_with_f
             assert run(client, "neighbour", {"say": "hi"}) == (200, None), "a run needs descriptors of its own"
         assert until(lambda: _open(program) < 256, "few descriptors")
         with asking(program) as crowded:
-            assert crowded.get("/health").status_code == 200, "whoever was idle longest made room"
+            assert crowded.get("/health").status_code == 200, "the connection that was idle longest was closed"
 
 
 def _open(program: Program) -> int:

@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError
 
 from holdfast.model.ids import Arn
 from holdfast.service.settings import Settings
-from holdfast.web.asgi import ASGIApp, Receive, Scope, Send
-from holdfast.web.auth.identity import Identity, identified
+from holdfast.web.identity import Identity
+from tests.surface.auth_server import KnownCaller
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, client, served
 
@@ -236,13 +236,7 @@ def test_an_execution_in_a_list_has_no_payloads(many: tuple[Served, list[str]]) 
 
 
 def test_whoever_is_kept_to_a_tenant_is_shown_only_its_executions(tmp_path: Path) -> None:
-    def of_blue(app: ASGIApp) -> ASGIApp:
-        async def identify(scope: Scope, receive: Receive, send: Send) -> None:
-            await app(identified(scope, Identity("somebody", (), tenant="blue")), receive, send)
-
-        return identify
-
-    with served(tmp_path / "store.db", ALL, around=of_blue) as running:
+    with served(tmp_path / "store.db", ALL, gate=KnownCaller(Identity("a viewer", (), tenant="blue"))) as running:
         mine = running.invoke("versioned:1", TenantId="blue")["DurableExecutionArn"]
         running.invoke("versioned:1", TenantId="red")
         running.invoke("versioned:1")

@@ -129,7 +129,7 @@ def test_a_server_is_healthy_while_it_answers_and_ready_while_it_can_write(serve
 
 def test_a_server_whose_disk_is_full_is_not_ready_and_starts_nothing(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     health = server.api.engine.health
-    monkeypatch.setattr(health, "rose", lambda: None)  # it is not over as soon as somebody tries again
+    monkeypatch.setattr(health, "rose", lambda: None)  # it is not over with the next try
     monkeypatch.setattr(health, "trouble", DiskFull("no space left"))
     ready = httpx.get(f"{server.url}/ready")
     assert (ready.status_code, ready.headers["retry-after"], ready.json()["reason"]) == (503, "1", "no space left")

@@ -118,7 +118,7 @@ def test_two_qualifiers_that_differ_are_refused(server: Served) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        "nobody:1",
+        "unknown:1",
         "versioned:3",
         "echo:live",
         "echo:$LATEST.PUBLISHED",

@@ -36,7 +36,7 @@ def invocations(server: Program, arn: str) -> list[str | None]:
     return [event["InvocationCompletedDetails"].get("Error", {}).get("Payload", {}).get("ErrorType") for event in completed]
 
 
-@pytest.mark.parametrize("size", [1_000, SDK_BATCH_BYTES + 1, 3_000_000, AT_MOST])
+@pytest.mark.parametrize("size", [1_000, SDK_BATCH_BYTES + 1, pytest.param(3_000_000, marks=pytest.mark.long), AT_MOST])
 @pytest.mark.parametrize("function", ["once", "ours"])
 def test_a_result_within_the_limit_arrives(server: Program, function: str, size: int) -> None:
     answer = invoked(server, function, size=size)
@@ -50,14 +50,14 @@ def test_a_result_within_the_limit_arrives(server: Program, function: str, size:
     assert len(payload) == size + QUOTES
 
 
-@pytest.mark.parametrize("size", [AT_MOST + 1, 8_000_000])
+@pytest.mark.parametrize("size", [AT_MOST + 1, pytest.param(8_000_000, marks=pytest.mark.long)])
 def test_a_result_above_the_limit_is_awss_error_at_once(server: Program, size: int) -> None:
     answer = invoked(server, "once", size=size)
     assert answer["FunctionError"] == "Unhandled"
     assert "InvalidParameterValueException" in answer["Payload"]["errorMessage"]
     assert f"STEP output payload size must be less than or equal to {MAX_PAYLOAD_BYTES} bytes." in answer["Payload"]["errorMessage"]
     assert server.ended(answer["DurableExecutionArn"])["Status"] == "FAILED"
-    assert invocations(server, answer["DurableExecutionArn"]) == [None], "nobody tries again what will be too large again"
+    assert invocations(server, answer["DurableExecutionArn"]) == [None], "a retry would be too large again"
 
 
 def test_more_than_fits_into_an_event_is_there_again_after_a_suspension(server: Program) -> None:
@@ -67,7 +67,7 @@ def test_more_than_fits_into_an_event_is_there_again_after_a_suspension(server: 
     assert kinds.count("StepSucceeded") == kinds.count("StepStarted") == 12
 
 
-@pytest.mark.parametrize("size", [AT_MOST - 100, AT_MOST])
+@pytest.mark.parametrize("size", [pytest.param(AT_MOST - 100, marks=pytest.mark.long), AT_MOST])
 def test_an_execution_may_return_as_much_as_an_operation_may(server: Program, size: int) -> None:
     """The official SDK writes what does not fit into its answer by a checkpoint."""
     assert len(invoked(server, "returns", size=size)["Payload"]) == size

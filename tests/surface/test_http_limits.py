@@ -20,9 +20,10 @@ from holdfast.model.errors import DiskFull
 from holdfast.web.app import App
 from holdfast.web.limits import Limits
 from holdfast.web.listener import BoundedProtocol
+from holdfast.web.policy import Needs, Policy, Reach, Waits
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Handler, Route, Routes
+from holdfast.web.routing import Handler, Route
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, SilentHost, client, served
 
@@ -183,7 +184,7 @@ def test_an_answer_that_nobody_reads_is_not_kept(tmp_path: Path, monkeypatch: py
             connection.settimeout(30)
             connection.connect(running.address)
             connection.sendall(head.encode() + large)
-            said = connection.recv(1)  # it was answered; and then nobody reads on
+            said = connection.recv(1)  # it was answered, and the client reads no more
             assert hung_up.wait(30)
             while part := connection.recv(65536):
                 said += part
@@ -200,7 +201,7 @@ def test_a_write_that_the_disk_does_not_take_is_answered_in_time(tmp_path: Path,
         live = host.next()
         token = running.token(live)
 
-        def full(*_: object) -> None:
+        def full(*_: object, **__: object) -> None:
             raise DiskFull("no space left")
 
         monkeypatch.setattr(running.api.engine.store, "commit", full)
@@ -327,8 +328,8 @@ async def ask(app: App, before: Callable[[asyncio.Task[None]], None] = lambda _:
     return start["status"], dict(start["headers"]), json.loads(body["body"])
 
 
-def app_with(handler: Handler, *, waits: bool = False) -> App:
-    return App(Routes([Route("GET", "/x", handler, waits=waits)]), Limits(), lambda: "an-id")
+def app_with(handler: Handler, *, waits: Waits = Waits.NO) -> App:
+    return App([Route("GET", "/x", handler, Policy("X", Needs.VIEW, Reach.ALL, waits=waits))], Limits(), lambda: "an-id")
 
 
 async def test_a_mistake_of_ours_is_a_500_that_tells_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -364,7 +365,7 @@ async def test_an_invocation_that_is_nearly_done_gets_its_answer_from_a_server_t
         await done.wait()
         return json_reply("done")
 
-    app = app_with(nearly, waits=True)
+    app = app_with(nearly, waits=Waits.INVOCATION)
 
     def shut_down(_: asyncio.Task[None]) -> None:
         app.close()

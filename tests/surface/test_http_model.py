@@ -184,7 +184,7 @@ def children_of_every_ending(life: Life) -> None:
         children.pop().end(life.server, outcome)
     life.client.stop_durable_execution(DurableExecutionArn=children.pop().arn)
     life.pass_seconds(901)
-    life.server.do(lambda: life.server.api.engine.fire(children.pop().arn.rpartition("/")[2]))
+    life.server.do(lambda: life.server.api.engine.invocations.fire(children.pop().arn.rpartition("/")[2]))
     assert {op["Status"] for op in life.checkpoint() if op["Type"] == "CHAINED_INVOKE"} == {"SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT"}
 
 
@@ -221,7 +221,7 @@ def endings_of_executions(life: Life) -> None:
         histories(life, live.arn)
     late = life.start("echo:$LATEST")
     life.pass_seconds(901)
-    life.server.do(lambda: life.server.api.engine.fire(late.arn.rpartition("/")[2]))
+    life.server.do(lambda: life.server.api.engine.invocations.fire(late.arn.rpartition("/")[2]))
     histories(life, late.arn)
 
 

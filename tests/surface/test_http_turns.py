@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.server.protocol.workers import Workers
-from holdfast.web.asgi import Receive, Scope, Send
 from holdfast.web.limits import Limits
 from holdfast.web.listener import _MOST_HEADERS, _SLICE, BoundedProtocol
 from tests.surface.http_functions import ALL
@@ -52,8 +52,8 @@ def test_a_body_in_very_many_small_chunks_is_refused_and_one_in_a_few_thousand_i
 def test_a_request_to_a_worker_that_cannot_be_kept_is_refused_before_it_is_read() -> None:
     """Reading fifteen megabytes, to find that six can be kept, took a second in which the server did nothing else."""
     way = next(way for way in Workers(cast("Any", None)).routes() if way.path.endswith("/invoke"))
-    assert way.most is not None
-    assert MAX_PAYLOAD_BYTES < way.most < 2 * MAX_PAYLOAD_BYTES
+    assert way.policy.body_bytes is not None
+    assert MAX_PAYLOAD_BYTES < way.policy.body_bytes < 2 * MAX_PAYLOAD_BYTES
 
 
 def test_a_request_with_more_headers_than_a_client_needs_is_refused(server: Served) -> None:
@@ -132,7 +132,7 @@ async def test_of_a_thousand_requests_that_come_at_once_few_wait_in_memory_and_o
     assert line.paused == 1, "nothing more is read before this is answered"
     turns = most = 0
     while len(answered) < 5_000:
-        await asyncio.sleep(0)  # whoever else is there has a turn
+        await asyncio.sleep(0)  # other connections have a turn
         turns += 1
         most = max(most, len(protocol.pipeline))
     assert most <= _SLICE // len(GET) + 1, "no more is parsed before what was parsed is answered"

@@ -19,8 +19,8 @@ from holdfast.service.trust import configuration_folder
 from holdfast.store.backends import open_store
 from holdfast.store.encryption import AesGcm
 from holdfast.store.seam import Store
+from holdfast.web.auth.key_sealing import Sealing, access_keys
 from holdfast.web.auth.keys import Keys, new_access_key, sealing_of
-from holdfast.web.auth.sealing import Sealing, access_keys
 from holdfast.web.auth.secret import KeysSecret, KeysSecrets
 from holdfast.workers.tools.secrets import EnvironmentSecrets
 from tests.surface.auth_server import gate, token
@@ -205,7 +205,7 @@ def test_a_database_with_access_keys_needs_a_secret_of_the_operator(tmp_path: Pa
             sealing_of(store, KeysSecrets({"HOLDFAST_KEYS_FILE": "none.secret"}, address), os.urandom)
 
 
-# --- nobody else gets it
+# --- no other process gets it
 
 
 def test_a_server_says_which_secret_it_uses_and_its_functions_do_not_have_it(tmp_path: Path) -> None:
@@ -259,4 +259,4 @@ def test_an_embedded_server_without_the_secret_refuses_to_begin(tmp_path: Path, 
         sealed_by_an_older_release(store)
         with pytest.raises(KeysSecretNeeded, match="operator_secret"):
             gate(store)
-        assert gate(store, operator_secret=SECRET).says.endswith("access keys are opened with operator_secret")
+        assert gate(store, operator_secret=SECRET).guard.summary.endswith("access keys are opened with operator_secret")

@@ -1,4 +1,4 @@
-"""Requests for logs that nobody should send: each is answered in the right shape, changes nothing, and shows nobody else's lines."""
+"""Bad requests for logs: the server answers each in the right format, changes nothing, and shows no lines of another tenant."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.lambda_api.logs.api import Logs
-from holdfast.lambda_api.logs.segments import Folder, Retention
-from holdfast.lambda_api.logs.writer import LogKeeper
-from holdfast.lambda_api.routes.logs import TARGET, LogReading
-from holdfast.lambda_api.runtime.output import Line
+from holdfast.lambda_api.logs.log_operations import Logs
+from holdfast.lambda_api.logs.log_writer import LogWriter
+from holdfast.lambda_api.logs.segments import LogFolder, LogRetention
+from holdfast.lambda_api.routes.logs import TARGET, LogRoutes
+from holdfast.lambda_api.runtime.process_output import OutputLine
 from holdfast.model.clock import VirtualClock
 from holdfast.web.app import App
-from holdfast.web.auth.identity import Identity, identified
+from holdfast.web.identity import Identity
 from holdfast.web.limits import Limits
-from holdfast.web.routing import Routes
 from tests.parts import examples
+from tests.surface.auth_server import KnownCaller
 
 OPERATIONS = ["FilterLogEvents", "GetLogEvents", "DescribeLogGroups", "DescribeLogStreams"]
 SECRET = "of another tenant"
@@ -35,19 +35,15 @@ class Target:
 
     def __init__(self, root: Path) -> None:
         clock = VirtualClock()
-        self.keeper = LogKeeper(Folder(root, Retention(max_bytes=1 << 20)), clock)
+        self.keeper = LogWriter(LogFolder(root, LogRetention(max_bytes=1 << 20)), clock)
         for number in range(50):
             whose, text = ("blue", f"mine {number}") if number % 2 else ("red", SECRET)
-            self.keeper.put([Line(clock.now() + number, "f", "1", f"2026/01/01/[1]{number % 3}", text, tenant=whose)])
+            self.keeper.put([OutputLine(clock.now() + number, "f", "1", f"2026/01/01/[1]{number % 3}", text, tenant=whose)])
         assert self.keeper.flush(60)
-        api: Any = Mock(request_id=lambda: "id")
-        app = App(Routes(LogReading(Logs(self.keeper, clock, lambda name: name == "f")).routes()), Limits(), api.request_id)
-
-        async def asked(scope: Any, receive: Any, send: Any) -> None:
-            await app(identified(scope, Identity("somebody", (), "blue")), receive, send)
-
+        routes = LogRoutes(Logs(self.keeper, clock, lambda name: name == "f")).routes()
+        app = App(routes, Limits(), lambda: "id", KnownCaller(Identity("a viewer", (), "blue")))
         self._runner = asyncio.Runner()
-        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(asked), base_url="http://x")
+        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x")
 
     def files(self) -> dict[str, int]:
         return {str(path): path.stat().st_size for path in self.keeper.folder.root.rglob("*")}
@@ -150,4 +146,4 @@ def test_the_tenant_does_see_what_is_its_own(target: Target) -> None:
 
 def test_the_fuzz_knows_every_operation() -> None:
     nothing: Any = Mock()
-    assert sorted(LogReading(nothing).operations) == sorted(OPERATIONS)
+    assert sorted(LogRoutes(nothing).operations) == sorted(OPERATIONS)

@@ -231,7 +231,7 @@ def test_mistakes_are_told_as_aws_tells_them(serve: Programs) -> None:
     server = serve("chatty.json")
     with aws(server) as logs:
         group = {"logGroupName": "/aws/lambda/chatty"}
-        assert refused(logs.filter_log_events, logGroupName="/aws/lambda/nobody") == "ResourceNotFoundException"
+        assert refused(logs.filter_log_events, logGroupName="/aws/lambda/unknown") == "ResourceNotFoundException"
         assert refused(logs.filter_log_events, logGroupName="/another/group") == "ResourceNotFoundException"
         assert refused(logs.get_log_events, **group, logStreamName="none") == "ResourceNotFoundException"
         for wrong in (
@@ -339,7 +339,7 @@ def test_the_line_that_is_printed_is_all_that_a_client_needs(serve: Programs, tm
     script = f"{server.said[-1].strip()}\nexec '{sys.executable}' -c '{BOTO3}'"
     ran = subprocess.run(
         ["/bin/sh", "-c", script],
-        env={"HOME": str(tmp_path / "nobody")},
+        env={"HOME": str(tmp_path / "unknown")},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -358,7 +358,7 @@ def test_the_aws_cli_reads_logs(serve: Programs, tmp_path: Path) -> None:
     def cli(*words: str) -> Any:
         script = f'{server.said[-1].strip()}\nexec aws "$@"'
         ran = subprocess.run(
-            ["/bin/sh", "-c", script, "aws", *words], env={"HOME": str(tmp_path / "nobody"), "PATH": os.environ["PATH"]}, cwd=tmp_path,
+            ["/bin/sh", "-c", script, "aws", *words], env={"HOME": str(tmp_path / "unknown"), "PATH": os.environ["PATH"]}, cwd=tmp_path,
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert ran.returncode == 0, ran.stderr

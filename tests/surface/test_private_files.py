@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts import one_of_each
 from tests.surface.serve_program import Program, until
 from tests.surface.worker_desk import ask, web, written
 
@@ -48,7 +49,7 @@ def wide(folder: Path, own: set[str]) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o022], ids="umask {:03o}".format)
+@pytest.mark.parametrize("umask", one_of_each([0o000, 0o022], kind=lambda umask: "umask", name="umask {:03o}".format))
 def test_nothing_that_a_server_leaves_is_for_other_users(umask: int, tmp_path: Path) -> None:
     folder, temporary = tmp_path / "here", tmp_path / "temporary"
     for made in (folder, temporary):

@@ -1,4 +1,4 @@
-"""The README's example, as a reader would try it: run, kill in the middle, run again."""
+"""The README's examples, as a reader would try them: run, kill in the middle, run again."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import holdfast
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError
 from holdfast.service.client import Client
 from holdfast.testing import worker_kit
+from tests.library.vendor_scene import case_at, copied_for, serving_site, settings_for
 
 
 def test_the_readmes_example_is_killed_during_its_wait_and_charges_once(root: Path, tmp_path: Path) -> None:
@@ -34,7 +36,7 @@ def test_the_readmes_example_is_killed_during_its_wait_and_charges_once(root: Pa
 
 
 def test_the_readmes_test_passes(root: Path, tmp_path: Path) -> None:
-    example, _, kit = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.S)
+    example, _, _, kit = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.S)
     (tmp_path / "orders.py").write_text(example)
     (tmp_path / "tried.py").write_text(f"from orders import process_order\n{kit}")
     ran = subprocess.run([sys.executable, "tried.py"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
@@ -42,7 +44,7 @@ def test_the_readmes_test_passes(root: Path, tmp_path: Path) -> None:
 
 
 def test_the_readmes_worker_is_the_librarys_and_runs_as_written(root: Path, tmp_path: Path) -> None:
-    _, example, _ = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.S)
+    _, example, _, _ = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.S)
     page = root / "src/holdfast/library/refund/refund-worker.md"
     (tmp_path / page.name).write_text(page.read_text())
     (tmp_path / "refund.py").write_text(example)
@@ -56,6 +58,18 @@ def test_the_readmes_worker_is_the_librarys_and_runs_as_written(root: Path, tmp_
     assert (unclear.status, unclear.error.error_code) == ("needs_human", "ambiguous_request")
 
 
+async def test_the_readmes_pipeline_is_the_examples_and_runs_as_written(root: Path, tmp_path: Path) -> None:
+    _, _, pipeline, _ = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.S)
+    with serving_site() as web:
+        folder = copied_for(web, tmp_path)
+        assert (folder / "vendor_research.py").read_text().endswith(f'"""\n\n{pipeline}')
+        (folder / "vendor_research.py").write_text(pipeline)
+        settings = settings_for(web, tmp_path)
+        async with holdfast.open(":memory:", workers=[folder / "vendor_research.py"], worker_settings=settings) as engine:
+            waits = await engine.run("vendor-research", case_at(web), idempotency_key="v1")
+        assert [approval["question"] for approval in waits.approvals] == ["Publish this report?"]
+
+
 def wait_until_suspended(store: str) -> None:
     deadline = monotonic() + 60
     while monotonic() < deadline:
@@ -65,4 +79,4 @@ def wait_until_suspended(store: str) -> None:
                     return
         except HoldfastError:
             continue
-    raise AssertionError("the example did not come to its wait")
+    raise AssertionError("the example did not reach its wait")

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.lambda_api.routes.app import make_app
-from holdfast.lambda_api.routes.deploy import Deploying
+from holdfast.lambda_api.routes.deploy import DeployRoutes
 from holdfast.lambda_api.serving import Serving, open_serving
 from holdfast.service.settings import Settings
 from tests.parts import examples
@@ -37,7 +37,7 @@ class Target:
         self._app: Any = self._runner.run(self._made())
 
     async def _made(self) -> Any:
-        return make_app(self.service.api, more=Deploying(self.service).routes())
+        return make_app(self.service.api, more=DeployRoutes(self.service).routes())
 
     def ask(self, method: str, path: str, body: bytes) -> httpx.Response:
         async def asked() -> httpx.Response:

@@ -162,8 +162,8 @@ def test_a_server_that_is_told_to_leave_leaves_in_good_order(serve: Programs, nu
     server.approve(arn)
     until(place.exists, "the step that never ends")
     assert server.leave(number) == 0
-    assert "leaving: what runs comes to where it can be left" in server.warned
+    assert "leaving: waiting until running work can be stopped" in server.warned
     server = serve("orders")
     assert server.ended(arn)["Status"] == "SUCCEEDED"
     deaths = [e for e in server.history(arn) if e["EventType"] == "InvocationCompleted" and "Error" in e["InvocationCompletedDetails"]]
-    assert deaths == []  # nobody died: the invocation was given up, and counts nowhere
+    assert deaths == []  # no process died: the invocation was given up, and counts nowhere

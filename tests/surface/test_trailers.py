@@ -1,4 +1,4 @@
-"""Trailers: what comes after a body was signed by nobody, and no layer of the server ever sees it. Over a raw socket."""
+"""Trailers: headers after a body are in no signature, and no part of the server ever sees them. Over a raw socket."""
 
 from __future__ import annotations
 
@@ -15,27 +15,23 @@ from botocore.credentials import Credentials
 
 from holdfast.model.clock import SystemClock
 from holdfast.store.backends import open_store
-from holdfast.web.asgi import ASGIApp, Receive, Scope, Send
+from holdfast.web.auth.gate import open_gate
 from holdfast.web.auth.keys import Issued
-from holdfast.web.auth.protecting import protect
-from tests.surface.auth_server import access_key, token
+from holdfast.web.policy import Waits
+from holdfast.web.replies import Reply, json_reply
+from holdfast.web.requests import Request
+from tests.surface.auth_server import access_key, every_route, token
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, served
 
 INVOKE = "/2015-03-31/functions/echo:$LATEST/invocations"
 
 
-async def telling(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with all headers that reached it, after it has read the whole body."""
-    body = b""
-    while (message := await receive())["type"] == "http.request":
-        body += message.get("body", b"")
-        if not message.get("more_body"):
-            break
-    told = {"body": body.decode(), "headers": sorted(name.decode() for name, _ in scope["headers"])}
-    answer = json.dumps(told).encode()
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(answer))]})
-    await send({"type": "http.response.body", "body": answer})
+async def telling(request: Request) -> Reply:
+    """Answers with all headers that reached it, after the whole body was read."""
+    is_unread = request.policy.waits is Waits.STREAM
+    body = b"".join([part async for part in request.stream()]) if is_unread else request.content
+    return json_reply({"body": body.decode(), "headers": sorted(name.decode() for name, _ in request.scope["headers"])})
 
 
 class Guarded:
@@ -53,10 +49,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     store = open_store(str(where), "test")
     key, bearer = access_key(store, "operator", tenant="acme"), token(store, "viewer")
 
-    def around(_: ASGIApp) -> ASGIApp:
-        return protect(telling, store, host="127.0.0.1", clock=SystemClock())
-
-    with served(Path(where), ALL, around=around) as server:
+    gate = open_gate(store, host="127.0.0.1", clock=SystemClock())
+    with served(Path(where), ALL, gate=gate, more=[route._replace(handler=telling) for route in every_route()]) as server:
         yield Guarded(server, key, bearer)
     store.close()
 

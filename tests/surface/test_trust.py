@@ -17,7 +17,7 @@ import typer
 import holdfast
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.check import check
-from holdfast.cli.consent import Consent, Wish, run_terms
+from holdfast.cli.consent import Consent, TrustRequest, run_terms
 from holdfast.cli.new import worker as new_worker
 from holdfast.cli.trust import trust
 from holdfast.lambda_api.templates.discovery import discover
@@ -124,7 +124,7 @@ def test_a_trusted_folder_that_others_can_change_by_now_is_refused_at_the_next_u
     run_terms(Path("shop.py"), place, None, None, trust=False)
     (inside.folder / "neighbour.py").write_text("")
     (inside.folder / "neighbour.py").chmod(0o666)
-    with pytest.raises(TrustRefused, match=r"neighbour\.py is writable by everybody \(chmod o-w "):
+    with pytest.raises(TrustRefused, match=r"neighbour\.py is writable by all users \(chmod o-w "):
         run_terms(Path("shop.py"), place, None, None, trust=False)
     with pytest.raises(TrustRefused):
         run_terms(Path("shop.py"), place, None, None, trust=True)
@@ -153,7 +153,7 @@ def test_where_the_record_cannot_be_written_the_trust_holds_for_the_command_and_
     inside: Stranger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path(inside.environment["XDG_CONFIG_HOME"]).write_text("a file where the folder should be")
-    Consent(trust=True).settle([Wish(folder=inside.folder, why="a test")])
+    Consent(trust=True).settle([TrustRequest(folder=inside.folder, why="a test")])
     assert "warning: trusted for this command only: " in capsys.readouterr().err
 
 
@@ -241,7 +241,7 @@ def test_a_trusted_folder_that_became_unfit_is_listed_with_its_fault(inside: Str
     inside.folder.chmod(0o777)
     trust(list_=True, json_output=True)
     ((listed),) = json.loads(capsys.readouterr().out)
-    assert listed == {"folder": str(inside.folder), "faults": [f"{inside.folder} is writable by everybody (chmod o-w {inside.folder})"]}
+    assert listed == {"folder": str(inside.folder), "faults": [f"{inside.folder} is writable by all users (chmod o-w {inside.folder})"]}
 
 
 @pytest.mark.parametrize("said", [{}, {"remove": True}, {"list_": True, "paths": [Path()]}, {"paths": [Path("nowhere")]}])

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.consent import run_terms
-from holdfast.cli.serve_workers import Workers
-from holdfast.lambda_api.templates.descriptions import Found
+from holdfast.cli.serve_workers import ServeWorkers
+from holdfast.lambda_api.templates.descriptions import FoundTargets
 from holdfast.library import find
 from holdfast.service.trust import ToolsNotAllowed, TrustNeeded, TrustRefused
 from holdfast.workers.packages import Packages
@@ -23,8 +23,8 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stranger:
     return stranger
 
 
-def served(*workers: str, config: Path | None = None, store: str | None = "named.db", trust: bool = False) -> Workers | None:
-    return Workers.of(Found(workers=tuple(map(Path, workers))), StorePlace.of(store, None), None, config, trust=trust)
+def served(*workers: str, config: Path | None = None, store: str | None = "named.db", trust: bool = False) -> ServeWorkers | None:
+    return ServeWorkers.of(FoundTargets(workers=tuple(map(Path, workers))), StorePlace.of(store, None), None, config, trust=trust)
 
 
 def test_a_server_refuses_tools_that_the_operators_file_does_not_name_with_the_lines_to_add(inside: Stranger, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_server_runs_no_tool_from_a_folder_that_others_can_change(inside: Stra
     config = tmp_path / "operator.toml"
     config.write_text('[tools]\nallow = ["pay"]\n')
     inside.folder.chmod(0o777)
-    with pytest.raises(TrustRefused, match="is writable by everybody"):
+    with pytest.raises(TrustRefused, match="is writable by all users"):
         served("shop.py", config=config, store=str(tmp_path / "named.db"))
 
 
@@ -73,12 +73,12 @@ def test_tools_that_appear_later_in_a_folder_of_another_user_do_not_run(inside: 
     config = tmp_path / "operator.toml"
     config.write_text('[tools]\nallow = ["pay"]\n')
     terms = run_terms(Path("shop.py"), StorePlace.of("named.db", None), None, config, trust=False)
-    inside.folder.chmod(0o777)  # no tools: anybody may have written the folder
+    inside.folder.chmod(0o777)  # no tools, so the folder may be writable by all users
     workers = served("shop.py", config=config, store=str(tmp_path / "named.db"))
     assert workers is not None
     inside.write(WITH_A_TOOL)
     (package,) = Packages(tmp_path / "packages").add(Path("shop.py"))
-    with pytest.raises(TrustNeeded, match="has changed while it was looked at"):
+    with pytest.raises(TrustNeeded, match="changed while it was checked"):
         terms.check([package])
     assert "Another user could change the folder of shop" in str(workers.runtime.admits("shop", package.tools[0]))
 

@@ -1,4 +1,4 @@
-"""Requests that nobody should send, at every route of the worker protocol: each is refused in the protocol's shape, none is our mistake."""
+"""Bad requests at every route of the worker protocol: the server refuses each in the protocol's format, and none is a 500."""
 
 from __future__ import annotations
 

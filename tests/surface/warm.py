@@ -15,7 +15,9 @@ import gc
 import importlib
 import json
 import os
+import select
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,12 +30,14 @@ from typing import Any, Final, NoReturn
 
 from holdfast.cli.main import main, program
 from holdfast.model.errors import HoldfastError
-from tests import costs
+from tests import costs, shared
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _MOST: Final = 1 << 20
 _INTERPRETERS_OWN: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
 """Read when an interpreter starts: who changes them needs a cold one."""
+_UNBUFFERED: Final = "PYTHONUNBUFFERED"
+"""The one of them that a warm process can obey."""
 
 
 # --- the side of the tests
@@ -41,8 +45,79 @@ _INTERPRETERS_OWN: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
 
 def suits(environment: Mapping[str, str]) -> bool:
     """Whether a warm process can have this environment."""
-    names = {name for name in {*environment, *os.environ} if name.startswith(_INTERPRETERS_OWN)}
+    names = {name for name in {*environment, *os.environ} if name.startswith(_INTERPRETERS_OWN)} - {_UNBUFFERED}
     return all(environment.get(name) == os.environ.get(name) for name in names)
+
+
+class Begun:
+    """A command that runs in a process of its own; what `subprocess.Popen` says of one, as far as tests ask."""
+
+    def __init__(self, words: Sequence[str], folder: Path, environment: Mapping[str, str], *, stdin: int, stdout: int, stderr: int) -> None:
+        self.args = ["holdfast", *words]
+        self.returncode: int | None = None
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(_server())
+        order = json.dumps({"words": words, "folder": str(folder), "environment": dict(environment)}).encode() + b"\n"
+        sent = socket.send_fds(self._connection, [order], [stdin, stdout, stderr])
+        self._connection.sendall(order[sent:])
+        self._answers = self._connection.makefile("rb", buffering=0)
+        self.pid = int(self._answers.readline())
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended."""
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+            code, used = self._answers.readline().split()
+            self._answers.close()
+            self._connection.close()
+            costs.spent_elsewhere(float(used))
+            self.returncode = int(code)
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Its exit code, if it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+
+class Talking(Begun):
+    """A command that runs, with pipes to hear it."""
+
+    def __init__(self, words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+        self._said = "", ""
+        (hear, out), (listen, err) = os.pipe(), os.pipe()
+        self.stdout = open(hear, encoding="utf-8")  # noqa: SIM115 (the owner of the command closes it, as with Popen)
+        self.stderr = open(listen, encoding="utf-8")  # noqa: SIM115
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        try:
+            super().__init__(words, folder, environment, stdin=nothing, stdout=out, stderr=err)
+        finally:
+            for end in (nothing, out, err):
+                os.close(end)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """All that it said and was not read, once it has ended. It says little: no pipe of it fills."""
+        self.wait(timeout)
+        if not self.stdout.closed:
+            with self.stdout, self.stderr:
+                self._said = self.stdout.read(), self.stderr.read()
+        return self._said
 
 
 def run(words: Sequence[str], *, folder: Path, environment: Mapping[str, str], given: str, seconds: float) -> tuple[int, str, str]:
@@ -50,46 +125,36 @@ def run(words: Sequence[str], *, folder: Path, environment: Mapping[str, str], g
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         stdin.write(given.encode())
         stdin.seek(0)
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(seconds)
-            connection.connect(_server())
-            order = json.dumps({"words": words, "folder": str(folder), "environment": dict(environment)}).encode() + b"\n"
-            sent = socket.send_fds(connection, [order], [stdin.fileno(), stdout.fileno(), stderr.fileno()])
-            connection.sendall(order[sent:])
-            with connection.makefile("rb") as answers:
-                pid = int(answers.readline())
-                try:
-                    code, used = answers.readline().split()
-                except TimeoutError:
-                    os.kill(pid, signal.SIGKILL)
-                    raise subprocess.TimeoutExpired(["holdfast", *words], seconds) from None
+        begun = Begun(words, folder, environment, stdin=stdin.fileno(), stdout=stdout.fileno(), stderr=stderr.fileno())
+        try:
+            code = begun.wait(seconds)
+        except subprocess.TimeoutExpired:
+            begun.kill()
+            begun.wait()
+            raise
         printed = []
         for file in (stdout, stderr):
             file.seek(0)
             printed.append(file.read().decode().replace("\r\n", "\n"))
-        costs.spent_elsewhere(float(used))
-        return int(code), printed[0], printed[1]
+        return code, printed[0], printed[1]
 
 
 @functools.cache
 def _server() -> str:
-    """The address of this process's own, started when the first test asks for it; it ends with this process, however that ends."""
-    place = tempfile.mkdtemp(prefix="holdfast-warm-")
-    address = f"{place}/socket"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.surface.warm", address], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    """The address of the run's own."""
+    return shared.once("warm", _start)
+
+
+def _start(stdin: int) -> str:
+    address = tempfile.mkdtemp(prefix="holdfast-warm-") + "/socket"
+    process = subprocess.Popen([sys.executable, "-m", "tests.surface.warm", address], cwd=ROOT, stdin=stdin, stdout=subprocess.PIPE)
+    _processes.append(process)
     assert process.stdout is not None
     assert process.stdout.readline() == b"warm\n"
-    atexit.register(_end, process, place)
     return address
 
 
-def _end(process: subprocess.Popen[bytes], place: str) -> None:
-    process.communicate()
-    with contextlib.suppress(OSError):
-        os.unlink(f"{place}/socket")
-        os.rmdir(place)
+_processes: list[subprocess.Popen[bytes]] = []
 
 
 # --- the warm process
@@ -102,8 +167,8 @@ class Warm:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(address)
         self._listener.listen(64)
-        self._ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(wake)
+        self._ended, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._wake)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._running: dict[int, socket.socket] = {}
         self._events = selectors.DefaultSelector()
@@ -111,7 +176,7 @@ class Warm:
             self._events.register(watched, selectors.EVENT_READ)
 
     def serve(self) -> dict[str, Any] | None:
-        """None when nobody needs it any more; in a forked process, what that one has to do."""
+        """None when the process is no longer needed; in a forked process, the work of that process."""
         os.write(1, b"warm\n")
         while True:
             for key, _ in self._events.select():
@@ -155,7 +220,8 @@ class Warm:
 
     def _forget(self) -> None:
         """A forked process has nothing of this."""
-        os.close(signal.set_wakeup_fd(-1))
+        signal.set_wakeup_fd(-1)
+        os.close(self._wake)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._events.close()
         self._listener.close()
@@ -173,7 +239,9 @@ def _become(order: dict[str, Any]) -> None:
     sys.path[0] = order["folder"]
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 (theirs until the process ends)
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 (theirs until the process ends)
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 (theirs until the process ends)
+    if order["environment"].get(_UNBUFFERED):
+        sys.stdout.reconfigure(write_through=True)
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 (theirs until the process ends)
 
 
 def _ended(program: Callable[[], NoReturn]) -> NoReturn:
@@ -189,13 +257,29 @@ def _ended(program: Callable[[], NoReturn]) -> NoReturn:
 
 
 def _load() -> None:
-    """What commands load, with what they load only when they come to it."""
+    """The modules that commands load, also those that they load late."""
     for name in (
         "holdfast.durable",
+        "holdfast.lambda_api.routes.app",
+        "holdfast.lambda_api.routes.deploy",
+        "holdfast.lambda_api.routes.logs",
+        "holdfast.lambda_api.serving",
+        "holdfast.lambda_api.templates.file_watch",
+        "holdfast.lambda_api.templates.targets",
+        "holdfast.server.metrics",
+        "holdfast.server.subscribers",
         "holdfast.service.engines",
+        "holdfast.service.function_signals",
         "holdfast.service.worker_runtime",
         "holdfast.store.sqlite.store",
-        "holdfast.workers.tools.declaring",
+        "holdfast.workers.tools.declarations",
+        "httptools",
+        "prometheus_client",
+        "rich._emoji_codes",
+        "uvicorn",
+        "uvicorn.lifespan.off",
+        "uvicorn.protocols.http.httptools_impl",
+        "uvloop",
     ):
         importlib.import_module(name)
     with contextlib.suppress(HoldfastError):  # typer loads most of what it needs with the first command
@@ -210,3 +294,4 @@ if __name__ == "__main__":
     if (told := Warm(sys.argv[1]).serve()) is not None:
         _become(told)
         _ended(main)
+    shutil.rmtree(os.path.dirname(sys.argv[1]), ignore_errors=True)

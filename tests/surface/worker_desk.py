@@ -57,6 +57,7 @@ async def echo(inputs: dict, ctx: WorkerContext) -> dict:
         case "page":
             await ctx.artifact("../<b>.html\\r\\nx: y", b"<script>alert(1)</script>", media_type="text/html\\r\\nx: y")
         case "ask":
+            ctx.progress({"asking": True})
             return {"said": await ctx.ask("which?", schema={"enum": ["red", "blue"]})}
     ctx.progress({"half": True})
     ctx.log("said it", level="info")
@@ -108,7 +109,7 @@ def start(programs: Programs, *arguments: str) -> Program:
 
 
 def web(program: Program, issued: Issued | None = None) -> httpx.Client:
-    """Somebody who asks."""
+    """A client of the server."""
     headers = {} if issued is None else bearer(issued)
     return httpx.Client(base_url=program.url, timeout=PATIENCE_SECONDS, headers=headers, trust_env=False)
 

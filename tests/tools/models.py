@@ -26,6 +26,8 @@ class Model:
     silent: bool = False
     dribbles: float | None = None
     """Seconds between two bytes of its answer."""
+    feed: asyncio.Queue[str | bytes | None] | None = None
+    """What it streams: texts of its answer, bytes as they are, None for the end. Without it the server knows no streams."""
     counted: int = 0
     """All tokens the server has charged for."""
 
@@ -40,6 +42,9 @@ class Model:
     async def serve(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
         if self.silent:
             await asyncio.Event().wait()
+        if self.feed is not None:
+            await self._stream(self.feed, writer)
+            return
         message = {"role": "assistant", "content": None if self.refusal else self.answer, "refusal": self.refusal}
         made: dict[str, Any] = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
         made["choices"] = [{"index": 0, "message": message, "finish_reason": self.finish_reason}]
@@ -54,6 +59,28 @@ class Model:
             if self.dribbles is not None:
                 await writer.drain()
                 await asyncio.sleep(self.dribbles)
+
+    def streams(self, *pieces: str | bytes | None) -> None:
+        """Stream these from now on."""
+        self.feed = self.feed or asyncio.Queue()
+        for piece in pieces:
+            self.feed.put_nowait(piece)
+
+    async def _stream(self, feed: "asyncio.Queue[str | bytes | None]", writer: asyncio.StreamWriter) -> None:
+        writer.write(head(200, {"content-type": "text/event-stream; charset=utf-8"}))
+        while (piece := await feed.get()) is not None:
+            writer.write(piece if isinstance(piece, bytes) else event_of({"delta": {"content": piece}}))
+            await writer.drain()
+        writer.write(event_of({"delta": {}, "finish_reason": self.finish_reason}))
+        if self.usage is not None:
+            self.counted += self.usage["prompt_tokens"] + self.usage["completion_tokens"]
+            writer.write(b"data: " + json.dumps({"choices": [], "usage": self.usage}).encode() + b"\n\n")
+        writer.write(b"data: [DONE]\n\n")
+
+
+def event_of(choice: dict[str, Any]) -> bytes:
+    """One event of a stream."""
+    return b"data: " + json.dumps({"id": "c", "choices": [{"index": 0, **choice}]}).encode() + b"\n\n"
 
 
 @asynccontextmanager

@@ -66,7 +66,7 @@ async def test_nothing_is_called_in_replay_and_the_order_is_kept(tmp_path: Path)
     numbers = [(await called(playing, {"a": 1})).result["number"] for _ in range(3)]
     failed = await failure(playing, {"fail": "known"})
     assert (numbers, echo.calls, failed.code, failed.retry_after_seconds, failed.closes) == ([1, 2, 2], 4, "rate_limited", 4, "tool:echo")
-    assert "cassette_miss" in str((await failure(playing, {"fail": "unknown"})).details)  # what nobody knows is not recorded as a fact
+    assert "cassette_miss" in str((await failure(playing, {"fail": "unknown"})).details)  # an unknown outcome is not recorded
 
 
 async def test_a_secret_is_neither_recorded_nor_needed_to_find_the_call_again(tmp_path: Path) -> None:

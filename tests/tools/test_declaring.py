@@ -7,12 +7,12 @@ import pytest
 
 from holdfast import ToolCall, tool
 from holdfast.contract.checking import problems_of
-from holdfast.workers.tools.declaring import declarations_of
+from holdfast.workers.tools.declarations import declarations_of
 from holdfast.workers.tools.seam import Effect
 
 REFUND = '''
 from holdfast import ToolCall, WorkerContext, WorkerError, tool, worker
-raise SystemExit("nobody may run this")
+raise SystemExit("this file must not be run")
 
 @tool(effect="write", secrets=["PAY_KEY"], approval=True)
 def refund_payment(call: ToolCall, order_id: str, cents: int) -> dict:
@@ -100,7 +100,7 @@ def test_an_annotation_says_what_is_allowed(annotation: str, schema: Any) -> Non
     ("@tool(secrets='KEY')\ndef f(call): ...", 2, "list of texts"),
     ("@tool(timeout_seconds=True)\ndef f(call): ...", 2, "wrong type"),
     ("@tool(timeout_seconds=0)\ndef f(call): ...", 2, "above 0"),
-    ("@tool(name='a-b')\ndef f(call): ...", 2, "no name"),
+    ("@tool(name='a-b')\ndef f(call): ...", 2, "not a valid name"),
     ("@tool\ndef f(): ...", 3, "first parameter is the call"),
     ("@tool\ndef f(call, *args): ...", 3, "name every argument"),
     ("@tool\ndef f(call, **more): ...", 3, "name every argument"),
@@ -108,7 +108,7 @@ def test_an_annotation_says_what_is_allowed(annotation: str, schema: Any) -> Non
     ("@tool\ndef f(call): ...\n@tool\ndef f(call): ...", 5, "replace the first"),
     ("@tool\ndef f(call): ...\n@tool(name='f')\ndef g(call): ...", 5, "Two tools"),
     ("class A:\n    @tool\n    def f(self, call): ...", 4, "stand at the top"),
-    ("@nothing.reconcile\ndef f(call): ...", 2, "no tool of this file"),
+    ("@nothing.reconcile\ndef f(call): ...", 2, "not a tool of this file"),
     ("@worker\ndef f(inputs, ctx): ...", 2, "names its page"),
     ("@worker(PAGE)\ndef f(inputs, ctx): ...", 2, "must be a literal"),
     ("@worker('p.md', include='x')\ndef f(inputs, ctx): ...", 2, "list of texts"),

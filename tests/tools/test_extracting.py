@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.library.web_scrape.extracting import MAX_ITEMS, MAX_WARNINGS, SpecInvalid, extract
+from holdfast.library.web_scrape.extraction import MAX_ITEMS, MAX_WARNINGS, SpecInvalid, extract
 from holdfast.library.web_scrape.paths import path_of
 from holdfast.model import codec
 from holdfast.model.clock import monotonic
@@ -256,10 +256,10 @@ def test_a_boolean_is_a_word(text: str, value: bool) -> None:
     "about,words",
     [
         ({"css": "p[["}, "no CSS selector"),
-        ({"css": ""}, "no text"),
-        ({"css": 7}, "no text"),
+        ({"css": ""}, "not a text"),
+        ({"css": 7}, "not a text"),
         ({"css": "p", "path": "//p"}, "one source"),
-        ({"csss": "p"}, "nobody knows: csss"),
+        ({"csss": "p"}, "unknown options: csss"),
         (7, "neither"),
         ({"css": "p", "type": "money"}, "type is 'money'"),
         ({"css": "p", "list": "yes"}, "true or false"),
@@ -273,7 +273,7 @@ def test_a_boolean_is_a_word(text: str, value: bool) -> None:
         ({"path": "//p["}, "not closed"),
         ({"path": "//p[foo()]"}, "predicate [foo()]"),
         ({"path": "//@href/p"}, "at the end only"),
-        ({"path": "p p"}, "nobody knows"),
+        ({"path": "p p"}, "is not a valid step of a path"),
         ({"path": "//p[not(2)]"}, "no position"),
         ({"css": "p", "fields": 7}, "no object"),
         ({"css": "p", "fields": {"a": {"css": "[["}}}, "no CSS selector"),

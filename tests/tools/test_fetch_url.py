@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.workers.tools.fetching import FetchSettings, FetchUrl
+from holdfast.workers.tools.fetch_url import FetchSettings, FetchUrl
 from holdfast.workers.tools.seam import Effect, cool_down_keys
 from tests.tools.calls import called, failure
 from tests.tools.servers import Asked, Site, head, self_signed, site
@@ -144,7 +144,7 @@ async def test_a_name_is_resolved_once_and_only_what_was_checked_is_connected_to
         return next(answers)
 
     fetch = FetchUrl(FetchSettings(ports=(web.port,), allow_private=("127.0.0.2",), robots=False), resolver=rebinding)
-    first = await failure(fetch, {"url": f"http://rebind.example:{web.port}/a"})  # nobody listens at 127.0.0.2
+    first = await failure(fetch, {"url": f"http://rebind.example:{web.port}/a"})  # no server listens at 127.0.0.2
     second = await failure(fetch, {"url": f"http://rebind.example:{web.port}/a"})
     assert (first.code, second.code) == ("tool_unavailable", "egress_denied")
     assert (asked, web.asked) == (["rebind.example", "rebind.example"], [])
@@ -180,10 +180,10 @@ async def test_the_host_header_stays_the_name_while_the_connection_goes_to_the_a
 
 
 async def test_a_name_that_does_not_exist_is_unavailable() -> None:
-    async def nobody(host: str, port: int) -> list[str]:
+    async def no_address(host: str, port: int) -> list[str]:
         raise OSError("no such name")
 
-    fetch = FetchUrl(FetchSettings(robots=False), resolver=nobody)
+    fetch = FetchUrl(FetchSettings(robots=False), resolver=no_address)
     assert (await failure(fetch, {"url": "http://nowhere.example/"})).code == "tool_unavailable"
     await fetch.close()
 

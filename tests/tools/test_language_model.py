@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.workers.tools.estimating import estimated_tokens
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
 from holdfast.workers.tools.prices import prices_of
 from holdfast.workers.tools.seam import Effect, Remaining, Reservation, ToolFailed, Usage
+from holdfast.workers.tools.token_estimate import estimated_tokens
 from tests.tools.calls import called, failure
 from tests.tools.models import Model, a_model
 

@@ -1,6 +1,7 @@
 """parameter_store: from a file, and from SSM as moto's server plays it."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -75,18 +76,19 @@ def aws() -> Iterator[str]:
 
 
 @pytest.fixture
-def ssm(aws: str, monkeypatch: pytest.MonkeyPatch) -> Ssm:
+def ssm(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ssm]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    client = boto3.client("ssm", region_name="eu-central-1", endpoint_url=aws)
-    for name, value, kind in [
-        ("/w/a", "1", "String"),
-        ("/w/list", "x,y", "StringList"),
-        ("/w/key", "hush", "SecureString"),
-        ("/other/b", "2", "String"),
-    ]:
-        client.put_parameter(Name=name, Value=value, Type=kind, Overwrite=True)
-    return Ssm(prefix="/w/", region="eu-central-1", endpoint_url=aws)
+    with closing(boto3.client("ssm", region_name="eu-central-1", endpoint_url=aws)) as client:
+        for name, value, kind in [
+            ("/w/a", "1", "String"),
+            ("/w/list", "x,y", "StringList"),
+            ("/w/key", "hush", "SecureString"),
+            ("/other/b", "2", "String"),
+        ]:
+            client.put_parameter(Name=name, Value=value, Type=kind, Overwrite=True)
+    with closing(Ssm(prefix="/w/", region="eu-central-1", endpoint_url=aws)) as made:
+        yield made
 
 
 async def test_parameters_come_from_ssm_under_the_operators_prefix(ssm: Ssm) -> None:

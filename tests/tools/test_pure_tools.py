@@ -1,9 +1,10 @@
-"""parse_html and json_schema_validate: pure functions of hostile text."""
+"""The pure tools: pure functions of hostile text."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.contract.terms import BUILT_IN_TOOLS
 from holdfast.model import codec
 from holdfast.model.clock import monotonic
 from holdfast.workers.tools.pure import PURE, call_pure, json_schema_validate, parse_html
@@ -84,13 +85,44 @@ def test_a_schema_that_is_none_or_leads_outside_is_refused(schema: dict[str, str
 
 
 def test_the_pure_tools_are_these() -> None:
-    assert sorted(PURE) == ["json_schema_validate", "parse_html"]
+    assert sorted(PURE) == ["json_schema_validate", "merge_rules", "parse_html", "redact_pii", "rules_engine"]
+    assert set(PURE) < BUILT_IN_TOOLS
+
+
+def test_rules_are_asked_and_each_broken_place_is_named() -> None:
+    rules = [{"path": ".price", "op": "at_least", "value": 0}, {"path": ".tags[*]", "op": "in", "value": ["a"], "severity": "warning"}]
+    assert call_pure("rules_engine", {"value": {"price": 1, "tags": ["a"]}, "rules": rules}) == {"holds": True, "reasons": []}
+    told = call_pure("rules_engine", {"value": {"price": -1, "tags": ["a", "b"]}, "rules": rules})
+    assert told["holds"] is False
+    assert [(reason["path"], reason["severity"]) for reason in told["reasons"]] == [(".price", "error"), (".tags[1]", "warning")]
+    assert call_pure("rules_engine", {"value": {"price": 1, "tags": ["b"]}, "rules": rules})["holds"] is True
+
+
+@pytest.mark.parametrize("rule", [
+    {"path": "price", "op": "exists"}, {"path": "", "op": "matches", "value": "("}, {"path": "", "op": "matches", "value": "(?=a)"},
+    {"path": "", "op": "in", "value": 1},
+])  # fmt: skip
+def test_a_rule_that_can_never_hold_is_refused(rule: dict[str, object]) -> None:
+    with pytest.raises(ToolFailed, match="Rule 1 cannot be asked") as refused:
+        call_pure("rules_engine", {"value": 1, "rules": [{"path": "", "op": "exists"}, rule]})
+    assert refused.value.details == {"reason": "rules", "rule": 1}
+
+
+def test_parts_are_merged_and_a_part_without_a_value_is_missing() -> None:
+    parts = [{"source": "a", "value": {"x": 1}}, {"source": "b", "value": {"x": 2}}, {"source": "c"}]
+    told = call_pure("merge_rules", {"parts": parts, "policy": "best_effort"})
+    assert (told["outputs"], told["missing"], told["error_code"]) == ({"x": 1}, ["c"], None)
+    assert told["conflicts"] == [{"path": ".x", "values": [{"source": "a", "value": 1}, {"source": "b", "value": 2}]}]
+    assert call_pure("merge_rules", {"parts": parts, "policy": "strict"})["error_code"] == "merge_conflict"
 
 
 @pytest.mark.parametrize("tool,arguments", [
     ("parse_html", {}), ("parse_html", {"html": 7}), ("parse_html", {"html": "", "select": {"a": {"xpath": "//a"}}}),
     ("json_schema_validate", {"value": 1}),
     ("json_schema_validate", {"value": 1, "schema": "x"}), ("parse_html", {"html": "", "more": 1}),
+    ("rules_engine", {"value": 1, "rules": [{"path": "", "op": "eval"}]}), ("rules_engine", {"value": 1, "rules": [{"op": "exists"}]}),
+    ("rules_engine", {"value": 1, "rules": [{"path": "", "op": "exists", "severity": "fatal"}]}),
+    ("merge_rules", {"parts": [], "policy": "last"}), ("merge_rules", {"parts": [{"value": 1}], "policy": "first"}),
 ])  # fmt: skip
 def test_arguments_that_do_not_fit_are_named(tool: str, arguments: dict[str, object]) -> None:
     with pytest.raises(ToolFailed, match="do not fit"):

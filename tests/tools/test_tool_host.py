@@ -1,16 +1,18 @@
 """Author's tools in processes of their own: real processes, a real server that counts."""
 
 import asyncio
+import contextlib
 import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.hosts.toolhost.host import HostLimits, ToolHost
-from holdfast.workers.tools.author import AuthorTool
-from holdfast.workers.tools.declaring import declarations_of
+from holdfast.hosts.toolhost.tool_host import HostLimits, ToolHost
+from holdfast.workers.tools.author_tool import AuthorTool
+from holdfast.workers.tools.declarations import declarations_of
 from holdfast.workers.tools.seam import DidNotHappen, Effect, Happened, Unknown, verdict_on
 from holdfast.workers.tools.secrets import EnvironmentSecrets, Secrets
 from tests.tools.calls import a_call, called, failure
@@ -144,6 +146,34 @@ async def test_only_so_many_processes_are_kept_warm(file: Path) -> None:
         await host.close()
 
 
+async def test_a_call_for_an_idle_process_that_was_killed_goes_to_another_one(host: ToolHost, file: Path) -> None:
+    """The loop has not heard of the death when the call begins."""
+    count = made(host, file, "count")
+    idle = (await called(count, {})).result["pid"]
+    os.kill(idle, signal.SIGKILL)
+    without_the_loop(idle, "ZX")
+    again = (await called(count, {})).result
+    assert (again["calls"], host.pids) == (1, [again["pid"]])
+
+
+async def test_a_call_that_a_process_has_not_read_when_it_is_killed_goes_to_another_one(host: ToolHost, file: Path) -> None:
+    """The process takes no time when the call is sent, so that the call lies in its socket."""
+    async with site() as web:
+        web.page("/refunds", '{"id": "r-1"}', content_type="application/json")
+        pay, order = made(host, file, "pay"), {"url": f"{web.url}/refunds"}
+        await called(pay, order)
+        (idle,) = host.pids
+        os.kill(idle, signal.SIGSTOP)
+        without_the_loop(idle, "T")
+        calling = asyncio.create_task(called(pay, order))
+        while host._idle:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        os.kill(idle, signal.SIGKILL)
+        assert (await calling).result == {"id": "r-1"}
+        assert (len(web.asked), idle in host.pids) == (2, False)
+
+
 # --- secrets
 
 
@@ -225,9 +255,9 @@ async def test_a_caller_that_gives_up_ends_the_call(host: ToolHost, file: Path, 
 
 
 async def test_a_runner_that_is_gone_takes_its_tools_with_it(host: ToolHost, file: Path, tmp_path: Path) -> None:
-    from holdfast.hosts.toolhost.process import Hosted, ToolProcess
+    from holdfast.hosts.toolhost.tool_process import HostedTool, ToolProcess
 
-    process = await ToolProcess.start(Hosted(file, "hang"), max_result_bytes=1000, log=None)
+    process = await ToolProcess.start(HostedTool(file, "hang"), max_result_bytes=1000, log=None)
     told = tmp_path / "pids"
     about = {"run_id": "r", "tool": "hang", "idempotency_key": "k"}
     frame = {"op": "call", "call": about, "arguments": {"file": str(told)}, "secrets": {}, "seconds": 60}
@@ -316,8 +346,19 @@ async def test_reconcile_says_what_became_of_a_lost_call(host: ToolHost, file: P
     assert await verdict_on(made(host, file, "die"), a_call("die"), {"how": "exit"}) == Unknown()
 
 
+async def test_a_reconcile_whose_idle_process_was_killed_looks_again(host: ToolHost, file: Path) -> None:
+    async with site() as web:
+        web.page("/yes", "yes")
+        pay = made(host, file, "pay")
+        await pay.reconcile(a_call("pay"), {"url": f"{web.url}/yes"})
+        (idle,) = host.pids
+        os.kill(idle, 9)
+        verdict = await pay.reconcile(a_call("pay"), {"url": f"{web.url}/yes"})
+    assert isinstance(verdict, Happened)
+
+
 async def gone(pid: int) -> None:
-    """Wait until a process is dead (or nobody's child but init's, and a zombie)."""
+    """Wait until a process is dead (or a zombie whose parent is init)."""
     async with asyncio.timeout(10):
         while _runs(pid):
             await asyncio.sleep(TICK)
@@ -329,3 +370,10 @@ def _runs(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+def without_the_loop(pid: int, states: str) -> None:
+    """Wait until a process is in one of these states, or gone, while the event loop stands still."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in states:
+            continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.hosts.toolhost.call import ToolCall
+from holdfast.hosts.toolhost.tool_call import ToolCall
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
 from holdfast.workers.tools.seam import Remaining
 from tests.tools.calls import a_call

@@ -9,9 +9,10 @@ import msgspec
 
 from holdfast.model.execution import Change, Execution, State, Terms
 from holdfast.model.history import TERMINAL, Event, EventType
-from holdfast.model.ids import Position, Seal
+from holdfast.model.ids import Position
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Operation, Status, Type, Update, is_pending
+from holdfast.model.seal import Seal
 from holdfast.model.verbs import Answer, Checkpoint, Checkpointed, Claim, Start, Write
 
 SEAL = Seal(b"a key that only the tests know")
@@ -19,7 +20,6 @@ ID = "019b7a2c-0000-7000-8000-000000000001"
 T0 = 1_767_225_600_000
 SECOND = 1_000
 HOUR = 3_600 * SECOND
-NOBODY = Claimant("nobody", "no-invocation")
 
 
 def header(**set_to: object) -> Execution:
@@ -41,7 +41,7 @@ class Lone:
 
     @classmethod
     def begun(cls, by: Claimant | None = None, now: int = T0, **set_to: object) -> "Lone":
-        """A new execution, claimed if somebody is named."""
+        """A new execution, claimed if a claimant is given."""
         change, _ = Start(header(**set_to), '{"order": 1}', by).create(now)
         return cls(change)
 

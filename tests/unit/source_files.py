@@ -47,15 +47,45 @@ class Module:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.lineno, node.value
 
-    def uses(self) -> Iterator[tuple[int, str]]:
+    @functools.cached_property
+    def uses(self) -> list[tuple[int, str]]:
         """Every imported or built-in name used, spelled from where it came: `from time import time as t; t` and `time.time` are both
         time.time. A variable that happens to be called `time` is not the module, so its attributes say nothing."""
+        return list(self._uses())
+
+    def _uses(self) -> Iterator[tuple[int, str]]:
         known = dict(self._imported())
         for node in self.nodes:
             if isinstance(node, ast.Name | ast.Attribute):
                 first, *rest = _dotted(node)
                 if first in known or not rest:
                     yield node.lineno, ".".join([known.get(first, first), *rest])
+
+    @property
+    def package(self) -> str:
+        """The package directly below holdfast that this file is in."""
+        return self.name.partition("/")[0]
+
+    def private_definitions(self) -> set[str]:
+        """Every name with one underscore that this file defines: a function, a class, a variable, an attribute, a slot."""
+        names: set[str] = set()
+        for node in self.nodes:
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    names.add(name)
+                case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.Constant(value=str(name)):
+                    names.add(name)
+                case _:
+                    pass
+        return {name for name in names if _is_private(name)}
+
+    def private_uses(self) -> Iterator[tuple[int, str]]:
+        """Every name with one underscore that this file reads from an object or imports from another module of holdfast."""
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and _is_private(node.attr):
+                yield node.lineno, node.attr
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("holdfast."):
+                yield from ((node.lineno, alias.name) for alias in node.names if _is_private(alias.name))
 
     def _imported(self) -> Iterator[tuple[str, str]]:
         for node in self.nodes:
@@ -65,6 +95,14 @@ class Module:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 for alias in node.names:
                     yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
+"""Public in spite of the underscore: so that they do not clash with the names of fields."""
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name.isidentifier() and name not in _NAMED_TUPLES
 
 
 def _dotted(node: ast.expr) -> list[str]:
@@ -87,6 +125,7 @@ def packages() -> list[str]:
     return sorted(path.parent.name for path in SRC.glob("*/__init__.py"))
 
 
+@functools.cache
 def project_texts() -> dict[str, str]:
     """Every text file that is, or would be, committed."""
     git = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -94,8 +133,12 @@ def project_texts() -> dict[str, str]:
     if listed.returncode == 0:
         paths = [ROOT / name for name in listed.stdout.split("\0") if name]
     else:  # unpacked from an archive: no git, so everything but what `make` leaves behind
-        paths = [path for path in ROOT.rglob("*") if not {".venv", ".git", "build", "dist"} & set(path.relative_to(ROOT).parts)]
+        paths = [path for path in ROOT.rglob("*") if not any(map(_is_left_behind, path.relative_to(ROOT).parts))]
     return {path.relative_to(ROOT).as_posix(): text for path in sorted(paths) if path.is_file() and (text := _text(path)) is not None}
+
+
+def _is_left_behind(part: str) -> bool:
+    return part in {".git", "build", "dist"} or part.startswith(".venv")
 
 
 def _text(path: Path) -> str | None:

@@ -14,7 +14,7 @@ from bench.__main__ import processor
 from bench.figures import LIMIT
 from bench.lines import specs
 from bench.measuring import WORKLOADS, measured
-from bench.peers.running import MORE_PEERS, ROOT, Failed, Figures, Missing, Peer, environment, run, said
+from bench.peers.peer_runs import MORE_PEERS, ROOT, Failed, Figures, Missing, Peer, environment, run, said
 from bench.terms import Sizes
 
 MOUNTS = """\
@@ -89,6 +89,14 @@ def test_the_processor_has_a_name_where_the_kernel_tells_it(tmp_path: Path) -> N
 # --- what is measured ------------------------------------------------------------------------------------------------------------
 
 SMALL = Sizes(
+    chain_nodes=2,
+    chain_rounds=1,
+    chain_items=4,
+    map_rounds=1,
+    queue_jobs=20,
+    queue_bulk=20,
+    queue_backlog=50,
+    queue_other_tenant=30,
     w1_steps=5, w2_executions=10, w3_branches=4, w3_items=6, w4_steps=2, w4_many_steps=3, w5_executions=4, w5_blocking=3, w6_rounds=5,
     http_executions=2, http_steps=2, http_connections=2, http_checkpoints=8, http_invocations=5, worker_attempts=2,
     worker_runs=60, worker_checks=5, hostile_kinds=1, hostile_seconds=0.3, wakes=2, idle_seconds=0.2, many=1, pairs=1, few=1,
@@ -135,7 +143,7 @@ def test_a_scene_that_fails_is_an_error(tmp_path: Path) -> None:
 
 @dataclass
 class Other:
-    """Somebody beside us, who knows his figures, or has an excuse."""
+    """A peer with given figures, or with a reason why it has none."""
 
     name: str
     answer: Figures | Exception
@@ -235,9 +243,9 @@ def test_a_peer_that_breaks_is_said_in_one_line_that_names_no_place_on_this_mach
 @pytest.mark.parametrize(
     "workload, keys",
     [
-        ("W1", ["W1"]),
-        ("W2", ["W2"]),
-        ("W3", ["W3 parallel"]),
+        pytest.param("W1", ["W1"], marks=pytest.mark.long),
+        pytest.param("W2", ["W2"], marks=pytest.mark.long),
+        pytest.param("W3", ["W3 parallel"], marks=pytest.mark.long),
         ("W6", ["W6", "W6 p99"]),
         pytest.param("HTTP", ["HTTP steps"], marks=pytest.mark.long),
     ],
@@ -264,7 +272,7 @@ async def test_a_restart_that_comes_to_something_else_is_not_measured(tmp_path: 
     """A figure for work that was not done would be the best one."""
     async with holdfast.open(tmp_path / "bench.db", functions=restart.FUNCTIONS) as opened:
         callback_id = await restart.asked(opened, "asks_late", 3)
-        with pytest.raises(AssertionError, match=r"it came to \[3, 'now'\]"):
+        with pytest.raises(AssertionError, match=r"its result is \[3, 'now'\]"):
             await restart.answered(opened, callback_id, 4)
 
 

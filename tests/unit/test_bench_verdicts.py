@@ -44,8 +44,8 @@ def test_a_ratio_is_judged_the_same_on_any_machine(bound: str, worse: float, ver
     assert {key: line.verdict for key, line in found.items()} == dict.fromkeys(OF_THIS_MACHINE, verdict)
 
 
-def test_only_memory_and_what_a_sandbox_adds_are_asked_for_as_they_are() -> None:
-    assert {SPECS[key].unit for key in AS_THEY_ARE} == {"KB", "ms"}
+def test_only_memory_idle_cpu_and_what_a_sandbox_adds_are_asked_for_as_they_are() -> None:
+    assert {SPECS[key].unit for key in AS_THEY_ARE} == {"KB", "MB", "ms", "points"}
     assert {key for key in AS_THEY_ARE if SPECS[key].unit == "ms"} == {"workers attempt"}
 
 

@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.files import removing
-from holdfast.lambda_api.functions import folder as keeping
-from holdfast.lambda_api.functions import packing
+from holdfast.files import removal
+from holdfast.lambda_api.functions import code_files
+from holdfast.lambda_api.functions import function_folder as keeping
 from holdfast.lambda_api.functions.deployed import DeployedFunctions
-from holdfast.lambda_api.functions.folder import Keeper, folder_of
-from holdfast.lambda_api.functions.records import Code, Config, Version, about
-from holdfast.lambda_api.operations.checks import FunctionAsked
+from holdfast.lambda_api.functions.function_folder import FunctionFolder, folder_of
+from holdfast.lambda_api.functions.function_records import Code, Config, Version, about
+from holdfast.lambda_api.operations.checks import FunctionReference
 from holdfast.lambda_api.routes.deploy_requests import Configured
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.errors import (
@@ -50,12 +50,12 @@ def clock() -> Clock:
 @pytest.fixture
 def opened(tmp_path: Path, clock: Clock) -> Iterator[Callable[[], DeployedFunctions]]:
     """Opens the catalogue, again and again: each time as a new process would."""
-    keepers: list[Keeper] = []
+    keepers: list[FunctionFolder] = []
 
     def open_() -> DeployedFunctions:
         for keeper in keepers:
             keeper.close()
-        keepers.append(Keeper(tmp_path / "store.functions"))
+        keepers.append(FunctionFolder(tmp_path / "store.functions"))
         return DeployedFunctions(keepers[-1], clock=clock, ids=id_at)
 
     yield open_
@@ -64,7 +64,7 @@ def opened(tmp_path: Path, clock: Clock) -> Iterator[Callable[[], DeployedFuncti
 
 
 def version(deployed: DeployedFunctions, name: str, qualifier: str | None = None) -> Version:
-    return deployed.version(FunctionAsked(name, qualifier))
+    return deployed.version(FunctionReference(name, qualifier))
 
 
 # --- functions, versions, aliases
@@ -74,7 +74,7 @@ def test_what_was_created_is_there_after_a_restart(opened: Callable[[], Deployed
     config = msgspec.structs.replace(CONFIG, environment={"A": "1"}, terms=Terms(60, 7), other={"VpcConfig": {"a": [1]}})
     made = opened().create("f", config, CODE, tags={"t": "1"})
     again = opened()
-    assert again.version(FunctionAsked("f", None)) == made
+    assert again.version(FunctionReference("f", None)) == made
     assert again.needed("f").tags == {"t": "1"}
     shown = about(made)
     assert (shown["Environment"], shown["VpcConfig"], shown["CodeSha256"]) == ({"Variables": {"A": "1"}}, {"a": [1]}, "A=")
@@ -198,7 +198,7 @@ def test_a_kill_between_any_two_writes_leaves_the_old_or_the_new(
     (source / "app.py").write_text("x = 1")
     calls, last = 0, 0
     real = {name: getattr(os, name) for name in ("fsync", "replace", "rename", "mkdir")}
-    clean = removing.remove
+    clean = removal.remove
 
     class Killed(BaseException):
         """What no code of ours catches for good."""
@@ -255,7 +255,7 @@ def test_code_that_nobody_names_is_removed_by_the_next_process(opened: Callable[
 def test_one_process_at_a_time_keeps_functions(opened: Callable[[], DeployedFunctions], tmp_path: Path, clock: Clock) -> None:
     opened().create("f", CONFIG, CODE)
     with pytest.raises(StoreBusy, match="Another server has the functions in"):
-        DeployedFunctions(Keeper(tmp_path / "store.functions"), clock=clock, ids=id_at)
+        DeployedFunctions(FunctionFolder(tmp_path / "store.functions"), clock=clock, ids=id_at)
 
 
 def test_a_document_that_is_none_is_named(opened: Callable[[], DeployedFunctions], tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ HOSTILE = {
         packed((special("disk", stat.S_IFBLK | 0o644), b"")),
     ],
     "Could not unzip": [b"", b"PK", b"PK\x05\x06" + b"\0" * 10, packed(("a", b"x" * 100))[:-30], b"#!/bin/sh\n"],
-    "no name for a file": [packed(("/".join("a" * 50), b""))],
+    "not a valid name of a file": [packed(("/".join("a" * 50), b""))],
     "cannot be written": [packed(("a" * 300, b""))],
 }
 
@@ -358,7 +358,7 @@ def test_a_name_that_is_there_twice_is_refused(opened: Callable[[], DeployedFunc
 def test_a_zip_bomb_stops_at_the_limit_whatever_its_directory_says(
     opened: Callable[[], DeployedFunctions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(code_files, "MAX_BYTES", 1 << 20)
     bomb = packed(("zeros", b"\0" * (4 << 20)))
     assert len(bomb) < 10_000
     with pytest.raises(CodeInvalid, match="larger than 1048576 bytes unpacked"):
@@ -370,10 +370,10 @@ def test_a_zip_bomb_stops_at_the_limit_whatever_its_directory_says(
 
 
 def test_too_many_entries_are_refused(opened: Callable[[], DeployedFunctions], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "MAX_FILES", 3)
+    monkeypatch.setattr(code_files, "MAX_FILES", 3)
     with pytest.raises(CodeInvalid, match="4 entries; at most 3"):
         opened().keeper.add_zip(packed(*((str(number), b"") for number in range(4))))
-    monkeypatch.setattr(packing, "MAX_ZIP_BYTES", 10)
+    monkeypatch.setattr(code_files, "MAX_ZIP_BYTES", 10)
     with pytest.raises(CodeInvalid, match="at most 10 are taken"):
         opened().keeper.add_zip(packed(("a", b"")))
 
@@ -424,7 +424,7 @@ def test_links_in_a_folder_are_followed_and_those_that_lead_up_are_found_out(
 def test_a_folder_that_is_not_only_code_is_refused(
     opened: Callable[[], DeployedFunctions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "MAX_BYTES", 10)
+    monkeypatch.setattr(code_files, "MAX_BYTES", 10)
     (tmp_path / "code").mkdir()
     (tmp_path / "code/large").write_bytes(b"x" * 11)
     with pytest.raises(CodeInvalid, match=r"has more than 10 bytes\. Name a folder that has only the function's code"):
@@ -440,7 +440,7 @@ def test_a_folder_that_changes_while_it_is_copied_is_read_again_or_refused(
     source = tmp_path / "code"
     source.mkdir()
     (source / "app.py").write_text("x = 0")
-    own, changes = packing.copy_folder, iter(range(1, times + 1))
+    own, changes = code_files.copy_folder, iter(range(1, times + 1))
 
     def changing(folder: Path, *rest: Any) -> Any:
         for number in changes:
@@ -448,7 +448,7 @@ def test_a_folder_that_changes_while_it_is_copied_is_read_again_or_refused(
             break
         return own(folder, *rest)
 
-    monkeypatch.setattr(packing, "copy_folder", changing)
+    monkeypatch.setattr(code_files, "copy_folder", changing)
     keeper = opened().keeper
     if times == 3:
         with pytest.raises(CodeInvalid, match="changes while it is read"):

@@ -1,4 +1,4 @@
-"""Connections are counted, in all and by address; whoever is idle longest makes room, and who finds none is told."""
+"""The server counts connections, in all and by address; it closes the one that is idle longest for another, or refuses the new one."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.contract.checking import MAX_MISMATCHES, MAX_VALUE_CHARACTERS, Mismatch, SchemaInvalid, brief, checker_of, problems_of
-from holdfast.contract.redacting import REDACTED, redacted
+from holdfast.contract.redaction import REDACTED, redacted
 
 PERSON = {
     "type": "object",
@@ -66,7 +66,7 @@ def test_a_problem_stays_short_however_large_the_value() -> None:
     assert len(brief(["z" * 1000] * 100_000)) == MAX_VALUE_CHARACTERS
     crowd = {"name": "Ada", "friends": [1] * 500}
     assert len(checker_of(PERSON).problems(crowd, patient=True)) == MAX_MISMATCHES
-    assert [problem.path for problem in problems_of(crowd, PERSON)] == ["/friends/0"], "where everybody waits, the first is told"
+    assert [problem.path for problem in problems_of(crowd, PERSON)] == ["/friends/0"], "on the event loop only the first is listed"
 
 
 # --- secrets -----------------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_what_is_not_marked_is_shown_as_it_is() -> None:
 )
 def test_a_reference_out_of_the_document_is_refused_and_not_followed(reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def called(*_: object) -> None:
-        raise AssertionError("somebody looked up a name")
+        raise AssertionError("a name was looked up")
 
     monkeypatch.setattr(socket, "getaddrinfo", called)
     with pytest.raises(SchemaInvalid):

@@ -12,14 +12,16 @@ from tests.drawings import codes as drawing
 
 OF_THE_PROTOCOL = {
     Status.INVALID_REQUEST: "schema_mismatch worker_not_found version_not_found idempotency_conflict constraint_widened "
-    "missing_diff_context",
-    Status.INVALID_OUTPUT: "output_schema_mismatch",
+    "missing_diff_context pipeline_invalid",
+    Status.INVALID_OUTPUT: "output_schema_mismatch edge_mismatch",
     Status.RETRYABLE_ERROR: "timeout idle_timeout rate_limited overloaded worker_crashed tool_timeout tool_unavailable fetch_timeout",
-    Status.PERMANENT_ERROR: "budget_exceeded price_unknown tool_not_allowed tool_not_trusted tool_quota_exceeded tool_failed egress_denied "
+    Status.PERMANENT_ERROR: "budget_exceeded estimate_exceeded price_unknown "
+    "tool_not_allowed tool_not_trusted tool_quota_exceeded tool_failed egress_denied "
     "access_denied memory_exceeded cpu_exceeded disk_exceeded process_limit limits_unreadable step_limit sandbox_unavailable cancelled "
-    "artifact_not_found artifact_too_large artifact_changed package_changed approval_rejected approval_expired "
-    "merge_conflict poison_message schema_too_costly",
-    Status.NEEDS_HUMAN: "unknown_outcome receipt_conflict approval_required",
+    "artifact_not_found artifact_too_large artifact_changed package_changed approval_rejected approval_expired approval_impossible "
+    "merge_conflict poison_message schema_too_costly depth_exceeded run_unavailable gate_blocked route_unknown "
+    "supervise_unknown_choice supervise_invalid_answer supervise_turns until_not_reached expired",
+    Status.NEEDS_HUMAN: "unknown_outcome receipt_conflict approval_required undo_failed",
 }
 
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.contract.renderings import MAX_PAGE_BYTES, read
-from holdfast.contract.terms import Contract, Reading
+from holdfast.contract.page_reader import MAX_PAGE_BYTES, read
+from holdfast.contract.terms import Contract, PageReading
 from tests.parts import one_of_each
 from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, SITE_PAGES, WEB_SCRAPE, Rendering, flat, markdown
 
 PAGES = [rendered(page) for page in SITE_PAGES.values() for rendered in RENDERINGS.values()]
 
 
-def fair(page: str | bytes) -> Reading:
+def fair(page: str | bytes) -> PageReading:
     """What a page gave, after what must hold of any answer."""
     reading = read(page)
     assert (reading.contract is None) == bool(reading.errors)

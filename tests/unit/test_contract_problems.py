@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.contract.page_reader import MAX_PAGE_BYTES, contract_of, read
 from holdfast.contract.refusals import ContractInvalid
-from holdfast.contract.renderings import MAX_PAGE_BYTES, contract_of, read
 from holdfast.contract.terms import Level, Problem
 from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, WEB_SCRAPE, Rendering, codes, contract, flat, markdown, problems
 
@@ -55,7 +55,7 @@ CHANGED = [
     ("version: 1.0", "version 1.0", "error", "spec_line", "Worker spec", "version 1.0", "neither `key: value`"),
     ('      "type": "string"\n    },\n    "extraction', '      "type": "sting"\n    },\n    "extraction',
      "error", "schema_invalid", "Input schema",
-     '"sting"', "no schema of draft 2020-12 (at /properties/url/type)"),
+     '"sting"', "not a valid schema of draft 2020-12 (at /properties/url/type)"),
     ('"additionalProperties": false', '"additionalPropertys": false', "warning", "unknown_keyword", "Input schema", '"additionalPropertys"',
      "Did you mean `additionalProperties`?"),
     ('      "type": "string"\n    },\n    "extr',

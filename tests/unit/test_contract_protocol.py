@@ -204,7 +204,7 @@ def test_a_response_looks_as_the_protocol_says() -> None:
             "span_id": "s",
             "attempt": 2,
             "duration_ms": 17,
-            "usage": {"tokens": {"input": 3, "output": 4}, "cost_usd": 0.0125, "tool_calls": 1},
+            "usage": {"tokens": {"input": 3, "output": 4}, "cost_usd": 0.0125, "tool_calls": 1, "cached_tokens": 0, "reasoning_tokens": 0},
             "isolation": "all",
             "partial": True,
             "log_fields": {"worker_id": "w"},

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.contract.checking import problems_of
 from holdfast.contract.codes import Named
-from holdfast.contract.renderings import read
+from holdfast.contract.page_reader import read
 from holdfast.contract.terms import Contract, Field, Limits, RateLimit, Retries, ToolGrant
 from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, SITE_PAGES, WEB_SCRAPE, Rendering, codes, contract, flat, markdown
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.durable.copying import UNSURE, copied
+from holdfast.durable.json_copy import UNSURE, copied
 from holdfast.durable.serdes import deserialize, serialize
 
 plain = st.recursive(

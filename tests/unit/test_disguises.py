@@ -58,7 +58,7 @@ ENCODINGS: dict[str, Encoding] = {
     "bytes as Python shows them": lambda text: repr(text.encode())[2:-1],
     "every byte escaped": lambda text: "".join(f"\\x{byte:02x}" for byte in text.encode()),
 }
-# A plus sign is a space in forms alone: under another layer nobody can tell, so it is not undone there.
+# A plus sign is a space in forms alone: under another layer this is unknown, so it is not undone there.
 INNER = {name: encoding for name, encoding in ENCODINGS.items() if name != "percent, pluses"}
 
 

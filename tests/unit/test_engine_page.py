@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model import chaining, outside, verbs
+from holdfast.model import chaining, outside, starts, verbs
 from holdfast.model.execution import State
 
 
@@ -21,7 +21,7 @@ def test_the_page_names_every_state_of_an_execution(page: str) -> None:
 
 
 def test_the_page_names_every_verb_a_store_commits(page: str) -> None:
-    for module, first in ((verbs, "Start"), (outside, "Answering"), (chaining, "Return")):
+    for module, first in ((starts, "Start"), (verbs, "Claim"), (outside, "Answering"), (chaining, "Return")):
         written = [name for name, cls in vars(module).items() if isinstance(cls, type) and "decide" in vars(cls) and name != "Write"]
         mine = [name for name in written if vars(module)[name].__module__ == module.__name__]
         listed = re.search(rf"`({first}\b[^`]*)`", page)
@@ -32,12 +32,12 @@ def test_the_page_names_every_verb_a_store_commits(page: str) -> None:
 def test_the_page_explains_every_table_of_the_schema(page: str) -> None:
     schema = (Path(__file__).parents[2] / "src/holdfast/store/sqlite/schema.sql").read_text()
     tables = re.findall(r"CREATE TABLE (\w+)", schema)
-    assert len(tables) == 12
+    assert len(tables) == 19
     assert [table for table in tables if f"- `{table}`:" not in page] == []
 
 
 def test_the_page_has_every_protocol_and_a_row_for_every_crash(page: str) -> None:
-    for word in ("epoch", "revision", "token", "claim", "takeover", "suspend", "wake-up", "Group commit", "parking", "outbox", "retention"):
+    for word in ("epoch", "revision", "token", "claim", "takeover", "suspend", "wake-up", "Group commit", "resting", "outbox", "retention"):
         assert word in page, word
     rows = re.search(r"\| the process dies \|.*?\n\n", page, re.S)
     assert rows is not None

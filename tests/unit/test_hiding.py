@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.redacting import REDACTED
-from holdfast.workers.hiding import MOST_CHARACTERS, MOST_SECRETS, Hiding, secrets_in
-from holdfast.workers.lines import Lines
-from holdfast.workers.observing import Eye
-from holdfast.workers.tools.disguises import undone
+from holdfast.contract.redaction import REDACTED
+from holdfast.workers.attempt_log import AttemptLog
+from holdfast.workers.input_secrets import MOST_CHARACTERS, MOST_SECRETS, InputSecrets, secrets_in
+from holdfast.workers.run_reporters import RunReporter
+from holdfast.workers.tools.encodings import undone
 from holdfast.workers.tools.secrets import Redactor
 
 SCHEMA = {"type": "object", "properties": {"keys": {"x-redact": True}}}
@@ -26,17 +26,17 @@ def line(message: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_secret_of_the_inputs_is_not_in_a_line() -> None:
-    hiding = Hiding({"keys": ["hunter2hunter2"]}, SCHEMA)
+    hiding = InputSecrets({"keys": ["hunter2hunter2"]}, SCHEMA)
     told = line("I was given hunter2hunter2", more=["hunter2hunter2"])
     wanted = line("I was given [redacted:keys]", more=["[redacted:keys]"])
     assert hiding.line(told) == wanted
-    assert asyncio.run(hiding.line_beside(told)) == wanted
+    assert asyncio.run(hiding.line_in_thread(told)) == wanted
 
 
 @pytest.mark.parametrize("keys", [[f"secret-{number:05}" for number in range(20_000)], ["s" * (MOST_CHARACTERS + 1)]])
 def test_a_run_with_more_secrets_than_can_be_looked_for_has_a_log_without_texts(keys: list[str]) -> None:
     began = time.process_time()
-    hiding = Hiding({"keys": keys}, SCHEMA)
+    hiding = InputSecrets({"keys": keys}, SCHEMA)
     assert hiding.line(line(f"I was given {keys[-1]}", key=keys[-1])) == line(REDACTED, key=REDACTED)
     refusal = line(f"no {keys[-1]}", event="tool_refused", tool="pay", error_code="tool_failed")
     assert hiding.line(refusal) == {**refusal, "message": REDACTED}
@@ -57,9 +57,9 @@ def test_layers_that_can_be_undone_in_any_order_are_looked_at_once() -> None:
 
 
 def test_a_long_line_of_a_body_is_looked_at_beside_the_loop() -> None:
-    class Watching(Eye):
-        async def hidden(self, record: dict[str, Any]) -> dict[str, Any]:
-            return await Hiding({"keys": ["hunter2hunter2"]}, SCHEMA).line_beside(record)
+    class Watching(RunReporter):
+        async def without_secrets(self, record: dict[str, Any]) -> dict[str, Any]:
+            return await InputSecrets({"keys": ["hunter2hunter2"]}, SCHEMA).line_in_thread(record)
 
     where: set[int] = set()
     value = Redactor.value
@@ -69,10 +69,10 @@ def test_a_long_line_of_a_body_is_looked_at_beside_the_loop() -> None:
         return value(self, given)
 
     async def said() -> tuple[dict[str, Any], ...]:
-        lines = Lines(1, Watching(), 10)
+        lines = AttemptLog(1, Watching(), 10)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(Redactor, "value", noted)
-            await lines.said("info", "hunter2hunter2", {"texts": [DENSE] * 300})
+            await lines.add_from_body("info", "hunter2hunter2", {"texts": [DENSE] * 300})
         return lines.kept()
 
     (kept,) = asyncio.run(said())

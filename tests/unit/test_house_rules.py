@@ -1,4 +1,4 @@
-"""The house rules, executable. Each says why it exists; a rule nobody runs is a wish."""
+"""The house rules, executable. Each says why it exists; a rule that is not run is only a wish."""
 
 import builtins
 import re
@@ -32,6 +32,9 @@ SQL = re.compile(
 )
 
 UNNAMED_COLUMNS = re.compile(r"(?i)(?:\bSELECT\s+(?:DISTINCT\s+)?\*|\b\w+\.\*|\bINSERT\s+(?:OR\s+\w+\s+)?INTO\s+\w+(?!\w)(?!\s*\())[^\n]*")
+
+# Raw and str are no structs.
+STRUCT_READERS = re.compile(r"msgspec\.(?:(?:json|msgpack)\.Decoder|convert)\(|msgspec\.\w+\.decode\([^\n]*type=(?!msgspec\.Raw|str\b)")
 
 # Spelled in pieces: this file is one of those it reads.
 REGISTRIES = re.compile("|".join(re.escape(".".join(host)) for host in [
@@ -87,6 +90,11 @@ def test_chance_is_an_argument() -> None:
     assert broken(lambda module: not module.inside(*CHANCE) and _used(module, CHANCE_CALLS)) == {}
 
 
+def test_structs_are_read_in_one_place() -> None:
+    readers = broken(lambda module: module.name != "model/reading.py" and STRUCT_READERS.findall(module.text))
+    assert not readers, "two threads that read a struct for the first time at once end the process: use model/reading.py"
+
+
 def test_only_the_command_line_prints() -> None:
     """Holdfast is embedded in other people's programs: their standard output is theirs."""
     prints = re.compile("print|sys.stdout.*|sys.stderr.*")
@@ -108,7 +116,7 @@ def test_every_statement_names_its_columns() -> None:
 
 
 def _used(module: Module, banned: re.Pattern[str]) -> list[str]:
-    return [f"line {line}: {name}" for line, name in module.uses() if banned.fullmatch(name)]
+    return [f"line {line}: {name}" for line, name in module.uses if banned.fullmatch(name)]
 
 
 # --- what a commit may contain -----------------------------------------------------------------------------------------------
@@ -164,10 +172,28 @@ def _found(pattern: re.Pattern[str], only: tuple[str, ...] = ("",)) -> Iterator[
 
 
 def test_the_fence_around_durable_names_every_other_package() -> None:
-    """import-linter forbids what it is told; a new package must not slip in because nobody told it."""
+    """import-linter forbids what it is told; a new package must not be missing from its list."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
     fence = next(contract for contract in contracts if contract["id"] == "durable-imports-only-model")
     assert {f"holdfast.{name}" for name in packages()} - {"holdfast.durable", "holdfast.model"} <= set(fence["forbidden_modules"])
+
+
+def test_no_package_uses_the_private_names_of_another() -> None:
+    """A private name may change at any time; what another package needs is public, with a docstring.
+
+    An approximation by names: `x._y` is foreign when `_y` is defined nowhere in the package of this module and somewhere in another one.
+    """
+    defined: dict[str, set[str]] = {package: set() for package in packages()}
+    for module in MODULES:
+        if module.package in defined:
+            defined[module.package] |= module.private_definitions()
+    foreign = {package: set().union(*(names for other, names in defined.items() if other != package)) for package in defined}
+
+    def uses(module: Module) -> list[str]:
+        own, others = defined.get(module.package, set()), foreign.get(module.package, set())
+        return [f"line {line}: {name}" for line, name in module.private_uses() if name not in own and name in others]
+
+    assert broken(uses) == {}
 
 
 def test_only_packages_stand_at_the_root() -> None:

@@ -1,4 +1,4 @@
-"""Names and capabilities: what they look like, and that nobody can make or bend one."""
+"""Names and capabilities: what they look like, and that no caller can make or change one."""
 
 import base64
 import re
@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.errors import CallbackNotFound, InvalidParameter, InvalidToken
-from holdfast.model.ids import LATEST, Arn, Ids, Position, Seal, checked_function, checked_name, checked_version
+from holdfast.model.ids import LATEST, Arn, Ids, Position, checked_function, checked_name, checked_version
+from holdfast.model.seal import Seal
 from tests.unit.lone import ID, T0
 
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from holdfast.model.errors import ExportInvalid
-from holdfast.model.execution import State
+from holdfast.model.execution import State, graph_text
 from holdfast.service import importing
 from holdfast.service.exporting import FORMAT
 from holdfast.service.importing import read
 
 ID = "019b7a2c-0000-7000-8000-000000000001"
 STEP, CALL, INSIDE, BOX = "a" * 64, "b" * 64, "c" * 64, "d" * 64
+GRAPH = graph_text("{}")
 
 DOCUMENT: dict[str, Any] = {
     "format": "holdfast-execution/1",
@@ -131,6 +132,11 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (changed("execution.terms.retention_days", 0), "`execution.terms`: retention_days is 0"),
     (changed("execution.terms.max_bytes", 10**30), "`execution.terms.max_bytes`: out of range"),
     (changed("arn", "arn:aws:lambda:local:000000000000:function:x:1/durable-execution/y/z"), "`arn`: names another execution"),
+    # its graph
+    (changed("graph", "{}"), "`graph`: the execution names none"),
+    (changed("execution.graph", "x"), "`graph`: A graph is named by the sha256 of its text"),
+    (both(changed("execution.graph", GRAPH.id), changed("graph", "{} ")), "`graph`: The id of a graph must be the sha256 of its text"),
+    (both(changed("execution.graph", GRAPH.id), changed("graph", " " * (6 << 20 | 1))), "`graph`: Graph payload size"),
     # numbers
     (changed("execution.epoch", -1), "`execution.epoch`: out of range"),
     (changed("execution.revision", 2**53 + 1), "`execution.revision`: out of range"),
@@ -147,8 +153,8 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (changed("events.3.number", 5), "`events`: they must be numbered"),
     (changed("events.4.at", 1_767_225_600_000), "`events[4].at`: earlier than the event before it"),
     # the story
-    (changed("events.0.type", "StepStarted"), "`events[0].type`: ExecutionStarted must be the first event"),
-    (changed("events.7.type", "ExecutionStarted"), "`events[7].type`: ExecutionStarted must be the first event"),
+    (changed("events.0.type", "StepStarted"), "`events[0].type`: the first event must be ExecutionStarted"),
+    (changed("events.7.type", "ExecutionStarted"), "`events[7].type`: the first event must be ExecutionStarted"),
     (changed("events.1.operation_id", ...), "`events[1].operation_id`: missing: StepStarted tells of an operation"),
     (changed("events.1.operation_id", "nobody"), "`events[1].operation_id`: no such operation"),
     (changed("events.7.operation_id", STEP), "`events[7].type`: InvocationCompleted cannot happen to a STEP"),
@@ -160,7 +166,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (changed("events.7.detail.EndTimestamp", "late"), "`events[7].detail`: Expected `float`, got `str`"),
     (changed("events.7.detail.EndTimestamp", 1e300), "`events[7].detail`: Expected `float` <="),
     (changed("events.2.detail.RetryDetails", None), "`events[2].detail`: Expected `object`, got `null`"),
-    (changed("events.2.detail.Error", {"Payload": 1}), "`events[2].detail`: Error must not stand there"),
+    (changed("events.2.detail.Error", {"Payload": 1}), "`events[2].detail`: Error not allowed there"),
     (changed("events.3.detail.CallbackId", ...), "`events[3].detail`: lacks CallbackId"),
     # operations
     (changed("operations.1.id", STEP), "`events[1].type`: StepStarted cannot happen to a CALLBACK"),
@@ -192,7 +198,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (changed("execution.ended_at", 5), "`execution.ended_at`: does not fit the status RUNNING"),
     (both(closed, changed("events.8.type", "ExecutionFailed")), "`execution.status`: SUCCEEDED, but the last event is ExecutionFailed"),
     (both(closed, changed("execution.ended_at", None)), "`execution.ended_at`: does not fit the status SUCCEEDED"),
-    (both(closed, changed("events.7.type", "ExecutionSucceeded")), "`events`: there must be one terminal event"),
+    (both(closed, changed("events.7.type", "ExecutionSucceeded")), "`events`: an execution that is over must end"),
 ]
 
 
@@ -208,6 +214,18 @@ def test_what_is_wrong_is_refused_with_the_member_at_fault(change: Callable[[dic
         assert str(refused.value).startswith(called)
         assert told in str(refused.value)
         assert refused.value.code == "export_invalid"
+
+
+def test_a_graph_comes_with_its_execution_unless_the_document_has_no_data() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["execution"]["graph"] = GRAPH.id
+    assert read(document).snapshot.graph is None
+    document["graph"] = GRAPH.text
+    found = read(document).snapshot
+    assert (found.header.graph, found.graph) == (GRAPH.id, GRAPH.text)
+    document["data"] = False
+    with pytest.raises(ExportInvalid, match="`graph`: `data` says that there is none"):
+        read(document)
 
 
 def test_a_closed_one_is_good_too() -> None:

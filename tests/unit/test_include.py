@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.hosts.sandbox.admitting import IncludeRefused
+from holdfast.hosts.sandbox.admitted_files import IncludeRefused
 from holdfast.hosts.sandbox.snapshot import gather, stays_behind
 from holdfast.workers.packages import Packages
 from tests.workers.pages import page

@@ -95,7 +95,7 @@ def test_a_start_may_claim_in_the_same_change() -> None:
 def test_a_start_with_a_known_name_and_input_finds_the_execution() -> None:
     execution = Lone.begun()
     change, answer = Start(header(id="another"), "{}").decide(execution, at(1), SEAL)
-    assert (change, answer.header, answer.created) == (None, execution.header, False)  # type: ignore[union-attr]
+    assert (change, answer.header, answer.created) == (None, execution.header, False)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_claim_is_a_new_invocation_under_a_new_epoch() -> None:
     assert (claimed.invoked_at, execution.story) == (at(5), [E.EXECUTION_STARTED])
 
 
-@pytest.mark.parametrize("dead", [(), ("somebody else",)])
+@pytest.mark.parametrize("dead", [(), ("another runner",)])
 def test_a_live_execution_cannot_be_claimed(dead: tuple[str, ...]) -> None:
     unchanged(live(), Claim(ID, Claimant("you", "you-1"), frozenset(dead)), at(1), LeaseLost)
 
@@ -314,7 +314,7 @@ def test_a_person_can_release_a_quarantined_execution() -> None:
 
 
 def test_only_a_quarantined_execution_can_be_released() -> None:
-    assert "not quarantined" in unchanged(live(), Release(ID), at(1), InvalidParameter)
+    assert "neither quarantined nor waiting" in unchanged(live(), Release(ID), at(1), InvalidParameter)
 
 
 def test_a_quarantined_execution_still_times_out() -> None:
@@ -775,7 +775,7 @@ def test_a_heartbeat_restarts_its_own_timer_and_never_the_general_one() -> None:
         execution.do(Heartbeat(ID, "call"), at(beat))
         assert execution.operations["call"].due_at == min(at(beat + 10), at(26))
     assert execution.story == told, "a heartbeat is not part of the story"
-    assert execution.header.state is State.SUSPENDED, "a heartbeat wakes nobody"
+    assert execution.header.state is State.SUSPENDED, "a heartbeat wakes no handler"
     execution.do(Fire(ID), at(26))
     assert execution.operations["call"].error == Failure("Callback timed out", "Callback.Timeout")
 

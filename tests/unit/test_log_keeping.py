@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.lambda_api.logs import requests as asking
-from holdfast.lambda_api.logs.api import Logs
-from holdfast.lambda_api.logs.records import record_of
-from holdfast.lambda_api.logs.segments import DAY_MS, Folder, Retention, folder_of
-from holdfast.lambda_api.logs.writer import LogKeeper
-from holdfast.lambda_api.runtime.output import Line
+from holdfast.lambda_api.logs import log_requests as asking
+from holdfast.lambda_api.logs.log_lines import record_of
+from holdfast.lambda_api.logs.log_operations import Logs
+from holdfast.lambda_api.logs.log_writer import LogWriter
+from holdfast.lambda_api.logs.segments import DAY_MS, LogFolder, LogRetention, folder_of
+from holdfast.lambda_api.runtime.process_output import OutputLine
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter, LogNotFound
 
@@ -30,15 +30,15 @@ class Kept:
 
     def __init__(self, root: Path, *, max_waiting_bytes: int = 1 << 24, **retention: int) -> None:
         self.clock = VirtualClock()
-        self.folder = Folder(root / "logs", Retention(**retention))
-        self.keeper = LogKeeper(self.folder, self.clock, max_waiting_bytes=max_waiting_bytes)
+        self.folder = LogFolder(root / "logs", LogRetention(**retention))
+        self.keeper = LogWriter(self.folder, self.clock, max_waiting_bytes=max_waiting_bytes)
         self.logs = Logs(self.keeper, self.clock, lambda name: False)
 
     def say(self, *texts: str, function: str = "f", stream: str = "s", **more: Any) -> None:
         """Log lines, a millisecond apart."""
         for text in texts:
             self.clock.move_to(self.clock.now() + 1)
-            self.keeper.put([Line(self.clock.now(), function, "1", stream, text, **more)])
+            self.keeper.put([OutputLine(self.clock.now(), function, "1", stream, text, **more)])
 
     def settle(self) -> None:
         assert self.keeper.flush(60)
@@ -133,7 +133,7 @@ def test_the_oldest_go_when_there_is_too_much(tmp_path: Path) -> None:
 
 def test_no_segment_becomes_large_however_much_comes_at_once(tmp_path: Path) -> None:
     kept = Kept(tmp_path, max_bytes=1024 * 1024)
-    lines = [Line(kept.clock.now(), "f", "1", "s", f"{number} " + "x" * 1000) for number in range(5000)]
+    lines = [OutputLine(kept.clock.now(), "f", "1", "s", f"{number} " + "x" * 1000) for number in range(5000)]
     kept.keeper.put(lines)
     kept.settle()
     assert max(segment.size for segment in kept.folder.segments("f")) <= 3 * 64 * 1024
@@ -221,21 +221,21 @@ def test_one_log_that_cannot_be_written_leaves_the_others_alone(kept: Kept) -> N
     place = kept.folder.segments("broken")[0].path.parent
     place.rename(place.with_name("aside"))
     place.write_text("in the way")
-    line = Line(kept.clock.now(), "broken", "1", "s", "lost")
-    kept.keeper.put([line, Line(line.at, "f", "1", "s", "kept")])
+    line = OutputLine(kept.clock.now(), "broken", "1", "s", "lost")
+    kept.keeper.put([line, OutputLine(line.at, "f", "1", "s", "kept")])
     assert kept.find() == ["kept"]
     assert kept.keeper.dropped == 1
 
 
 def test_what_comes_too_fast_is_dropped_and_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, go = Kept(tmp_path, max_waiting_bytes=1000), threading.Event()
-    append = Folder.append
+    append = LogFolder.append
 
     def slow(*arguments: Any) -> bool:
         assert go.wait(60)
         return append(*arguments)
 
-    monkeypatch.setattr(Folder, "append", slow)
+    monkeypatch.setattr(LogFolder, "append", slow)
     kept.say("written")
     kept.keeper.flush(0.01)  # the thread has it now, and the disk is slow
     kept.say(*["x" * 100 for _ in range(100)])
@@ -369,7 +369,7 @@ def test_logs_are_beside_their_store() -> None:
 
 
 def told(text: str, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(record_of(Line(1_767_225_600_000, "f", "1", "s", text, **more)).text)
+    found: dict[str, Any] = json.loads(record_of(OutputLine(1_767_225_600_000, "f", "1", "s", text, **more)).text)
     return found
 
 

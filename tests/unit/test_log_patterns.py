@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.lambda_api.logs.patterns import MAX_CHARACTERS, FilterPattern
+from holdfast.lambda_api.logs.filter_patterns import MAX_CHARACTERS, FilterPattern
 from holdfast.model.errors import PatternInvalid
 
 ARN = "arn:aws:lambda:local:000000000000:function:order:$LATEST/durable-execution/order-42/0197"
@@ -49,7 +49,7 @@ def matches(pattern: str, record: object = RECORD) -> bool:
         "card -nothing",
         "-nothing",
         '-"not here" -"nor here"',
-        "card ?nothing ?refused -nobody",
+        "card ?nothing ?refused -unknown",
         "ERROR",
         "{ $.level = ERROR }",
         '{ $.level = "ERROR" }',
@@ -96,7 +96,7 @@ def test_a_record_that_is_asked_for_matches(pattern: str) -> None:
         "card nothing",
         "card -refused",
         '-"card"',
-        "?nothing ?nobody",
+        "?nothing ?unknown",
         "card ?nothing",
         '"refused card"',
         '{ $.level = "error" }',
@@ -185,7 +185,7 @@ def test_what_cannot_be_read_is_refused_and_never_matches_everything(pattern: st
 def test_the_refusal_says_where() -> None:
     with pytest.raises(PatternInvalid, match=r"at '%ERROR%'.*Regular expressions"):
         FilterPattern("card %ERROR%")
-    with pytest.raises(PatternInvalid, match="'x' is no number, and > compares numbers"):
+    with pytest.raises(PatternInvalid, match="'x' is not a number, and > compares numbers"):
         FilterPattern("{ $.a > x }")
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.service import ownership
-from holdfast.service.ownership import faults_of
+from holdfast.service import folder_ownership
+from holdfast.service.folder_ownership import faults_of
 
 ANOTHER = 54321
 
@@ -53,7 +53,7 @@ def test_a_folder_of_ones_own_is_fit(folder: Path) -> None:
 def test_what_everybody_may_write_is_named_with_its_cure(folder: Path, name: str) -> None:
     path = (folder / name).resolve()
     path.chmod(path.stat().st_mode | stat.S_IWOTH)
-    assert faults_of(folder, [folder / "worker.py"]) == [f"{path} is writable by everybody (chmod o-w {path})"]
+    assert faults_of(folder, [folder / "worker.py"]) == [f"{path} is writable by all users (chmod o-w {path})"]
 
 
 @pytest.mark.parametrize("name", ["", "worker.py", ".."])
@@ -73,9 +73,9 @@ def test_a_sticky_folder_above_will_do_since_others_cannot_rename_what_is_in_it(
 
 def test_a_group_may_write_only_where_the_user_is_alone_in_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.chmod(0o775)
-    monkeypatch.setattr(ownership, "_group_of_one", lambda path, gid: False)
+    monkeypatch.setattr(folder_ownership, "_group_of_one", lambda path, gid: False)
     assert faults_of(folder) == [f"{folder} is writable by its group (chmod g-w {folder})"]
-    monkeypatch.setattr(ownership, "_group_of_one", lambda path, gid: True)
+    monkeypatch.setattr(folder_ownership, "_group_of_one", lambda path, gid: True)
     assert faults_of(folder) == []
 
 
@@ -86,12 +86,12 @@ def test_a_group_with_another_member_or_another_name_is_not_the_users_own(folder
         gr_name, gr_mem = user.pw_name, [user.pw_name]
 
     monkeypatch.setattr(grp, "getgrgid", lambda gid: Group)
-    assert ownership._group_of_one(folder, user.pw_gid)
-    assert not ownership._group_of_one(folder, user.pw_gid + 1)
+    assert folder_ownership._group_of_one(folder, user.pw_gid)
+    assert not folder_ownership._group_of_one(folder, user.pw_gid + 1)
     Group.gr_mem = [user.pw_name, "eve"]
-    assert not ownership._group_of_one(folder, user.pw_gid)
+    assert not folder_ownership._group_of_one(folder, user.pw_gid)
     Group.gr_mem, Group.gr_name = [], "staff"
-    assert not ownership._group_of_one(folder, user.pw_gid)
+    assert not folder_ownership._group_of_one(folder, user.pw_gid)
 
 
 def test_a_list_of_further_users_on_a_file_makes_its_group_bits_say_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_a_list_of_further_users_on_a_file_makes_its_group_bits_say_nothing(fold
 
     monkeypatch.setattr(grp, "getgrgid", lambda gid: Group)
     monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"], raising=False)
-    assert not ownership._group_of_one(folder, user.pw_gid)
+    assert not folder_ownership._group_of_one(folder, user.pw_gid)
 
 
 def test_a_link_is_judged_by_where_it_leads(folder: Path, tmp_path: Path) -> None:
@@ -111,4 +111,4 @@ def test_a_link_is_judged_by_where_it_leads(folder: Path, tmp_path: Path) -> Non
     (outside / "shared.py").write_text("")
     outside.chmod(0o777)
     (folder / "shared.py").symlink_to(outside / "shared.py")
-    assert faults_of(folder, [folder / "shared.py"]) == [f"{outside} is writable by everybody (chmod o-w {outside})"]
+    assert faults_of(folder, [folder / "shared.py"]) == [f"{outside} is writable by all users (chmod o-w {outside})"]

@@ -58,8 +58,8 @@ def examples(told: str) -> int:
 
 
 def test_every_test_is_in_a_part_and_the_run_says_what_it_left_out(few: Path) -> None:
-    """The quick part also shows that what two workers of a run leave out is counted once."""
-    quick, told = ran(few, "-n", "2", "--dist", "loadfile", "--costs")
+    """The quick part also shows that forks tell all that they ran, and its costs."""
+    quick, told = ran(few, "--forks", "1", "--costs")
     assert quick == {"test_plain", "test_case[a1]", "test_case[b1]", "test_property", "test_amount"}
     assert "left out: 2 long tests, and most examples of 1 property tests" in told
     assert re.search(r"CPU seconds: \d+, of which \d+ in 5 tests", told)

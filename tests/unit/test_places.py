@@ -6,8 +6,8 @@ import contextlib
 
 import pytest
 
-from holdfast.server.protocol.capacity import TenantCapacity
-from holdfast.web.errors import Refused
+from holdfast.web.capacity import TenantCapacity
+from holdfast.web.refusals import Refused
 
 
 def test_a_tenant_gets_a_quarter_and_the_others_find_room() -> None:

@@ -1,4 +1,4 @@
-"""Plugins without an execution: what an info says, and what calling a plugin can come to."""
+"""Plugins without an execution: the content of an info, and the possible results of calling a plugin."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.hooks.calls import Plugins
 from holdfast.durable.hooks.moments import Hooks
+from holdfast.durable.hooks.plugin_calls import Plugins
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.plugin import (
@@ -194,7 +194,7 @@ def test_of_a_group_only_what_says_stop_goes_on(stop: type[BaseException], caplo
 def test_a_hook_that_is_a_coroutine_is_told_to_be_none(caplog: pytest.LogCaptureFixture) -> None:
     class Awaiting(DurableInstrumentationPlugin):
         async def on_invocation_start(self, info: InvocationStartInfo) -> None:  # type: ignore[override]
-            raise AssertionError("nobody awaits it")
+            raise AssertionError("the engine must not await it")
 
     Plugins([Making(Awaiting)], START).begin(START)
     assert "a hook is a plain function, not a coroutine" in caplog.text
@@ -236,7 +236,7 @@ class Tracing(DurableInstrumentationPlugin):
 @pytest.mark.parametrize(
     "told, found, complaint",
     [
-        ([PropagationMetadata("a"), PropagationMetadata("b")], "a", "another trace id than one before it"),
+        ([PropagationMetadata("a"), PropagationMetadata("b")], "a", "another trace id than an earlier plugin"),
         ([PropagationMetadata("a"), PropagationMetadata("a")], "a", ""),
         ([None, PropagationMetadata(), PropagationMetadata(" "), PropagationMetadata("b")], "b", ""),
         ([ValueError("mine"), PropagationMetadata("b")], "b", "raised in provide_propagation_metadata"),
@@ -294,7 +294,7 @@ def test_what_nobody_asked_for_ends_with_the_context_it_is_in() -> None:
     inner = closed(STEP, parent_id="c")
     hooks.learning([*CALLBACKS, inner, closed(CONTEXT)], lambda learnt: operations.update({op.id: op for op in learnt}))
     hooks.recorded(Identity("c", Type.CONTEXT, "RunInChildContext").update(Action.SUCCEED))
-    assert told == ["two", "one", "c"], "as in the official SDK; the step has somebody who waits for it"
+    assert told == ["two", "one", "c"], "as in the official SDK; a caller waits for the step"
     hooks.looked(operations["one"])
     assert told == ["two", "one", "c"], "once"
     hooks.end(Outcome(OutcomeStatus.SUCCEEDED))

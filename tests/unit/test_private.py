@@ -14,7 +14,7 @@ from holdfast.files import private
 from holdfast.model.errors import NotPrivate
 from holdfast.store.backends import open_store
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 
 
 def mode(path: Path) -> int:
@@ -65,7 +65,7 @@ def test_a_wider_store_of_ours_is_narrowed_with_one_line(tmp_path: Path, caplog:
 
 
 def test_narrowing_a_store_that_is_open_does_not_take_its_locks(tmp_path: Path) -> None:
-    """Whoever closes a descriptor of a locked file takes the locks of the whole process away."""
+    """A thread that closes a descriptor of a locked file takes the locks of the whole process away."""
     where = tmp_path / "holdfast.db"
     first = open_store(str(where), "first")
     try:
@@ -145,7 +145,7 @@ def test_a_store_of_another_user_is_refused_for_root_too_and_left_as_it_is(tmp_p
     where = tmp_path / "holdfast.db"
     open_store(str(where), "first").close()
     where.chmod(0o644)
-    os.chown(where, NOBODY, NOBODY)
+    os.chown(where, UNPRIVILEGED, UNPRIVILEGED)
     before = where.read_bytes()
     with pytest.raises(NotPrivate, match=rf"belongs to the user \S+, and this process runs as root.*sudo chown -R root {where}"):
         open_store(str(where), "second")
@@ -157,7 +157,7 @@ def test_a_store_of_another_user_is_refused_for_root_too_and_left_as_it_is(tmp_p
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder of another user")
 def test_a_folder_of_another_user_in_the_place_of_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "holdfast.db-holdfast").mkdir(mode=0o777)
-    os.chown(tmp_path / "holdfast.db-holdfast", NOBODY, NOBODY)
+    os.chown(tmp_path / "holdfast.db-holdfast", UNPRIVILEGED, UNPRIVILEGED)
     with pytest.raises(NotPrivate, match="belongs to the user"):
         open_store(str(tmp_path / "holdfast.db"), "here")
 

@@ -35,7 +35,7 @@ class Client:
         return {"CheckpointToken": f"{len(self.requests)}", "NewExecutionState": {"Operations": []}}
 
     def get_durable_execution_state(self, **asked: Any) -> Any:
-        raise AssertionError("nobody asks for this")
+        raise AssertionError("the port must not call this")
 
 
 def sizes(updates: list[Update]) -> list[int]:
@@ -123,6 +123,6 @@ def test_a_boto3_without_durable_functions_is_told(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_entry_for_lambda_loads_neither_boto3_nor_the_official_sdk() -> None:
-    code = "import sys, holdfast.durable.remote.answering; print(*(name.partition('.')[0] for name in sys.modules))"
+    code = "import sys, holdfast.durable.remote.lambda_entry; print(*(name.partition('.')[0] for name in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
     assert {"boto3", "botocore", "aws_durable_execution_sdk_python"} & set(loaded) == set()

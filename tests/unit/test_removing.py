@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.files import passing
-from holdfast.files.removing import remove
+from holdfast.files import process_folders
+from holdfast.files.removal import remove
 
 _TRIES = 150
 _LONG_AGO = 1_000_000_000
@@ -19,7 +19,7 @@ _LONG_AGO = 1_000_000_000
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A folder of ours that nobody may empty."""
+    """A folder of ours that must not be emptied."""
     folder = tmp_path / "victim"
     (folder / "below").mkdir(parents=True)
     for name in ("precious", "below/more"):
@@ -47,32 +47,32 @@ def old(path: Path) -> Path:
 
 
 def test_sweeping_removes_what_was_left_and_spares_what_is_held_or_young(temporary: Path) -> None:
-    own = passing.make("sandbox-")
+    own = process_folders.make("sandbox-")
     parent = Path(own).parent
-    left, held, young = (Path(passing.make(f"sandbox-{name}-")) for name in ("left", "held", "young"))
+    left, held, young = (Path(process_folders.make(f"sandbox-{name}-")) for name in ("left", "held", "young"))
     (left / "root" / "deep").mkdir(parents=True)
     for folder in (left, held):
         old(folder)
-    lock = passing.lock(str(held))
-    passing.sweep(own)
+    lock = process_folders.lock(str(held))
+    process_folders.sweep(own)
     os.close(lock)
     assert sorted(path.name for path in parent.iterdir()) == sorted(path.name for path in (Path(own), held, young))
 
 
 def test_sweeping_follows_no_link_that_was_swapped_in_before(temporary: Path, victim: Path) -> None:
-    own = passing.make("sandbox-")
+    own = process_folders.make("sandbox-")
     old(victim)
     (Path(own).parent / "sandbox-swapped").symlink_to(victim)
-    inside = Path(passing.make("sandbox-"))
+    inside = Path(process_folders.make("sandbox-"))
     (inside / "swapped").symlink_to(victim)
     old(inside)
-    passing.sweep(own)
+    process_folders.sweep(own)
     assert whole(victim)
     assert not inside.exists()
 
 
 def test_sweeping_follows_no_link_that_is_swapped_in_meanwhile(temporary: Path, victim: Path) -> None:
-    own = passing.make("sandbox-")
+    own = process_folders.make("sandbox-")
     parent = Path(own).parent
     link, name = parent / "link", parent / "sandbox-raced"
     aside = parent / "aside"
@@ -99,7 +99,7 @@ def test_sweeping_follows_no_link_that_is_swapped_in_meanwhile(temporary: Path, 
     try:
         for _ in range(_TRIES):
             old(victim)
-            passing.sweep(own)
+            process_folders.sweep(own)
     finally:
         over.set()
         swapping.join()
@@ -159,8 +159,8 @@ def test_a_folder_is_removed_however_deep_and_closed_it_is(tmp_path: Path) -> No
 
 def test_another_users_folder_of_that_name_is_not_used(temporary: Path, victim: Path) -> None:
     (temporary / f"holdfast-{os.geteuid()}").symlink_to(victim)
-    made = Path(passing.make("sandbox-"))
-    passing.sweep(str(made))
+    made = Path(process_folders.make("sandbox-"))
+    process_folders.sweep(str(made))
     assert made.parent == temporary
     assert made.stat().st_mode & 0o777 == 0o700
     assert whole(victim)

@@ -11,10 +11,10 @@ import pytest
 from botocore.utils import get_environ_proxies
 
 from holdfast.lambda_api.runtime import environment
-from holdfast.lambda_api.runtime.cautions import cautions_of, runs_on
-from holdfast.lambda_api.runtime.description import Runtime
 from holdfast.lambda_api.runtime.environment import command_of, environment_of
+from holdfast.lambda_api.runtime.function_warnings import runs_on, warnings_of
 from holdfast.lambda_api.runtime.interpreters import Interpreters
+from holdfast.lambda_api.runtime.runtime_description import Runtime
 from holdfast.model.errors import FunctionNotLoadable
 
 HERE = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -46,7 +46,7 @@ def node_of(folder: Path, version: str) -> str:
 def test_this_python_runs_the_official_client_if_it_is_there(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = Interpreters("")
     assert command_of(described(runtime=runtime), nothing) == (sys.executable, "-s", "-m", "awslambdaric", "app.handler")
-    assert cautions_of(described(runtime=runtime), nothing) == []
+    assert warnings_of(described(runtime=runtime), nothing) == []
     monkeypatch.setattr(environment, "_has_official_client", lambda: False)
     program, *how, client, handler = command_of(described(runtime=runtime), nothing)
     assert (program, how, Path(client).name, handler) == (sys.executable, ["-s", "-u"], "python_client.py", "app.handler")
@@ -57,7 +57,7 @@ def test_another_python_that_starts_runs_our_client_without_its_shim(tmp_path: P
     found = Interpreters(python_of(tmp_path / "a", "3.99"))
     program, *_, client, handler = command_of(described(runtime="python3.99"), found)
     assert (program, Path(client).name, handler) == (str(tmp_path / "a" / "real" / "python"), "python_client.py", "app.handler")
-    assert cautions_of(described(runtime="python3.99"), found) == []
+    assert warnings_of(described(runtime="python3.99"), found) == []
     assert runs_on("python3.99", found) == ""
 
 
@@ -75,7 +75,7 @@ def test_a_python_that_is_there_and_does_not_run_is_named_with_what_runs_instead
     folder = file_that(tmp_path / "shims", "python3.99", script)
     found = Interpreters(folder, seconds=0.1 if "sleep" in script else 10)
     assert command_of(described(runtime="python3.99"), found) == (sys.executable, "-s", "-m", "awslambdaric", "app.handler")
-    (caution,) = cautions_of(described(runtime="python3.99"), found)
+    (caution,) = warnings_of(described(runtime="python3.99"), found)
     assert caution.text.startswith(f"warning: python3.99 (wanted by f): {folder}/python3.99 is not used: {why}; the Python that serves (")
     assert caution.text.endswith(f"{sys.executable}) runs it instead.")
     assert runs_on("python3.99", found) == f"Python {HERE.removeprefix('python')}"
@@ -85,12 +85,12 @@ def test_a_python_behind_a_shim_that_does_not_run_is_used_and_the_shim_is_named(
     broken = file_that(tmp_path / "shims", "python3.99", "#!/bin/sh\nexit 1\n")
     found = Interpreters(os.pathsep.join([broken, python_of(tmp_path / "a", "3.99")]))
     assert command_of(described(runtime="python3.99"), found)[0] == str(tmp_path / "a" / "real" / "python")
-    (caution,) = cautions_of(described(runtime="python3.99"), found)
+    (caution,) = warnings_of(described(runtime="python3.99"), found)
     assert f"{broken}/python3.99 is not used: it exits with 1: it says nothing;" in caution.text
 
 
 def test_a_python_that_is_not_there_is_said_with_what_runs_instead(tmp_path: Path) -> None:
-    (caution,) = cautions_of(described(runtime="python3.98"), Interpreters(str(tmp_path)))
+    (caution,) = warnings_of(described(runtime="python3.98"), Interpreters(str(tmp_path)))
     assert "there is no python3.98 on the path; the Python that serves (" in caution.text
 
 
@@ -99,7 +99,7 @@ def test_each_file_is_tried_once_however_many_functions_want_it(tmp_path: Path) 
     found = Interpreters(os.pathsep.join([folder, folder]))
     for name in ("f", "g", "h"):
         command_of(described(function=name, runtime="python3.99"), found)
-        assert [caution.about for caution in cautions_of(described(function=name, runtime="python3.99"), found)] == ["runtime python3.99"]
+        assert [caution.about for caution in warnings_of(described(function=name, runtime="python3.99"), found)] == ["runtime python3.99"]
     assert (tmp_path / "tries").read_text().splitlines() == ["tried"]
 
 
@@ -107,7 +107,7 @@ def test_node_of_another_version_runs_a_function_and_that_is_said(tmp_path: Path
     old = node_of(tmp_path / "old", "20.1.2")
     found = Interpreters(old)
     assert command_of(described(runtime="nodejs22.x"), found)[0] == f"{old}/node"
-    (caution,) = cautions_of(described(runtime="nodejs22.x"), found)
+    (caution,) = warnings_of(described(runtime="nodejs22.x"), found)
     assert caution.text.endswith(f": Node 20.1.2 ({old}/node) runs it; there is no Node 22 on the path.")
     assert runs_on("nodejs22.x", found) == "Node 20.1.2"
     both = Interpreters(os.pathsep.join([old, node_of(tmp_path / "new", "22.0.0")]))
@@ -157,10 +157,10 @@ def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
         command_of(described(runtime="ruby3.3"), nothing)
     with pytest.raises(FunctionNotLoadable, match="there is no `node` on the path"):
         command_of(described(runtime="nodejs20.x"), nothing)
-    (caution,) = cautions_of(described(runtime="nodejs20.x"), nothing)
+    (caution,) = warnings_of(described(runtime="nodejs20.x"), nothing)
     assert caution.text.startswith("error[function_not_loadable]: nodejs20.x (wanted by f) cannot run: there is no `node` on the path;")
     broken = file_that(tmp_path, "node", "#!/bin/sh\necho no version is set >&2\nexit 126\n")
-    (caution,) = cautions_of(described(runtime="nodejs20.x"), Interpreters(broken))
+    (caution,) = warnings_of(described(runtime="nodejs20.x"), Interpreters(broken))
     assert f"{broken}/node is not used: it exits with 126: no version is set; install Node 20 on the path" in caution.text
 
 
@@ -239,7 +239,7 @@ def test_a_variable_that_would_send_checkpoints_elsewhere_is_named_with_its_func
         "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true",
         "MINE": "1",
     }
-    said = [caution.text for caution in cautions_of(described(function="checkout", environment=own), Interpreters(""))]
+    said = [caution.text for caution in warnings_of(described(function="checkout", environment=own), Interpreters(""))]
     assert [text.partition(" is ")[0] for text in said] == [
         "warning: checkout: its variable AWS_ENDPOINT_URL_LAMBDA",
         "warning: checkout: its variable AWS_ENDPOINT_URL",

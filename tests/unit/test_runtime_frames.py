@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.lambda_api.runtime import jobs, platform
-from holdfast.lambda_api.runtime.description import Runtime
-from holdfast.lambda_api.runtime.framing import Framed, Frames
+from holdfast.lambda_api.runtime import jobs, platform_log
 from holdfast.lambda_api.runtime.jobs import InvocationRequest
-from holdfast.lambda_api.runtime.output import Line, Output
+from holdfast.lambda_api.runtime.process_output import OutputLine, ProcessOutput
+from holdfast.lambda_api.runtime.runtime_description import Runtime
+from holdfast.lambda_api.runtime.telemetry_frames import TelemetryFrame, TelemetryFrames
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Failure
 
@@ -29,7 +29,7 @@ def frame(text: bytes, kind: int = TEXT, length: int | None = None) -> bytes:
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 50), max_size=30))
 def test_records_come_out_as_they_went_in_however_the_bytes_are_cut(records: list[bytes], cuts: list[int]) -> None:
     whole = b"".join(frame(one + b"\n") for one in records)
-    frames, found = Frames(1000), list[Framed]()
+    frames, found = TelemetryFrames(1000), list[TelemetryFrame]()
     for size in cuts:
         part, whole = whole[:size], whole[size:]
         found += frames.take(part)
@@ -41,36 +41,36 @@ def test_records_come_out_as_they_went_in_however_the_bytes_are_cut(records: lis
 @pytest.mark.parametrize("bits, level", list(enumerate([None, "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"])))
 @pytest.mark.parametrize("kind", [TEXT, JSON])
 def test_a_frame_says_how_grave_it_is(bits: int, level: str | None, kind: int) -> None:
-    assert Frames(100).take(frame(b"x", bits << 2 | kind)) == [Framed(b"x", level)]
+    assert TelemetryFrames(100).take(frame(b"x", bits << 2 | kind)) == [TelemetryFrame(b"x", level)]
 
 
 def test_what_is_no_frame_is_told_as_text_and_the_next_frame_is_found() -> None:
-    found = Frames(100).take(b"a process wrote this\nby itself" + frame(b"a record") + frame(b"x", 0xFF) + frame(b"the last"))
+    found = TelemetryFrames(100).take(b"a process wrote this\nby itself" + frame(b"a record") + frame(b"x", 0xFF) + frame(b"the last"))
     assert [one.text for one in found if one.text.isascii()] == [b"a process wrote this", b"by itself", b"a record", b"the last"]
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_break_it_and_none_of_them_stay(data: bytes) -> None:
-    frames = Frames(64)
+    frames = TelemetryFrames(64)
     frames.take(data)
     frames.rest()
-    assert frames.take(frame(b"after")) == [Framed(b"after", None)]
+    assert frames.take(frame(b"after")) == [TelemetryFrame(b"after", None)]
 
 
 def test_a_length_that_a_process_announces_is_not_kept_in_memory() -> None:
-    frames = Frames(100)
+    frames = TelemetryFrames(100)
     frames.take(frame(b"", length=2**32 - 1))
     for _ in range(50):
         assert [len(one.text) for one in frames.take(b"x" * 100)] == [100]
     assert frames.take(b"the rest") == []
-    assert frames.rest() == [Framed(b"the rest", None)], "it ended in the middle"
+    assert frames.rest() == [TelemetryFrame(b"the rest", None)], "it ended in the middle"
 
 
 # --- which are kept
 
 
-def output(told: list[Line], **members: Any) -> Output:
-    return Output(Runtime(function="f", folder=".", handler="a.b", **members), "stream", lambda: 1_767_225_600_000, told.extend)
+def output(told: list[OutputLine], **members: Any) -> ProcessOutput:
+    return ProcessOutput(Runtime(function="f", folder=".", handler="a.b", **members), "stream", lambda: 1_767_225_600_000, told.extend)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def output(told: list[Line], **members: Any) -> Output:
     ],
 )
 def test_with_json_records_below_the_application_level_are_not_kept(level: str | None, kept: list[str]) -> None:
-    told: list[Line] = []
+    told: list[OutputLine] = []
     taken = output(told, log_format="JSON", application_log_level=level)
     taken.take(b"print\n")
     for name in ("debug", "info", "warn"):
@@ -94,12 +94,12 @@ def test_with_json_records_below_the_application_level_are_not_kept(level: str |
     assert [_message(line) for line in told] == kept
 
 
-def _message(line: Line) -> str:
+def _message(line: OutputLine) -> str:
     return str(json.loads(line.text)["message"]) if line.text.startswith("{") else line.text
 
 
 def test_with_text_every_record_is_kept() -> None:
-    told: list[Line] = []
+    told: list[OutputLine] = []
     taken = output(told)
     taken.log(frame(b"quiet\nin two lines", 1 << 2 | TEXT))
     taken.take(b'{"level": "debug", "timestamp": "2026-01-01T00:00:00Z"}\n')
@@ -107,8 +107,8 @@ def test_with_text_every_record_is_kept() -> None:
     assert (first.text, first.level) == ("quiet\nin two lines", "TRACE")
 
 
-def ended(failure: Failure | None) -> platform.Ended:
-    return platform.Ended(
+def ended(failure: Failure | None) -> platform_log.EndedRequest:
+    return platform_log.EndedRequest(
         request=InvocationRequest(id="r", arn="arn"),
         failure=failure,
         kind=None if failure is None else failure.type,
@@ -131,11 +131,11 @@ def test_with_json_the_platform_speaks_json_and_the_system_level_says_how_much(
     level: str | None, fine: list[str], failed: list[str]
 ) -> None:
     for failure, wanted in ((None, fine), (Failure(message="Runtime exited", type=jobs.EXITED), failed)):
-        told: list[Line] = []
+        told: list[OutputLine] = []
         taken = output(told, log_format="JSON", system_log_level=level)
-        taken.say(platform.started(InvocationRequest(id="r", arn="arn"), "3"))
+        taken.say(platform_log.started(InvocationRequest(id="r", arn="arn"), "3"))
         if failure is not None:
-            taken.say(platform.fault(InvocationRequest(id="r", arn="arn"), failure))
+            taken.say(platform_log.fault(InvocationRequest(id="r", arn="arn"), failure))
         taken.say(ended(failure).done())
         taken.say(ended(failure).report())
         events = [json.loads(line.text) for line in told]
@@ -145,16 +145,16 @@ def test_with_json_the_platform_speaks_json_and_the_system_level_says_how_much(
 
 
 def test_the_events_of_the_platform_have_lambdas_members() -> None:
-    def record(event: platform.Event) -> Any:
+    def record(event: platform_log.PlatformEvent) -> Any:
         return json.loads(event.json(0))["record"]
 
     metrics = {"durationMs": 1.5, "billedDurationMs": 2, "memorySizeMB": 128, "maxMemoryUsedMB": 40, "initDurationMs": 9.25}
-    assert record(platform.started(InvocationRequest(id="r", arn="arn"), "3")) == {"requestId": "r", "version": "3"}
+    assert record(platform_log.started(InvocationRequest(id="r", arn="arn"), "3")) == {"requestId": "r", "version": "3"}
     assert record(ended(None).report()) == {"requestId": "r", "status": "success", "metrics": metrics}
     assert record(ended(Failure(type=jobs.TIMED_OUT)).report())["status"] == "timeout"
     raised = record(ended(Failure(type="ValueError")).done())
     assert (raised["status"], raised["errorType"]) == ("error", "ValueError")
-    begun = record(platform.beginning(Runtime(function="f", folder=".", handler="a.b", runtime="python3.13")))
+    begun = record(platform_log.beginning(Runtime(function="f", folder=".", handler="a.b", runtime="python3.13")))
     assert (begun["initializationType"], begun["phase"], begun["runtimeVersion"]) == ("on-demand", "init", "python3.13")
 
 

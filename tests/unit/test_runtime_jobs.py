@@ -9,9 +9,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from holdfast.lambda_api.runtime.description import Runtime
-from holdfast.lambda_api.runtime.events import durable_event, outcome_of, plain_event
-from holdfast.lambda_api.runtime.jobs import Called, checked_header, exit_reason, raised
+from holdfast.lambda_api.runtime.invocation_events import durable_event, outcome_of, plain_event
+from holdfast.lambda_api.runtime.jobs import JobResult, checked_header, exit_reason, raised
+from holdfast.lambda_api.runtime.runtime_description import Runtime
 from holdfast.model.errors import DiskFull, EngineClosed, InvalidParameter
 from holdfast.model.execution import Execution, OutcomeStatus, Terms
 from holdfast.model.ids import Position
@@ -68,8 +68,8 @@ def test_a_header_holds_nothing_that_would_break_it() -> None:
         checked_header("a\r\nb: c", "The tenant")
 
 
-def called(payload: Any = None, error: Failure | None = None) -> Called:
-    return Called(request="r", payload=payload if isinstance(payload, bytes) else json.dumps(payload).encode(), error=error)
+def called(payload: Any = None, error: Failure | None = None) -> JobResult:
+    return JobResult(request="r", payload=payload if isinstance(payload, bytes) else json.dumps(payload).encode(), error=error)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def called(payload: Any = None, error: Failure | None = None) -> Called:
         (EngineClosed(), OutcomeStatus.INTERRUPTED, None),
     ],
 )
-def test_the_answer_of_a_durable_function_is_an_outcome(answer: Called | Exception, status: OutcomeStatus, detail: str | None) -> None:
+def test_the_answer_of_a_durable_function_is_an_outcome(answer: JobResult | Exception, status: OutcomeStatus, detail: str | None) -> None:
     outcome = outcome_of(DURABLE, answer, HEADER)
     assert outcome.status is status
     assert (outcome.error.type if outcome.error else outcome.result) == detail
@@ -103,7 +103,7 @@ def test_the_answer_of_a_durable_function_is_an_outcome(answer: Called | Excepti
         (called(b"no json"), OutcomeStatus.FAILED, "InvalidParameterValueException"),
     ],
 )
-def test_a_plain_function_that_was_invoked_is_not_tried_again(answer: Called, status: OutcomeStatus, detail: str) -> None:
+def test_a_plain_function_that_was_invoked_is_not_tried_again(answer: JobResult, status: OutcomeStatus, detail: str) -> None:
     outcome = outcome_of(PLAIN, answer, msgspec.structs.replace(HEADER, parent="p"))
     assert outcome.status is status
     assert (outcome.error.type if outcome.error else outcome.result) == detail

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.lambda_api.runtime.description import Runtime
-from holdfast.lambda_api.runtime.output import MAX_LINE, TAIL, Line, Output
-from holdfast.lambda_api.runtime.platform import Event
+from holdfast.lambda_api.runtime.platform_log import PlatformEvent
+from holdfast.lambda_api.runtime.process_output import MAX_LINE, TAIL, OutputLine, ProcessOutput
+from holdfast.lambda_api.runtime.runtime_description import Runtime
 
 RUNTIME = Runtime(function="f", folder=".", handler="a.b")
 
 
-def output(told: list[Line] | None = None) -> Output:
-    return Output(RUNTIME, "stream", lambda: 17, None if told is None else told.extend)
+def output(told: list[OutputLine] | None = None) -> ProcessOutput:
+    return ProcessOutput(RUNTIME, "stream", lambda: 17, None if told is None else told.extend)
 
 
 def test_bytes_become_lines_however_they_come() -> None:
-    told: list[Line] = []
+    told: list[OutputLine] = []
     taken = output(told)
     for part in (b"fir", b"st\nsec", "ond ü".encode()[:-1], "ü".encode()[-1:], b"\n\nlast"):
         taken.take(part)
@@ -28,7 +28,7 @@ def test_bytes_become_lines_however_they_come() -> None:
 
 
 def test_lines_carry_their_request_and_execution() -> None:
-    told: list[Line] = []
+    told: list[OutputLine] = []
     taken = output(told)
     taken.take(b"while it began, to the end")
     taken.begin("r1", "arn")
@@ -40,7 +40,7 @@ def test_lines_carry_their_request_and_execution() -> None:
 
 
 def test_a_line_without_end_is_told_in_pieces_and_not_kept() -> None:
-    told: list[Line] = []
+    told: list[OutputLine] = []
     taken = output(told)
     for _ in range(40):
         taken.take(b"x" * 65536)
@@ -62,17 +62,17 @@ def test_the_tail_is_the_last_4_kb_of_the_request(size: int) -> None:
 
 
 def test_bytes_that_are_no_text_are_shown_as_such() -> None:
-    told: list[Line] = []
+    told: list[OutputLine] = []
     output(told).take(b"\xff\xfe\r\n")
     assert told[0].text == "\ufffd\ufffd"
 
 
 def test_a_log_that_fails_does_not_stop_the_function() -> None:
-    def fails(_: list[Line]) -> None:
+    def fails(_: list[OutputLine]) -> None:
         raise OSError("disk full")
 
-    taken = Output(RUNTIME, "stream", lambda: 17, fails)
+    taken = ProcessOutput(RUNTIME, "stream", lambda: 17, fails)
     taken.begin("r", None)
     taken.take(b"a\n")
-    taken.say(Event("b", "start", {}))
+    taken.say(PlatformEvent("b", "start", {}))
     assert taken.tail() == b"a\nb\n"

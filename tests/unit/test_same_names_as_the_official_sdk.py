@@ -91,7 +91,7 @@ MISSING: dict[str, dict[str, str]] = {
     ),
 }
 
-# Names ours defines on top. Kept short: every one is a name an author can come to depend on and lose on AWS.
+# Names ours defines on top. Kept short: an author may depend on each of these names and lose it on AWS.
 ADDED: dict[str, set[str]] = {
     "context": {"AsyncCallback", "AsyncDurableContext", "AsyncTimer", "Timer"},
     "exceptions": {"wire_name"},
@@ -119,7 +119,7 @@ def module_pair(name: str) -> tuple[ModuleType, ModuleType]:
 
 
 def defined(module: ModuleType) -> set[str]:
-    """The public names a module's own text defines; type variables and loggers are nobody's interface."""
+    """The public names a module's own text defines; type variables and loggers are not part of the interface."""
     names: set[str] = set()
     for node in ast.parse(inspect.getsource(module)).body:
         match node:

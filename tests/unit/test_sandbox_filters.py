@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from holdfast.hosts.sandbox.inside import filters, syscalls
-from holdfast.hosts.sandbox.inside.filters import ALLOW, KILL, Held, refuse
+from holdfast.hosts.sandbox.inside.filters import ALLOW, KILL, OtherLocks, refuse
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 NO = refuse(errno.EPERM)
 ABSENT = refuse(errno.ENOSYS)
-APART = Held(children=False, own_pid=None, mounted=True, landlock=7)
-BARE = Held(children=False, own_pid=77, mounted=False, landlock=7)
+APART = OtherLocks(children=False, own_pid=None, mounted=True, landlock=7)
+BARE = OtherLocks(children=False, own_pid=77, mounted=False, landlock=7)
 OLD = BARE._replace(landlock=1)
 
 every_machine = pytest.mark.parametrize("machine", MACHINES)
 
 
-def answer(machine: str, held: Held, name: str, *arguments: int, architecture: int | None = None, offset: int = 0) -> int:
+def answer(machine: str, held: OtherLocks, name: str, *arguments: int, architecture: int | None = None, offset: int = 0) -> int:
     """What the kernel would do with this call: classic BPF, as far as the filter uses it."""
     number = syscalls.numbers(machine)[name] + offset
     values = [*arguments, 0, 0, 0, 0, 0, 0][:6]

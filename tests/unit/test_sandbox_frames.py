@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.hosts.sandbox.frames import Malformed, Reader, encoded
+from holdfast.hosts.sandbox.body_frames import FrameReader, Malformed, encoded
 
 
-def reader(frame_bytes: int = 1000, frames_per_second: int = 1000) -> Reader:
-    return Reader(frame_bytes, frames_per_second, now=0.0)
+def reader(frame_bytes: int = 1000, frames_per_second: int = 1000) -> FrameReader:
+    return FrameReader(frame_bytes, frames_per_second, now=0.0)
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=5), st.integers(-(2**60), 2**60), max_size=4), max_size=8), st.data())

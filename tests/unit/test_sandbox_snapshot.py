@@ -97,7 +97,7 @@ def test_names_and_contents_cannot_be_confused(tmp_path: Path) -> None:
 
 
 def test_a_link_in_the_place_of_a_snapshot_changes_nothing_of_the_folder_it_leads_to(tmp_path: Path) -> None:
-    """Whoever wrote the folder of a worker knows the hash of its code, and may have left such a link beside it."""
+    """The author of a worker's folder knows the hash of its code, and may have left such a link beside it."""
     module, elsewhere, into = tmp_path / "shop.py", tmp_path / "elsewhere", tmp_path / "packages"
     module.write_text("price = 1\n")
     (elsewhere / "__pycache__").mkdir(parents=True)

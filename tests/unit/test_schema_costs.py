@@ -12,10 +12,10 @@ import pytest
 
 from holdfast.contract.checking import Checker, Size, checker_of
 from holdfast.contract.costs import IN_PLACE, MAX_BYTES, MAX_CHAIN, MAX_DEPTH, MAX_EVALUATIONS, MAX_PATTERNS, SchemaInvalid, cost_of
+from holdfast.contract.page_reader import read
 from holdfast.contract.patterns import MAX_CHARACTERS, matcher
-from holdfast.contract.redacting import MAX_STEPS, REDACTED, redacted
-from holdfast.contract.renderings import read
-from holdfast.hosts.evaluator.checking import _in_place, problems_now
+from holdfast.contract.redaction import MAX_STEPS, REDACTED, redacted
+from holdfast.hosts.evaluator.schema_check import _in_place, problems_now
 from tests.workers.pages import page
 
 Schema = dict[str, Any]
@@ -223,7 +223,7 @@ def test_a_number_beyond_64_bits_does_not_hide_how_large_a_value_is() -> None:
     for large in (2**70, 2**60):
         value = [large, *[100] * 20_000]
         found = _in_place(checker, value)
-        assert isinstance(found, Size), "evaluated where everybody waits"
+        assert isinstance(found, Size), "evaluated on the event loop"
         assert found.places == 20_002
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.hosts.sandbox.frames import Malformed, Reader, encoded
+from holdfast.hosts.sandbox.body_frames import FrameReader, Malformed, encoded
 from holdfast.model.codec import too_deep
 from holdfast.model.shapes import MAX_CONTAINERS, MAX_DIGITS, MAX_VALUES, crowding
 
@@ -68,16 +68,16 @@ def test_a_number_may_have_many_digits_and_a_text_any_number_of_them() -> None:
 @pytest.mark.parametrize("kind", WORST)
 def test_a_frame_of_the_worst_kind_ends_the_body_that_sent_it(kind: str) -> None:
     frame = b'{"op":"progress","data":' + WORST[kind] + b"}"
-    heard = Reader(2 * MEGABYTE, 1000, now=0.0)
+    heard = FrameReader(2 * MEGABYTE, 1000, now=0.0)
     with pytest.raises(Malformed, match=r"a frame that (holds|is nested)"):
         heard.take(len(frame).to_bytes(4, "big") + frame, [], 0.0)
 
 
 def test_a_body_whose_frames_take_long_to_read_is_read_less_often() -> None:
-    heard = Reader(MEGABYTE, 1000, now=0.0)
+    heard = FrameReader(MEGABYTE, 1000, now=0.0)
     large = encoded({"op": "progress", "data": list(range(90_000))})
     assert heard.take(large, [], 0.0)
-    assert heard.rest == 0, "one large frame is nobody's trouble"
+    assert heard.rest == 0, "one large frame does no harm"
     heard.take(large * 2, [], 0.0)
     assert 0 < heard.rest <= 1
     heard.take(encoded({}), [], 10.0)

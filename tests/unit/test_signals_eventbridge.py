@@ -93,7 +93,7 @@ def test_an_event_is_put_as_boto3_puts_it(bus: Bus) -> None:
 
 
 def test_an_entry_that_was_not_taken_is_tried_again(bus: Bus) -> None:
-    """The call itself succeeds: whoever looks only at that loses events."""
+    """The call itself succeeds: a sink that checks only the call loses events."""
     bus.answers += [HALF, HALF, TAKEN]
     with closed(bus.client()) as client:
         sink = EventBridge("orders", client=client)

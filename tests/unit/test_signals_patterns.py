@@ -200,5 +200,5 @@ def test_a_wildcard_means_what_the_obvious_regular_expression_means(wildcard: st
 
 
 def test_many_stars_take_no_longer_than_few() -> None:
-    """A pattern may come from anybody who may look; one that takes a year must not exist."""
+    """A pattern may come from any viewer; no pattern may take a year."""
     assert not Pattern({"a": [{"wildcard": "*a" * 1000 + "b"}]}).matches({"a": "a" * 5000})

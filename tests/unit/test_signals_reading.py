@@ -72,7 +72,7 @@ HOOK = '[hook]\nsink = "webhook"\nurl = "https://hooks.example"\nsecrets = ["HOO
         ('[hook]\nsink = "pigeon"', "[hook]: there is no sink 'pigeon'. There are webhook, file, eventbridge."),
         ('[hook]\nsink = "webhook"', "[hook]: url is missing."),
         ('[hook]\nsink = "webhook"\nurl = "https://x"', "[hook]: secrets is missing."),
-        (HOOK.replace("HOOK_SECRET", "NOBODY"), "'NOBODY' is none."),
+        (HOOK.replace("HOOK_SECRET", "NOT_SET"), "'NOT_SET' is none."),
         (HOOK.replace("HOOK_SECRET", "EMPTY"), "'EMPTY' is none."),
         (HOOK.replace("HOOK_SECRET", "SHORT"), "at least 24 bytes"),
         (HOOK.replace("https", "ftp"), "must begin with https://"),

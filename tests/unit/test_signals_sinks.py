@@ -1,4 +1,4 @@
-"""Sinks: what they send, what they do about failures, and what nobody may read in logs and errors."""
+"""Sinks: what they send, what they do about failures, and what must never be in logs and errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.model.errors import AccessRefused, DeliveryFailed, ExtraMissing, I
 from holdfast.model.execution import ExecutionStatus
 from holdfast.signals.event import event_of
 from holdfast.signals.lines import LineFile
-from holdfast.signals.signing import key_of, new_secret, signature, verify
+from holdfast.signals.signatures import key_of, new_secret, signature, verify
 from holdfast.signals.sinks import JsonLines
 from holdfast.signals.webhook import Webhook
 from tests.unit.test_signals_event import BEGUN

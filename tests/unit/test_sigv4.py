@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.web.auth import sigv4
-from holdfast.web.auth.refusing import Refusal, Refused
+from holdfast.web.auth.denials import Denial, Denied
 
 KEY, SECRET = "HFKAEXAMPLEEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 NOW = datetime(2026, 11, 16, 3, 28, 37, tzinfo=UTC)
@@ -85,8 +85,8 @@ def verify(request: sigv4.SignedRequest, body: bytes, now: int = NOW_MS, secret:
     return claim
 
 
-def refusal(request: sigv4.SignedRequest, body: bytes, now: int = NOW_MS, secret: str = SECRET) -> tuple[Refusal, str]:
-    with pytest.raises(Refused) as refused:
+def refusal(request: sigv4.SignedRequest, body: bytes, now: int = NOW_MS, secret: str = SECRET) -> tuple[Denial, str]:
+    with pytest.raises(Denied) as refused:
         verify(request, body, now, secret)
     assert SECRET not in str(refused.value)
     return refused.value.why, str(refused.value)
@@ -138,7 +138,7 @@ def test_what_botocore_presigns_is_accepted(method: str, path: str, body: bytes,
 
 @every_request
 def test_another_secret_is_refused(method: str, path: str, body: bytes, headers: dict[str, str]) -> None:
-    assert refusal(*signed(method, path, body, headers, secret="x" * 40))[0] is Refusal.SIGNATURE
+    assert refusal(*signed(method, path, body, headers, secret="x" * 40))[0] is Denial.SIGNATURE
 
 
 @given(
@@ -173,27 +173,27 @@ def test_a_request_that_was_changed_is_refused(expires: int | None, change: Call
     headers = {"X-Amz-Tenant-Id": "acme"}
     request, body = signed(headers=headers, expires=expires, body=b"" if expires else b"{}")
     verify(request, body)
-    assert refusal(change(request), body)[0] is Refusal.SIGNATURE
+    assert refusal(change(request), body)[0] is Denial.SIGNATURE
 
 
 def test_a_body_that_was_changed_is_refused() -> None:
     request, _ = signed(body=b'{"a":1}')
-    assert refusal(request, b'{"a":2}')[0] is Refusal.SIGNATURE
+    assert refusal(request, b'{"a":2}')[0] is Denial.SIGNATURE
     hashed, body = signed(headers={"X-Amz-Content-SHA256": hashlib.sha256(b"{}").hexdigest()}, body=b"{}")
     verify(hashed, body)
-    assert refusal(hashed, b"[]") == (Refusal.SIGNATURE, "The body is not the one that was signed.")
+    assert refusal(hashed, b"[]") == (Denial.SIGNATURE, "The body is not the one that was signed.")
     presigned, _ = signed(expires=60, body=b"")
-    assert refusal(presigned, b"{}")[0] is Refusal.SIGNATURE, "a presigned address is for an empty body"
+    assert refusal(presigned, b"{}")[0] is Denial.SIGNATURE, "a presigned address is for an empty body"
 
 
 def test_a_header_that_changes_the_meaning_must_be_signed() -> None:
     request, body = signed()
     added = with_header(request, "x-amz-invocation-type", "Event")
-    assert refusal(added, body) == (Refusal.SIGNATURE, "These headers must be signed: x-amz-invocation-type.")
+    assert refusal(added, body) == (Denial.SIGNATURE, "These headers must be signed: x-amz-invocation-type.")
     verify(with_header(with_header(request, "x-amzn-trace-id", "Root=1"), "user-agent", "any"), body)
-    assert refusal(with_header(request, "x-amz-date", None), body)[0] is Refusal.INCOMPLETE
+    assert refusal(with_header(request, "x-amz-date", None), body)[0] is Denial.INCOMPLETE
     twice = changed(request, headers={**request.headers, "host": [HOST, "evil.example"]})
-    assert refusal(twice, body)[0] is Refusal.SIGNATURE
+    assert refusal(twice, body)[0] is Denial.SIGNATURE
 
 
 def test_a_header_that_was_signed_must_come() -> None:
@@ -203,21 +203,21 @@ def test_a_header_that_was_signed_must_come() -> None:
 
 @pytest.mark.usefixtures("at")
 def test_an_idempotency_key_that_was_not_signed_is_refused() -> None:
-    """Else whoever sees a signed request on its way sends it again under another key, and the worker runs twice."""
+    """Else a listener on the network could send a signed request again under another key, and the worker would run twice."""
     path = "/v1/workers/refund/invoke"
     verify(*signed(path=path, headers={"Idempotency-Key": "order-1"}))
     request, body = signed(path=path)
     added = sigv4.SignedRequest(
         method="POST", path=path, query="", headers={**request.headers, "idempotency-key": ["order-2"]}, private=True
     )
-    assert refusal(added, body) == (Refusal.SIGNATURE, "These headers must be signed: idempotency-key.")
+    assert refusal(added, body) == (Denial.SIGNATURE, "These headers must be signed: idempotency-key.")
 
 
 def test_an_unsigned_body_is_taken_only_where_nobody_can_change_it() -> None:
     request, body = signed(scheme="https", context={"payload_signing_enabled": False})
     assert request.values("x-amz-content-sha256") == ["UNSIGNED-PAYLOAD"]
     verify(request, body)
-    assert refusal(changed(request, private=False), body)[0] is Refusal.SIGNATURE
+    assert refusal(changed(request, private=False), body)[0] is Denial.SIGNATURE
 
 
 def test_signed_chunks_are_refused_clearly() -> None:
@@ -236,7 +236,7 @@ def test_a_signature_is_good_for_five_minutes_either_way(minutes: float, good: b
         verify(request, body, now)
     else:
         why, message = refusal(request, body, now)
-        assert (why, message.split(":")[0]) == (Refusal.SIGNATURE, "Signature not yet current" if minutes < 0 else "Signature expired")
+        assert (why, message.split(":")[0]) == (Denial.SIGNATURE, "Signature not yet current" if minutes < 0 else "Signature expired")
 
 
 def test_a_presigned_address_is_good_until_it_expires() -> None:
@@ -244,20 +244,20 @@ def test_a_presigned_address_is_good_until_it_expires() -> None:
     verify(request, body, NOW_MS + 3_600_000)
     assert refusal(request, body, NOW_MS + 3_600_001)[1].startswith("Signature expired")
     longer = changed(request, query=request.query.replace("X-Amz-Expires=3600", "X-Amz-Expires=36000"))
-    assert refusal(longer, body, NOW_MS + 3_600_001)[0] is Refusal.SIGNATURE, "who makes it longer breaks its signature"
+    assert refusal(longer, body, NOW_MS + 3_600_001)[0] is Denial.SIGNATURE, "who makes it longer breaks its signature"
 
 
 @pytest.mark.parametrize("expires", ["0", "-1", "604801", "1e3", "", "١"])
 def test_an_expiry_that_cannot_be_is_refused(expires: str) -> None:
     request, body = signed(expires=60, body=b"")
-    assert refusal(changed(request, query=request.query.replace("Expires=60", f"Expires={quote(expires)}")), body)[0] is Refusal.INCOMPLETE
+    assert refusal(changed(request, query=request.query.replace("Expires=60", f"Expires={quote(expires)}")), body)[0] is Denial.INCOMPLETE
 
 
 def test_the_header_date_will_do() -> None:
     request, body = signed(headers={"Date": "x"})
     assert request.values("x-amz-date") == ()
     assert verify(request, body).stamp == "20261116T032837Z"
-    assert refusal(with_header(request, "date", "soon"), body)[0] is Refusal.INCOMPLETE
+    assert refusal(with_header(request, "date", "soon"), body)[0] is Denial.INCOMPLETE
 
 
 # --- what is no signature
@@ -281,31 +281,31 @@ def test_the_header_date_will_do() -> None:
 )
 def test_what_is_no_signature_is_refused_as_incomplete(authorization: str) -> None:
     request, body = signed()
-    assert refusal(with_header(request, "authorization", authorization), body)[0] is Refusal.INCOMPLETE
+    assert refusal(with_header(request, "authorization", authorization), body)[0] is Denial.INCOMPLETE
 
 
 def test_the_host_must_be_signed_and_the_day_must_be_the_requests() -> None:
     request, body = signed()
     text = request.values("authorization")[0]
     assert (
-        refusal(with_header(request, "authorization", text.replace("SignedHeaders=host;", "SignedHeaders=")), body)[0] is Refusal.SIGNATURE
+        refusal(with_header(request, "authorization", text.replace("SignedHeaders=host;", "SignedHeaders=")), body)[0] is Denial.SIGNATURE
     )
-    assert refusal(with_header(request, "authorization", text.replace("/20261116/", "/20261115/")), body)[0] is Refusal.SIGNATURE
+    assert refusal(with_header(request, "authorization", text.replace("/20261116/", "/20261115/")), body)[0] is Denial.SIGNATURE
 
 
 def test_two_signatures_are_one_too_many() -> None:
     request, body = signed(expires=60, body=b"")
     other, _ = signed()
     both = with_header(request, "authorization", other.values("authorization")[0])
-    assert refusal(both, body)[0] is Refusal.INCOMPLETE
+    assert refusal(both, body)[0] is Denial.INCOMPLETE
     doubled = changed(request, query=request.query + "&X-Amz-Expires=600000")
-    assert refusal(doubled, body)[0] is Refusal.INCOMPLETE
+    assert refusal(doubled, body)[0] is Denial.INCOMPLETE
 
 
 def test_a_signature_with_strange_characters_is_a_wrong_one() -> None:
     request, body = signed()
     text = request.values("authorization")[0]
-    assert refusal(with_header(request, "authorization", text[:-3] + "é\udcff"), body)[0] is Refusal.SIGNATURE
+    assert refusal(with_header(request, "authorization", text[:-3] + "é\udcff"), body)[0] is Denial.SIGNATURE
 
 
 # --- a plus is no space
@@ -332,7 +332,7 @@ def test_a_signature_never_covers_a_query_that_is_read_differently(sent: str, to
     if parse_qsl(request.query) == parse_qsl(swapped.query):
         verify(request, body)
     else:
-        assert refusal(swapped, body)[0] is Refusal.SIGNATURE
+        assert refusal(swapped, body)[0] is Denial.SIGNATURE
 
 
 @given(st.text("ab+%2B0 ", max_size=6), st.text("ab+%2B0 ", max_size=6))

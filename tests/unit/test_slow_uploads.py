@@ -1,4 +1,4 @@
-"""A body that comes slowly: a byte now and then is no progress, and whoever sends steadily may take as long as it takes."""
+"""A body that arrives slowly: a byte now and then is no progress, and a client that sends steadily may take its time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.protocol.request import RunRequest
-from holdfast.web.errors import Refused
+from holdfast.web.bodies import HeldBodies, Incoming
+from holdfast.web.capacity import Capacities
+from holdfast.web.limits import Limits
+from holdfast.web.policy import UNKNOWN
+from holdfast.web.refusals import Refused
+from holdfast.web.requests import Request
 
 SCOPE: Any = {"type": "http", "headers": [], "query_string": b"", "path": "/v1/artifacts", "method": "POST"}
 
@@ -31,8 +35,9 @@ def sending(size: int, seconds: float, times: int) -> Callable[[], Awaitable[Any
 
 
 async def taken(receive: Callable[[], Awaitable[Any]], seconds: float) -> int:
-    visit = RunRequest(SCOPE, (), b"", receive, Any, Any)  # type: ignore[arg-type]  # neither rooms nor limits are asked for here
-    return sum([len(part) async for part in visit.parts(seconds)])
+    incoming = Incoming(SCOPE, receive, HeldBodies(1_000_000))
+    request = Request(SCOPE, incoming, UNKNOWN, (), Capacities.of_workers(Limits()), asyncio.Event())
+    return sum([len(part) async for part in request.parts(seconds)])
 
 
 async def test_one_byte_at_a_time_is_refused_however_soon_the_next_one_comes() -> None:

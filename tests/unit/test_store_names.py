@@ -12,7 +12,7 @@ from holdfast.cli.arguments import StorePlace
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.client import Client
 from holdfast.service.settings import Settings
-from holdfast.store.backends import open_keeping, open_store, placed
+from holdfast.store.backends import open_maintenance, open_store, placed
 from holdfast.store.seam import Filter
 
 
@@ -57,7 +57,7 @@ def test_it_is_understood_wherever_a_store_is_named(tmp_path: Path, monkeypatch:
         engine.start(greet, name="c").result()
     monkeypatch.setenv("HOLDFAST_STORE", "sqlite:///shop.db")
     open_store("sqlite:///shop.db", "me").close()
-    open_keeping(absolute, "me").migrate(after=False)
+    open_maintenance(absolute, "me").migrate(after=False)
     for client in (Client.open(absolute), StorePlace.of("sqlite:///shop.db", None).client(), StorePlace.of(None, None).client()):
         with client:
             assert [found.name for found in client.list(Filter())] == ["c", "b", "a"]

@@ -21,7 +21,7 @@ class Riding:
         self.written = threading.Event()
         self._fails = fails
 
-    def write_riders(self) -> None:
+    def write_deferred(self) -> None:
         if self._fails:
             raise ZeroDivisionError
         self.written.set()

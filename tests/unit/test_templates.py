@@ -13,16 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.lambda_api.functions.records import Code, Version, runtime_of
+from holdfast.lambda_api.functions.function_records import Code, Version, runtime_of
 from holdfast.lambda_api.templates import yaml_text
-from holdfast.lambda_api.templates.descriptions import Described, FolderCode, Found, TextCode, ZipCode
+from holdfast.lambda_api.templates.descriptions import DescribedFunction, FolderCode, FoundTargets, TextCode, ZipCode
 from holdfast.lambda_api.templates.targets import find_all
 from holdfast.lambda_api.templates.template import read_template
 from holdfast.model.errors import DuplicateFunction, TemplateInvalid
 from holdfast.model.execution import Terms
 from tests.parts import examples
 
-Read = Callable[..., Found]
+Read = Callable[..., FoundTargets]
 
 FUNCTION = """
 Resources:
@@ -36,7 +36,7 @@ Resources:
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def read(text: str | bytes, name: str = "template.yaml", **parameters: str) -> Found:
+    def read(text: str | bytes, name: str = "template.yaml", **parameters: str) -> FoundTargets:
         file = tmp_path / name
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
         return read_template(file, parameters)
@@ -44,7 +44,7 @@ def read(tmp_path: Path) -> Read:
     return read
 
 
-def only(found: Found) -> Described:
+def only(found: FoundTargets) -> DescribedFunction:
     (one,) = found.deployed
     return one
 
@@ -285,8 +285,8 @@ def test_what_is_not_made_here_stands_for_itself(read: Read) -> None:
     assert [warning.partition(": ")[2] for warning in found.warnings] == [
         "Resources.Named (line 12): AWS::SQS::Queue is not made here",
         "Resources.Table (line 13): AWS::DynamoDB::Table is not made here",
-        "Resources.F.Properties.Environment.Variables.A.Ref (line 10): AWS::DynamoDB::Table is not made here; 'Table' stands for it",
-        "Resources.F.Properties.Environment.Variables.B.Ref (line 11): AWS::SQS::Queue is not made here; 'jobs' stands for it",
+        "Resources.F.Properties.Environment.Variables.A.Ref (line 10): AWS::DynamoDB::Table is not made here; 'Table' is used instead",
+        "Resources.F.Properties.Environment.Variables.B.Ref (line 11): AWS::SQS::Queue is not made here; 'jobs' is used instead",
     ]
 
 
@@ -342,13 +342,13 @@ def test_a_function_that_cannot_run_here_is_left_out(read: Read, line: str, says
 
 WRONG = [
     ("", "The template is empty"),
-    ("a: b", "this is no template: it has no Resources"),
-    ("[1]", "this is no template"),
+    ("a: b", "this is not a valid template: it has no Resources"),
+    ("[1]", "this is not a valid template"),
     ("Resources: [", r"The template is not YAML: .*\(line 1, column"),
     ('{"Resources": {,}}', "The template is not JSON"),
     ("Resources: {F: 1}", r"Resources.F \(line 1\): a resource is a mapping with a Type"),
     ("Resources: {F: {Type: AWS::Serverless::Function, Properties: []}}", "no function that can be served here"),
-    ("Resources: {F: {Type: AWS::Serverless::Function, Properties: [1]}}", "Properties .line 1.: a mapping is wanted"),
+    ("Resources: {F: {Type: AWS::Serverless::Function, Properties: [1]}}", "Properties .line 1.: must be a mapping"),
     ("Resources: {}", "no function that can be served here"),
     (FUNCTION.replace("      Handler: app.handler\n", ""), r"Resources.F.Properties \(line 5\): a function needs a Handler"),
     (FUNCTION + "      Handler: again\n", r"Resources.F.Properties.Handler \(line 8\) is there twice"),
@@ -356,18 +356,18 @@ WRONG = [
     (FUNCTION + "      Timeout: soon\n", r"Timeout \(line 8\): 'soon' is not a number"),
     (FUNCTION + "      Timeout: 901\n", r"Resources.F.Properties.Timeout \(line 8\): must be between 1 and 900"),
     (FUNCTION + "      CodeUri: absent/\n", r"CodeUri \(line 8\): there is no folder"),
-    (FUNCTION + "      CodeUri: [a]\n", r"CodeUri \(line 8\): a path is wanted"),
+    (FUNCTION + "      CodeUri: [a]\n", r"CodeUri \(line 8\): must be a path"),
     (FUNCTION + "      DurableConfig: {RetentionPeriodInDays: 1}\n", r"DurableConfig \(line 8\): a durable function needs an"),
     (FUNCTION + "      DurableConfig: {ExecutionTimeout: 0}\n", "execution_timeout is 0"),
-    (FUNCTION + "      Environment: [a]\n", r"Environment \(line 8\): a mapping is wanted"),
+    (FUNCTION + "      Environment: [a]\n", r"Environment \(line 8\): must be a mapping"),
     (with_variables("A: !Ref Absent"), r"A.Ref \(line 10\): there is no parameter and no resource 'Absent'"),
     (with_variables("A: !If [Absent, 1, 2]"), "there is no condition 'Absent'"),
-    (with_variables("A: !Join [a]"), "a list of 2 is wanted"),
+    (with_variables("A: !Join [a]"), "must be a list of 2"),
     (with_variables("A: !Select [9, [a]]"), "there is no item '9' to select"),
     (with_variables("A: !FindInMap [Absent, a, b]"), "Mappings has no Absent.a.b"),
-    (with_variables("A: !Python print"), "!Python is no function of CloudFormation"),
+    (with_variables("A: !Python print"), "!Python is not a function of CloudFormation"),
     (with_variables("A: !!python/object/apply:os.system ['true']"), r"A \(line 10\): the tag !!python/object/apply:os.system is not read"),
-    (with_variables("A: [1]"), r"A \(line 10\): a text is wanted"),
+    (with_variables("A: [1]"), r"A \(line 10\): must be a text"),
     (b"\xff\xfe", "not UTF-8"),
     (FUNCTION + "  G: {Type: AWS::Lambda::Function, Properties: {FunctionName: F, Handler: a.b, Runtime: python3}}\n", "several functions"),
 ]  # fmt: skip
@@ -391,7 +391,7 @@ def test_an_alias_bomb_is_refused_before_it_goes_off(read: Read) -> None:
 
 
 def test_an_alias_inside_itself_is_refused(read: Read) -> None:
-    with pytest.raises(TemplateInvalid, match="stands inside what it names"):
+    with pytest.raises(TemplateInvalid, match="refers to a value that contains it"):
         read("a: &a [*a]\n" + FUNCTION)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lambda_api.templates.descriptions import Found
+from holdfast.lambda_api.templates.descriptions import FoundTargets
 from holdfast.lambda_api.templates.template import read_template
 from holdfast.model.errors import TemplateInvalid
 
@@ -43,7 +43,7 @@ Resources:
 ARN = "arn:aws:lambda:local:000000000000:function:F"
 
 
-def read(folder: Path, more: str = "", **parameters: str) -> Found:
+def read(folder: Path, more: str = "", **parameters: str) -> FoundTargets:
     """The template, with one more property of its function."""
     file = folder / "template.yaml"
     file.write_text(TEMPLATE.replace("MORE", more))
@@ -51,7 +51,7 @@ def read(folder: Path, more: str = "", **parameters: str) -> Found:
 
 
 def variable(folder: Path, value: str, **parameters: str) -> tuple[str | None, list[str]]:
-    """What a variable of this value comes to, and the warnings about it."""
+    """The resolved value of a variable, and the warnings about it."""
     found = read(folder, f"Environment: {{Variables: {{X: {value}}}}}", **parameters)
     (one,) = found.deployed
     assert one.config.environment["RefreshRate"] == "5", "what Globals has stays"
@@ -81,8 +81,8 @@ def test_what_sam_would_make_is_known(tmp_path: Path, value: str, known: str) ->
         ("!GetAtt FRole.Arn", "FRole.Arn is known only where it is deployed"),
         ("!Ref FAliaslive", "FAliaslive is made only where it is deployed"),
         ("!Sub 'https://${ServerlessRestApi}.example'", "ServerlessRestApi is made only where it is deployed"),
-        ("'{{resolve:ssm:/db/password}}'", "what {{resolve:…}} stands for is known only where it is deployed"),
-        ("!Sub 'db://${Stage}:{{resolve:secretsmanager:db:SecretString:pw}}@host'", "what {{resolve:…}} stands for is known only where"),
+        ("'{{resolve:ssm:/db/password}}'", "the value of {{resolve:…}} is known only where it is deployed"),
+        ("!Sub 'db://${Stage}:{{resolve:secretsmanager:db:SecretString:pw}}@host'", "the value of {{resolve:…}} is known only where"),
         ("!ToJsonString [!ImportValue a]", "what other stacks export is not known here"),
         ("!Ref Url", "the parameter Url has no value; give one with --parameter"),
     ],
@@ -96,7 +96,7 @@ def test_what_only_a_deployment_knows_is_not_set_and_said(tmp_path: Path, value:
 def test_a_queue_is_named_but_its_address_is_not_known(tmp_path: Path) -> None:
     found, warnings = variable(tmp_path, "!Ref Queue")
     assert (found, len(warnings)) == ("jobs", 1)
-    assert "AWS::SQS::Queue is not made here; 'jobs' stands for it" in warnings[0]
+    assert "AWS::SQS::Queue is not made here; 'jobs' is used instead" in warnings[0]
 
 
 def test_a_parameter_from_ssm_can_be_given(tmp_path: Path) -> None:

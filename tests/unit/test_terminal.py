@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -11,8 +12,8 @@ import pytest
 from holdfast.cli.terminal import print_document, print_line, warn_of_root
 from holdfast.cli.workers import summary
 from holdfast.contract.codes import Status
-from holdfast.contract.protocol import Observability, Response, ResponseError
-from holdfast.web.responses import http_status
+from holdfast.contract.protocol import Observability, Response, ResponseError, RunUsage, Tokens
+from holdfast.web.worker_replies import http_status
 
 STEERS = "\x1b[31m \x7f \x9b31m \u202e \u2028 \ud800"
 
@@ -54,6 +55,14 @@ def test_a_sentence_in_a_summary_goes_on_without_its_full_stop(message: str, tol
     error = ResponseError(error_code="busy", message=message, retryable=True, retry_after_seconds=7)
     answered = msgspec.structs.replace(response("busy", Status.RETRYABLE_ERROR), error=error)
     assert summary(answered).startswith(told)
+
+
+def test_a_summary_says_what_was_spent_and_that_something_is_missing() -> None:
+    seen = Observability(
+        trace_id="t", attempt=1, partial=True, usage=RunUsage(tokens=Tokens(1280, 209), cost_usd=Decimal("0.0021"), tool_calls=1)
+    )
+    answered = msgspec.structs.replace(response("x"), status=Status.OK, error=None, observability=seen)
+    assert summary(answered) == "ok, partial, attempt 1, 1,489 tokens, $0.0021, 1 tool call"
 
 
 @pytest.mark.parametrize("code", ["unknown_outcome", "approval_required"])

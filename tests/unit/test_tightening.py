@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.operators_file import operators_files
-from holdfast.service.tightening import RULES
+from holdfast.service.operator_files import operator_files
 from holdfast.service.trust import TrustRefused
+from holdfast.service.untrusted_settings import RULES
 from holdfast.service.worker_runtime import ToolSettings, WorkerSettings
 from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings
-from holdfast.workers.tools.fetching import FetchSettings
+from holdfast.workers.tools.fetch_url import FetchSettings
 from holdfast.workers.tools.language_model import ModelSettings
 
 
@@ -33,7 +33,7 @@ def untrusted(here: Path, text: str, operators: str = "") -> tuple[WorkerSetting
     users = here.parent / "configuration" / "holdfast" / "holdfast.toml"
     users.parent.mkdir(parents=True, exist_ok=True)
     users.write_text(operators)
-    files = operators_files(None, {"XDG_CONFIG_HOME": str(here.parent / "configuration")})
+    files = operator_files(None, {"XDG_CONFIG_HOME": str(here.parent / "configuration")})
     return files.settings(trusted=False, isolation=None), files.ignored
 
 
@@ -73,6 +73,8 @@ log = "/tmp/log"
 otel = true
 [tools]
 allow = ["pay"]
+[queues.emails]
+at_once = 1000
 """
 
 
@@ -83,7 +85,7 @@ def test_nothing_that_loosens_applies_and_all_of_it_is_named(here: Path) -> None
         "artifacts", "cassette", "fetch.allow_private", "fetch.ca_file", "fetch.content_types", "fetch.max_bytes", "fetch.ports",
         "fetch.robots", "fetch.user_agent", "model.api_key", "model.base_url", "model.max_output_tokens", "model.model", "model.models",
         "model.prices", "parameters", "policy.inline_artifact_bytes", "policy.isolation", "policy.memory_mb", "policy.rate_limits",
-        "policy.retry_codes", "policy.scratch_mb", "secrets", "signals", "tools",
+        "policy.retry_codes", "policy.scratch_mb", "queues", "secrets", "signals", "tools",
     )  # fmt: skip
 
 
@@ -178,7 +180,7 @@ def test_the_operators_own_file_is_the_measure(here: Path, text: str, reads: str
 
 def test_the_file_of_a_trusted_folder_is_the_operators_and_that_of_the_user_stands_back(here: Path) -> None:
     (here / "holdfast.toml").write_text('[policy]\nisolation = "inline"\n')
-    files = operators_files(None, {"XDG_CONFIG_HOME": str(here / "none")})
+    files = operator_files(None, {"XDG_CONFIG_HOME": str(here / "none")})
     assert files.settings(trusted=True, isolation=None).policy.isolation == "inline"
     assert files.settings(trusted=True, isolation="all").policy.isolation == "all"
 
@@ -188,7 +190,7 @@ def test_a_file_that_is_named_is_the_operators_and_the_one_of_the_folder_is_not_
     (here / "holdfast.toml").write_text("[policy\n")
     named = here.parent / "operator.toml"
     named.write_text('[policy]\nisolation = "process"\n')
-    files = operators_files(named, {}) if how == "option" else operators_files(None, {"HOLDFAST_CONFIG": str(named)})
+    files = operator_files(named, {}) if how == "option" else operator_files(None, {"HOLDFAST_CONFIG": str(named)})
     assert (files.local, files.settings(trusted=False, isolation=None).policy.isolation) == (None, "process")
 
 
@@ -197,15 +199,15 @@ def test_a_users_file_that_others_could_write_is_refused(here: Path) -> None:
     users.parent.mkdir(parents=True)
     users.write_text("")
     users.chmod(0o666)
-    with pytest.raises(TrustRefused, match="writable by everybody"):
-        operators_files(None, {"XDG_CONFIG_HOME": str(here.parent / "configuration")})
+    with pytest.raises(TrustRefused, match="writable by all users"):
+        operator_files(None, {"XDG_CONFIG_HOME": str(here.parent / "configuration")})
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "a = " + "[" * 100_000, "#" * 2_000_000])
 def test_a_hostile_file_costs_little_and_is_told(here: Path, text: str) -> None:
     (here / "holdfast.toml").write_text(text)
     with pytest.raises(InvalidParameter, match=r"holdfast\.toml is"):
-        operators_files(None, {"XDG_CONFIG_HOME": str(here / "none")})
+        operator_files(None, {"XDG_CONFIG_HOME": str(here / "none")})
 
 
 def test_the_page_has_the_rule_of_every_setting(root: Path) -> None:
@@ -216,6 +218,7 @@ def test_the_page_has_the_rule_of_every_setting(root: Path) -> None:
     wanted = {name: "ignored" for name in WorkerSettings.__struct_fields__ if name not in kinds}
     for table, kind in kinds.items():
         for name in kind.__struct_fields__:
-            wanted[f"{table}.{name}"] = "applies" if name in RULES[table] or name == "tenant_caps" else "ignored"
+            place = name if name in ("groups", "risks") else f"{table}.{name}"  # these two are tables of their own
+            wanted[place] = "applies" if name in RULES[table] or name == "tenant_caps" else "ignored"
     assert rows == wanted
     assert CassetteSettings() == WorkerSettings().cassette

@@ -222,7 +222,7 @@ def test_a_payload_may_be_as_large_as_the_limit_counted_in_bytes(kind: Type, nam
 
 @pytest.mark.parametrize("member", ["id", "name", "sub_type", "payload"])
 def test_a_text_that_cannot_be_stored_is_refused_with_its_own_batch(member: str) -> None:
-    """A lone surrogate is a Python string but no Unicode text: written down it would fail everybody's commit."""
+    """A lone surrogate is a Python string but no Unicode text: written down it would fail the commit of every entry."""
     asked = msgspec.structs.replace(update(Type.STEP, SUCCEED), **{member: "\ud800"})
     assert "Unicode" in refused(live(), asked)
 
@@ -486,7 +486,7 @@ class Naive:
         elif kind is Type.WAIT and after is Status.STARTED:
             self.due[asked.id] = now + 10 * SECOND
         self.events.append((event, asked.id))
-        if kind is Type.CHAINED_INVOKE:  # nobody hosts anything here
+        if kind is Type.CHAINED_INVOKE:  # no function is hosted here
             self.operations[asked.id] = (kind, Status.FAILED, attempt, parent)
             self.events.append((E.CHAINED_INVOKE_FAILED, asked.id))
         return True

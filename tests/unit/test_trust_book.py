@@ -81,7 +81,7 @@ def test_two_at_once_are_both_recorded(book: TrustBook, tmp_path: Path) -> None:
 def test_a_folder_that_others_could_change_is_not_recorded(book: TrustBook, tmp_path: Path) -> None:
     folder = made(tmp_path, "open")
     folder.chmod(0o777)
-    with pytest.raises(TrustRefused, match="is writable by everybody"):
+    with pytest.raises(TrustRefused, match="is writable by all users"):
         book.add(folder)
     assert not book.trusts(folder)
 

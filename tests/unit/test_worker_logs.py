@@ -1,4 +1,4 @@
-"""The writer of the log: never waits, loses nothing silently, and goes on when somebody moves its file away."""
+"""The writer of the log: never waits, loses nothing silently, and goes on when its file is moved away."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_lines_come_in_order_and_after_rotation_in_a_new_file(tmp_path: Path) ->
 def test_what_cannot_be_kept_up_with_is_counted_and_nobody_waits(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    ends = os.open(pipe, os.O_RDWR)  # both of them, so that it is never closed; nobody reads yet, so that it is soon full
+    ends = os.open(pipe, os.O_RDWR)  # both of them, so that it is never closed; no process reads yet, so that it is soon full
     writer = LineWriter(str(pipe), most_lines=10)
     line = b"x" * 99_999 + b"\n"
     for _ in range(1000):

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.model.errors import ExtraMissing
 from holdfast.signals.metrics import BUCKETS_MS, Metrics, quantile
-from holdfast.signals.observing import EndSeen, Refusal, RunSeen
+from holdfast.signals.observers import EndSeen, RefusalSeen, RunSeen
 
 
 def run(worker_id: str = "w", tenant: str = "ann") -> RunSeen:
@@ -69,7 +69,7 @@ def test_beyond_a_number_of_series_everything_is_other() -> None:
 def test_a_version_that_somebody_made_up_is_no_series() -> None:
     metrics = Metrics()
     for number in range(3):
-        refused = Refusal(
+        refused = RefusalSeen(
             worker_id="w", known=True, version=f"9.{number}", tenant="ann", status="invalid_request", error_code="version_not_found",
             message="no", at=0, began_at=0, trace={}, sampled=None,
         )  # fmt: skip

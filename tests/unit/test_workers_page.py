@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from holdfast.model.operations import APPROVAL, CANCEL
-from holdfast.workers import journal
+from holdfast.workers import ballots, run_operations
 from tests.unit.source_files import SRC
 
 
@@ -21,14 +21,16 @@ def test_the_page_lists_every_file_of_workers_and_no_other(root: Path) -> None:
 
 def test_the_page_has_a_place_for_every_kind_of_operation_that_a_run_writes(root: Path) -> None:
     kinds = [
-        journal.ATTEMPT,
-        journal.EFFECTS,
-        journal.INTENT,
-        journal.RECEIPT,
-        journal.REQUEST,
+        run_operations.ATTEMPT,
+        run_operations.EFFECTS,
+        run_operations.INTENT,
+        run_operations.RECEIPT,
+        run_operations.REQUEST,
         CANCEL,
-        journal.STEP,
+        run_operations.STEP,
         APPROVAL,
+        ballots.VOTE,
+        ballots.ESCALATION,
     ]
     placed = re.findall(r"(?:CONTEXT|STEP|CALLBACK) +(\w+)", page(root))
     assert sorted(set(placed)) == sorted(kinds)

@@ -36,7 +36,7 @@ class Counting:
 async def written(arrive: int, live: int) -> list[int]:
     """So many writes, one at each look of the loop, while so many executions live: the sizes of the commits."""
     loop, store = asyncio.get_running_loop(), Counting()
-    writer = Writer(cast("Store", store), SystemClock(), loop, lambda: live, lambda _: None, lambda: None, Health("runner", lambda: None))
+    writer = Writer(cast("Store", store), SystemClock(), loop, range(live), Health("runner", lambda: None))
     answered: list[object] = []
 
     def come(left: int) -> None:
@@ -56,7 +56,7 @@ async def written(arrive: int, live: int) -> list[int]:
     [
         (1, 1, [1]),
         (4, 8, [4]),  # as long as each look brings one more, the next may
-        (8, 8, [8]),  # everybody is here
+        (8, 8, [8]),  # all writers have arrived
         (20, 40, [16, 4]),  # enough for one commit
     ],
 )
@@ -81,7 +81,7 @@ class Failing(Counting):
 async def answered(store: Counting, *writes: object) -> list[object]:
     """What each of these writes is answered, all of them in one batch; what is kept is answered with None."""
     loop, health = asyncio.get_running_loop(), Health("runner", lambda: None)
-    writer = Writer(cast("Store", store), SystemClock(), loop, lambda: 1, lambda _: None, lambda: None, health)
+    writer = Writer(cast("Store", store), SystemClock(), loop, range(1), health)
     said: list[object] = [None] * len(writes)
     for place, write in enumerate(writes):
         writer.submit(cast("Write", write), functools.partial(said.__setitem__, place))
@@ -149,7 +149,7 @@ async def test_a_panic_that_is_no_exception_leaves_no_caller_waiting() -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda *_: None)  # the loop hears of it too
     store = cast("Store", Failing(trouble))
-    writer = Writer(store, SystemClock(), loop, lambda: 1, lambda _: None, lambda: None, Health("runner", lambda: None))
+    writer = Writer(store, SystemClock(), loop, range(1), Health("runner", lambda: None))
     answered: list[object] = []
     writer.submit(cast("Write", "bad"), answered.append)
     while not answered:
@@ -189,6 +189,6 @@ async def test_what_was_written_is_acknowledged_also_when_the_loop_is_gone() -> 
 
     health = Health("runner", lambda: None)
     loop = cast("asyncio.AbstractEventLoop", Closed())
-    writer = Writer(cast("Store", Telling()), SystemClock(), loop, lambda: 1, lambda _: None, lambda: None, health)
+    writer = Writer(cast("Store", Telling()), SystemClock(), loop, range(1), health)
     said: object = await asyncio.to_thread(writer.call, cast("Write", "one"))
     assert said == "one"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.contract.page import HEADINGS
-from holdfast.contract.renderings import read
+from holdfast.contract.page_reader import read
 from holdfast.contract.terms import Contract, Problem
 
 FOLDER = Path(__file__).resolve().parent.parent / "data" / "worker_pages"

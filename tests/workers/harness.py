@@ -15,14 +15,15 @@ from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.terms import Contract, Limits, Retries, ToolGrant
 from holdfast.model.clock import Clock, VirtualClock
 from holdfast.model.ids import Ids
+from holdfast.model.operations import Kind
 from holdfast.service.settings import Settings
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.attempt import Body
 from holdfast.workers.inline import InlineBody
-from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Policy
+from holdfast.workers.run_lookup import Asker
 from holdfast.workers.service import WorkerService
-from holdfast.workers.storing.folder import Folder
+from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, Tool, Usage
 
 OBJECT = {"type": "object"}
@@ -64,6 +65,8 @@ class InlineWorker:
     """A worker whose body is a function of this process."""
 
     package = "p"
+    kind = Kind.WORKER
+    graph_text = None
 
     def __init__(self, contract: Contract, function: Callable[..., Any], *tools: Tool, approvals: frozenset[str] = frozenset()) -> None:
         self.contract = contract
@@ -75,7 +78,10 @@ class InlineWorker:
     def worker(self) -> InlineWorker:
         return self
 
-    async def body(self, limits: Limits, timeout: float) -> Body:
+    async def turn(self, tenant: str, seconds: float) -> None:
+        """Every tenant may start a body at once."""
+
+    async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
         return InlineBody(self._function, timeout)
 
 
@@ -85,18 +91,18 @@ async def worker_service(
     where: str = ":memory:",
     *,
     policy: Policy | None = None,
-    park: int = 1000,
+    resting: int = 1000,
     clock: Clock | None = None,
     folder: Path,
 ) -> AsyncIterator[WorkerService]:
     policy = policy or Policy()
 
-    async def nobody(worker_id: str, package: str) -> Any:
+    async def not_found(worker_id: str, package: str) -> Any:
         raise AssertionError("every package of these tests is served")
 
-    force = WorkerService(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=nobody)
+    force = WorkerService(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=not_found)
     force.serve(worker)
-    settings = Settings(clock=clock or VirtualClock(), ids=Ids(Random(0)), park=park, tune=False)
+    settings = Settings(clock=clock or VirtualClock(), ids=Ids(Random(0)), resting=resting, tune=False)
     async with holdfast.open(where, functions=force.functions(), settings=settings) as engine:
         force.attach(engine._engine)
         yield force

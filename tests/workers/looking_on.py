@@ -25,7 +25,7 @@ from holdfast.testing.crashing import Crash, Crashing
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.policy import Policy
 from holdfast.workers.service import WorkerService
-from holdfast.workers.storing.folder import Folder
+from holdfast.workers.storage.folder import Folder
 from tests.workers.harness import InlineWorker
 
 
@@ -82,14 +82,14 @@ def parent_id(span: ReadableSpan) -> str | None:
 async def crashing(worker: InlineWorker, folder: Path, crash: Crash) -> AsyncIterator[WorkerService]:
     """A worker_service whose runner dies once, where `crash` says."""
 
-    async def nobody(worker_id: str, package: str) -> Any:
+    async def not_found(worker_id: str, package: str) -> Any:
         raise AssertionError("every package of these tests is served")
 
-    force = WorkerService(policy=Policy(), artifacts=Artifacts(Folder(folder), 1_000_000), find=nobody)
+    force = WorkerService(policy=Policy(), artifacts=Artifacts(Folder(folder), 1_000_000), find=not_found)
     force.serve(worker)
-    settings = Settings(clock=VirtualClock(), ids=Ids(Random(0)), park=0, tune=False)
+    settings = Settings(clock=VirtualClock(), ids=Ids(Random(0)), resting=0, tune=False)
     opening = Opening(":memory:", force.functions(), NO_SUBSCRIBERS, settings)
-    opening.wrap = lambda host: Crashing(host, "w", crash)
+    opening.wrap = lambda host: Crashing(host, ["w"], crash)
     async with opening as engine:
         force.attach(engine._engine)
         yield force

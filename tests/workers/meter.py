@@ -39,7 +39,7 @@ class Meter:
         self.charged.append((prompt, read, written))
         if self.holds(prompt):
             await self.went_on.wait()
-            return  # whoever asked is gone
+            return  # the client is gone
         message = {"role": "assistant", "content": f"yes to {prompt}"}
         told = {
             "id": "c", "object": "chat.completion", "created": 1, "model": order["model"],

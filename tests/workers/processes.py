@@ -34,6 +34,8 @@ class Runner:
         self._heard: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._answers: dict[int, dict[str, Any]] = {}
         self._number = 0
+        self.is_gone = False
+        """Whether the test killed it."""
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
         self._next()
@@ -78,7 +80,7 @@ class Runner:
 
     def tool_processes(self) -> list[int]:
         """The processes of its tools."""
-        return [pid for pid in descendants(self.pid) if "child.py" in command(pid)]
+        return [pid for pid in descendants(self.pid) if "tool_main.py" in command(pid)]
 
     def kill(self) -> None:
         """As a power cut would, this one process. What it had started ends by itself."""
@@ -103,6 +105,7 @@ class Runner:
         self._process.stdout.close()
 
     def _gone(self, family: list[int]) -> None:
+        self.is_gone = True
         self._process.wait()
         self._listening.join()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -118,7 +121,7 @@ def end(pid: int, how: signal.Signals = signal.SIGKILL) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; a dead one that nobody took leave of does not."""
+    """Whether it runs; a dead process whose parent has not waited for it does not."""
     return _field(pid, "State")[:1] not in ("", "Z", "X")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import boto3
 
 BUCKET = "box"
-NOBODY = "http://127.0.0.1:1"
+NO_SERVER = "http://127.0.0.1:1"
 _ALLOWED = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": ["*"]}]}
 
 
@@ -26,7 +26,7 @@ class S3:
 
     client: Any
     environment: Mapping[str, str]
-    """Of whoever uses it. The machine's own credentials are asked of nobody."""
+    """The environment of a process that uses it. No server is asked for the machine's own credentials."""
 
     def bodies(self) -> dict[str, bytes]:
         """Every object of the bucket."""
@@ -48,17 +48,16 @@ def an_s3() -> Iterator[S3]:
             assert process.stderr is not None
             url = next(found[1] for line in process.stderr if (found := re.search(r"Running on (http://\S+)", line)))
             threading.Thread(target=process.stderr.read, daemon=True).start()  # its log: a full pipe would stop it
-            nobody = {"region_name": "us-east-1", "endpoint_url": url, "aws_access_key_id": "nobody", "aws_secret_access_key": "none"}
-            boto3.client("s3", **nobody).create_bucket(Bucket=BUCKET)
-            people = boto3.client("iam", **nobody)
-            people.create_user(UserName="holdfast")
-            key = people.create_access_key(UserName="holdfast")["AccessKey"]
-            people.put_user_policy(UserName="holdfast", PolicyName="all", PolicyDocument=json.dumps(_ALLOWED))
+            anonymous = {"region_name": "us-east-1", "endpoint_url": url, "aws_access_key_id": "none", "aws_secret_access_key": "none"}
+            with contextlib.closing(boto3.client("s3", **anonymous)) as buckets:
+                buckets.create_bucket(Bucket=BUCKET)
+            with contextlib.closing(boto3.client("iam", **anonymous)) as people:
+                people.create_user(UserName="holdfast")
+                key = people.create_access_key(UserName="holdfast")["AccessKey"]
+                people.put_user_policy(UserName="holdfast", PolicyName="all", PolicyDocument=json.dumps(_ALLOWED))
             told = {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
             named = {name.upper(): value for name, value in told.items()}
-            yield S3(
-                boto3.client("s3", **{**nobody, **told}),
-                {**named, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": url, "AWS_METADATA_ENDPOINT": NOBODY},
-            )
+            with contextlib.closing(boto3.client("s3", **{**anonymous, **told})) as client:
+                yield S3(client, {**named, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": url, "AWS_METADATA_ENDPOINT": NO_SERVER})
         finally:
             process.kill()

@@ -42,7 +42,7 @@ class Shop:
             assert self._changed.wait_for(lambda: (order, moment) in self._reached, PATIENCE_SECONDS), f"{order} never came to {moment}"
 
     def let_go(self, order: str, *, lost: bool = False) -> None:
-        """Go on with it; a lost one ends where it is, because whoever asked is gone."""
+        """Go on with it; a lost one ends where it is, because its caller is gone."""
         with self._changed:
             self._held.pop(order, None)
             if lost:
@@ -54,7 +54,7 @@ class Shop:
         return sum(count for key, count in self.effects.items() if self.orders[key] == order)
 
     def at(self, order: str, moment: str) -> bool:
-        """A call comes to a moment; False if it ends there."""
+        """A call reaches a moment; False if it ends there."""
         with self._changed:
             self._reached.add((order, moment))
             self._changed.notify_all()
@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(data)
         except OSError:
-            self.close_connection = True  # nobody is there any more
+            self.close_connection = True  # the client is gone
 
 
 class _Server(ThreadingHTTPServer):
@@ -111,7 +111,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # whoever asked was killed
+        pass  # the client was killed
 
 
 @contextmanager

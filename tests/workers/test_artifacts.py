@@ -18,17 +18,17 @@ import holdfast
 from holdfast.contract.codes import Status
 from holdfast.contract.terms import Retries
 from holdfast.model.errors import ExtraMissing, HoldfastError
-from holdfast.service.operator import read_operator
+from holdfast.service.operator_settings import read_operator
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
-from holdfast.workers.storing.bucket import Bucket
-from holdfast.workers.storing.choice import open_storage
-from holdfast.workers.storing.seam import ArtifactsUnusable
+from holdfast.workers.storage.bucket import Bucket
+from holdfast.workers.storage.choice import open_storage
+from holdfast.workers.storage.seam import ArtifactsUnusable
 from holdfast.workers.tools.seam import ToolFailed
 from tests.workers.harness import LOCAL, InlineWorker, contract, request, worker_service
 from tests.workers.pages import page, write
 from tests.workers.processes import Runner
-from tests.workers.s3 import BUCKET, NOBODY, S3, an_s3
+from tests.workers.s3 import BUCKET, NO_SERVER, S3, an_s3
 
 KEEPING = """
 from holdfast import worker
@@ -223,7 +223,7 @@ def test_a_service_that_is_overworked_for_some_seconds_costs_no_attempt(s3: S3, 
     [
         ("s3://nobodys/x", {}, "artifacts_unusable", "there is no such bucket (NoSuchBucket)"),
         ("s3://box/x", {"AWS_SECRET_ACCESS_KEY": "hush-hush"}, "artifacts_unusable", "access was refused (SignatureDoesNotMatch)"),
-        ("s3://box/x", {"AWS_ENDPOINT_URL": NOBODY}, "artifacts_unusable", "it gave no proper answer (Connect)"),
+        ("s3://box/x", {"AWS_ENDPOINT_URL": NO_SERVER}, "artifacts_unusable", "it gave no proper answer (Connect)"),
         ("s3://box/x", NO_KEYS, "artifacts_unusable", "there are no credentials in the environment (AWS_ACCESS_KEY_ID"),
         ("az://box/x", {}, "artifacts_unusable", "in the environment (AZURE_STORAGE_ACCOUNT_NAME"),
         ("s3://me:hush-hush@box/x", {}, "invalid_parameter", "credentials or options in its address"),
@@ -257,7 +257,7 @@ async def test_what_cannot_be_used_is_told_before_anything_is_started(
 
 def test_without_the_extra_a_sentence_names_the_command_and_a_folder_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
-    monkeypatch.delitem(sys.modules, "holdfast.workers.storing.bucket", raising=False)
+    monkeypatch.delitem(sys.modules, "holdfast.workers.storage.bucket", raising=False)
     with pytest.raises(ExtraMissing, match=r"pip install 'holdfast\[s3\]'"):
         open_storage("s3://box/x")
     (tmp_path / "holdfast.toml").write_text('artifacts = "shared"')

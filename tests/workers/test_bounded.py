@@ -1,4 +1,4 @@
-"""What a body, or whoever asks for runs, could make without end: each of it has a bound, and a name when it is passed."""
+"""What a body or a caller could make without end: each of these has a limit, and an error code when the limit is passed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 import holdfast
+from holdfast.model.codec import at_least
 from holdfast.model.operations import Type
 from holdfast.service.engines import BlockingEngine
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts, HandedFile
-from holdfast.workers.body.links import at_least
 from holdfast.workers.packages import Packages, WorkerChanged
 from holdfast.workers.policy import Most, Policy
-from holdfast.workers.storing.folder import Folder
+from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Effect, ToolFailed
 from tests.sandbox.scene import family
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
@@ -103,7 +103,7 @@ async def test_steps_have_a_cap_and_the_run_ends_with_its_name(tmp_path: Path) -
     async with worker_service(InlineWorker(contract(), stepping), folder=tmp_path, policy=policy) as force:
         fits = await force.invoke(request(steps=3), LOCAL)
         over = await force.invoke(request(steps=10_000), LOCAL)
-        written = [one for one in force.operations(over.run_id, LOCAL.tenant) if one.sub_type == "BodyStep"]
+        written = [one for one in force.operations(over.run_id, LOCAL.tenant) or () if one.sub_type == "BodyStep"]
     assert fits.status == "ok"
     assert over.error is not None
     assert (over.status, over.error.error_code, over.error.retryable) == ("permanent_error", "step_limit", False)
@@ -270,7 +270,7 @@ async def test_a_run_whose_code_was_changed_meanwhile_is_refused_by_name(tmp_pat
     waits = 'from holdfast import worker\n@worker("one.md")\nasync def one(inputs, ctx):\n    return {"said": await ctx.ask("Well?")}\n'
     file = write(tmp_path / "files", waits, one=page("one"))
     async with holdfast.open(str(tmp_path / "s.db"), workers=[file]) as engine:
-        parked = await engine.run("one", {}, wait=15)
+        waiting_run = await engine.run("one", {}, wait=15)
         (approval,) = engine.worker_service.approvals(LOCAL)
     (kept,) = (tmp_path / "s.db.workers" / "packages").iterdir()
     (kept / "worker.py").chmod(0o644)
@@ -280,7 +280,7 @@ async def test_a_run_whose_code_was_changed_meanwhile_is_refused_by_name(tmp_pat
         await engine.worker_service.decide(
             approval.approval_id, Decision(verdict="answer", decided_by="ann", decided_at=0, result="yes"), LOCAL
         )
-        response = await engine.worker_service.response(parked.run_id, LOCAL, wait=15)
+        response = await engine.worker_service.response(waiting_run.run_id, LOCAL, wait=15)
     assert response.error is not None
     assert response.error.error_code == "package_changed"
     assert "package_changed" in caplog.text

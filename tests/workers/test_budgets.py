@@ -20,14 +20,13 @@ from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 from holdfast.workers.calls import Try
-from holdfast.workers.looking import Asker, find_run
+from holdfast.workers.day_usage import spent_today
 from holdfast.workers.policy import Caps, Policy
-from holdfast.workers.spending import spent_today
-from holdfast.workers.standing import calls_of
-from holdfast.workers.tools.estimating import estimated_input
+from holdfast.workers.run_lookup import Asker, calls_of, find_run
 from holdfast.workers.tools.language_model import ModelSettings
 from holdfast.workers.tools.prices import Price
 from holdfast.workers.tools.seam import Effect, Reservation, Usage
+from holdfast.workers.tools.token_estimate import estimated_input
 from tests.crash.scene import until
 from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
 from tests.workers.meter import Meter, a_meter
@@ -147,7 +146,7 @@ async def test_what_was_reserved_before_midnight_is_not_given_back_to_the_next_d
     clock = VirtualClock(skipping=False)
     worker = InlineWorker(contract("model"), body, model)
     async with worker_service(worker, folder=tmp_path, clock=clock, policy=Policy(caps=Caps(tokens=110))) as force:
-        late = await force.accept(request(), Asker())
+        late = (await force.accept(request(), Asker()))[0]
         await came.wait()
         clock.move_to(clock.now() + 86_400_000)
         first = await force.invoke(request(), Asker())

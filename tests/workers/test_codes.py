@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -15,22 +16,26 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import msgspec
 import pytest
 
 import holdfast
 from holdfast.cli.workers import exit_code
 from holdfast.contract.codes import CODES
 from holdfast.contract.protocol import Response, WorkerRequest, response_from
+from holdfast.durable.journal import identity_of
 from holdfast.model.clock import VirtualClock
+from holdfast.model.operations import Failure, Type
 from holdfast.service.client import Client
 from holdfast.service.engines import BlockingEngine
 from holdfast.service.settings import Settings
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.store.seam import Filter
 from holdfast.workers.artifacts import HandedFile
-from holdfast.workers.looking import Asker
-from holdfast.workers.policy import Most, Policy
-from holdfast.workers.tools.fetching import FetchSettings
+from holdfast.workers.child_requests import MAX_DEPTH, ChildRequest
+from holdfast.workers.policy import Caps, Most, Policy
+from holdfast.workers.run_lookup import Asker, find_run
+from holdfast.workers.tools.fetch_url import FetchSettings
 from tests.conftest import ROOT
 from tests.crash.scene import until
 from tests.unit.test_schema_costs import doubling
@@ -43,13 +48,13 @@ TOOLS = ("look", "slow", "far", "broken", "held", "late", "vanishing", "pay", "p
 ANSWER = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 WHAT = {"type": "object", "properties": {"do": {"type": "string"}}, "required": ["do"]}
 KERNEL = "unshare,setns,mount,landlock_create_ruleset"
-"""Without these nobody can be locked in."""
+"""Without these the sandbox cannot lock a body in."""
 PAY = {"do": "tool", "tool": "pay_asked", "arguments": {"cents": 1}}
 
 
 def worker_file(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
-    limits: dict[str, Any] = {"max_memory_mb": 192, "max_cpu_seconds": 1.5, "timeout_seconds": 20, "idle_timeout_seconds": 15}
+    limits: dict[str, Any] = {"max_memory_mb": 192, "max_cpu_seconds": 1.5, "timeout_seconds": 90, "idle_timeout_seconds": 60}
     return write(
         folder / "worker",
         REACHING,
@@ -59,7 +64,7 @@ def worker_file(folder: Path) -> Path:
 
 
 class World:
-    """An engine with real jails, a web server that refuses, one that says nothing, and an address where nobody is."""
+    """An engine with real jails, a web server that refuses, one that says nothing, and an address without a server."""
 
     def __init__(self, folder: Path, engine: BlockingEngine, file: Path, forbidden: str, silent: str) -> None:
         self.engine = engine
@@ -86,28 +91,35 @@ class World:
         response: Response = self.engine.run("reaching", PAY, idempotency_key="rejected")
         return response
 
+    def dear(self) -> Response:
+        """The most that it can cost is not known, its tenant's day has a cap, and the operator wants to know before."""
+        policy = Policy(isolation="inline", estimate="worst", caps=Caps(tokens=1000))
+        with holdfast.open(":memory:", workers=[self.file], worker_settings=WorkerSettings(policy=policy)) as engine:
+            response: Response = engine.run("reaching", {"do": "well"})
+            return response
+
     def expired(self) -> Response:
-        """Nobody said anything, on a clock that does not wait."""
+        """No person decided, on a clock that does not wait."""
         worker_settings = WorkerSettings(policy=Policy(isolation="inline", approval_seconds=60))
         settings = Settings(clock=VirtualClock(), tune=False)
         with holdfast.open(":memory:", workers=[self.file], worker_settings=worker_settings, settings=settings) as engine:
 
             async def over() -> Response:
                 force = engine._inner.worker_service
-                header = await force.accept(WorkerRequest(worker_id="reaching", inputs=PAY), Asker())
+                header = (await force.accept(WorkerRequest(worker_id="reaching", inputs=PAY), Asker()))[0]
                 await engine._inner._engine.ending(header.id)
                 return await force.response(header.id, Asker())
 
-            response: Response = engine._portal.call(over)
+            response: Response = engine._loop_thread.call(over)
             return response
 
     def cancelled(self) -> Response:
-        """Somebody else cancelled it while its body was at work."""
+        """Another caller cancelled the run while its body was at work."""
         engine, found = self.engine, list[Response]()
         thread = threading.Thread(target=lambda: found.append(self.run("sleep", key="cancelled")))
         thread.start()
         (at_work,) = until(lambda: [x for x in self.client.list(Filter(limit=1)) if x.invocation is not None], "it to be at work")
-        engine._portal.call(lambda: engine._inner.worker_service.cancel(at_work.id, Asker()))
+        engine._loop_thread.call(lambda: engine._inner.worker_service.cancel(at_work.id, Asker()))
         thread.join()
         return found[0]
 
@@ -170,17 +182,31 @@ class World:
         assert code == CODES["sandbox_unavailable"].exit, errors
         return response_from(out)
 
+    def deep(self) -> Response:
+        """A run that stands below as many as may be asks for one more."""
+        force = self.engine._inner.worker_service
+        header, accepted = find_run(self.engine._inner._store, self.run("well").run_id, Asker())
+        child = ChildRequest(worker_id="reaching", inputs={"do": "well"})
+        run = msgspec.structs.replace(accepted, depth=MAX_DEPTH)
+        refused = self.engine._loop_thread.call(lambda: force.accept_child(header, run, identity_of(Type.STEP, "x", "x"), child))
+        assert isinstance(refused, Failure)
+        return response_from(refused.data or "")
+
     def other(self, worker: str, **more: Any) -> Response:
         response: Response = self.engine.run(worker, {"do": "x"}, **more)
         return response
 
 
+def _raised(code: str) -> Callable[[World], Response]:
+    return lambda world: world.run("raise", code=code)
+
+
 REACHED: dict[str, Callable[[World], Response]] = {
     "schema_mismatch": lambda world: world.run(7),
-    "worker_not_found": lambda world: world.other("nobody"),
+    "worker_not_found": lambda world: world.other("no-such-worker"),
     "version_not_found": lambda world: world.other("reaching", version="9.9"),
     "idempotency_conflict": World.conflict,
-    "constraint_widened": lambda world: world.run("x", constraints={"timeout_seconds": 21}),
+    "constraint_widened": lambda world: world.run("x", constraints={"timeout_seconds": 91}),
     "missing_diff_context": lambda world: world.run("raise", code="missing_diff_context"),
     "output_schema_mismatch": lambda world: world.run("wrong"),
     "timeout": lambda world: world.run("sleep", constraints={"timeout_seconds": 0.5}),
@@ -193,6 +219,7 @@ REACHED: dict[str, Callable[[World], Response]] = {
     "fetch_timeout": lambda world: world.tool("fetch_url", url=world.silent),
     "schema_too_costly": lambda world: world.tool("language_model", prompt="hm", schema=doubling(36)),
     "budget_exceeded": lambda world: world.twice("look", {}, {}, max_tool_calls=1),
+    "estimate_exceeded": World.dear,
     "price_unknown": lambda world: world.tool("language_model", {"max_cost_usd": 1}, prompt="hm"),
     "tool_not_allowed": lambda world: world.tool("elsewhere"),
     "tool_quota_exceeded": lambda world: world.twice("look", {}, {}, tool_quotas={"look": 1}),
@@ -215,7 +242,13 @@ REACHED: dict[str, Callable[[World], Response]] = {
     "approval_rejected": World.rejected,
     "approval_expired": World.expired,
     "merge_conflict": lambda world: world.run("raise", code="merge_conflict"),
+    "depth_exceeded": World.deep,
+    "run_unavailable": lambda world: world.run("raise", code="run_unavailable"),
     "poison_message": lambda world: world.run("raise", code="poison_message"),
+    # Pipelines reach these (tests/pipelines); `expired` belongs to queues.
+    **{code: _raised(code) for code in ("supervise_unknown_choice", "supervise_invalid_answer", "supervise_turns", "until_not_reached")},
+    **{code: _raised(code) for code in ("pipeline_invalid", "edge_mismatch", "gate_blocked", "route_unknown", "expired", "undo_failed")},
+    "approval_impossible": _raised("approval_impossible"),
     "unknown_outcome": lambda world: world.tool("vanishing"),
     "receipt_conflict": lambda world: world.twice("pay", {"cents": 1, "key": "k"}, {"cents": 2, "key": "k"}),
     "approval_required": lambda world: world.tool("pay_asked", cents=1),
@@ -236,18 +269,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     file = worker_file(folder)
     server = HTTPServer(("127.0.0.1", 0), _Forbidding)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    nobody, silent = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
-    addresses = [f"http://127.0.0.1:{number}/" for number in (server.server_address[1], silent.getsockname()[1], nobody.getsockname()[1])]
-    nobody.close()
+    gone, silent = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+    addresses = [f"http://127.0.0.1:{number}/" for number in (server.server_address[1], silent.getsockname()[1], gone.getsockname()[1])]
+    gone.close()
     worker_settings = WorkerSettings(
         policy=Policy(scratch_mb=4, artifact_bytes=4000, most=Most(steps=20)),
         fetch=FetchSettings(allow_private=("127.0.0.1",), robots=False, timeout_seconds=0.3),
     )
     with (
-        mock.patch.dict(os.environ, {"NOBODY": addresses[2]}),
+        mock.patch.dict(os.environ, {"NO_SERVER": addresses[2]}),
         holdfast.open(str(folder / "s.db"), workers=[file], worker_settings=worker_settings) as engine,
     ):
-        yield World(folder, engine, file, *addresses[:2])
+        world = World(folder, engine, file, *addresses[:2])
+        with contextlib.closing(world.client):
+            yield world
     silent.close()
     server.shutdown()
     server.server_close()

@@ -10,12 +10,12 @@ import pytest
 
 from holdfast.contract.codes import Status
 from holdfast.contract.terms import RateLimit
-from holdfast.model.auditing import Actor, NoteFilter, principal
+from holdfast.model.audit import Actor, NoteFilter, principal
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import CallbackNotFound
 from holdfast.model.operations import Failure
 from holdfast.workers.approvals import ApprovalRefused, Decision
-from holdfast.workers.looking import Asker
+from holdfast.workers.run_lookup import Asker
 from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, ToolFailed
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
@@ -59,7 +59,7 @@ async def waits(force: WorkerService, asker: Asker = HERE, **more: Any) -> tuple
 @pytest.mark.parametrize("how", ["succeed", "fail", "heartbeat"])
 @pytest.mark.parametrize("kind", ["Cancel", "Approval"])
 async def test_no_answer_to_a_callback_id_cancels_or_decides_a_run(tmp_path: Path, kind: str, how: str) -> None:
-    """Whoever may look sees the ids in the history, and an approver may answer callbacks."""
+    """A caller who may read the history sees the ids there, and an approver may answer callbacks."""
     async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         run, _ = await waits(force)
         engine = force._engine

@@ -16,13 +16,13 @@ from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Response
 from holdfast.contract.terms import Retries
 from holdfast.model.clock import VirtualClock
-from holdfast.workers.looking import Asker
+from holdfast.workers.day_usage import spent_today
 from holdfast.workers.policy import Caps, Policy
-from holdfast.workers.spending import spent_today
-from holdfast.workers.tools.estimating import estimated_input, estimated_tokens
+from holdfast.workers.run_lookup import Asker
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
 from holdfast.workers.tools.prices import Price
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
+from holdfast.workers.tools.token_estimate import estimated_input, estimated_tokens
 from tests.tools.servers import Asked, head, site
 from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
 

@@ -1,6 +1,6 @@
 """`kill -9` of a body, a tool's process, the runner and everything, at every moment of a call that changes the world.
 
-Nothing is done twice, and what nobody can know is told to a person. A real server counts.
+Nothing is done twice, and a person is asked about an unknown outcome. A real server counts.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import pytest
 from holdfast.model.operations import Operation, Status
 from holdfast.service.client import Client
 from holdfast.store.seam import Filter
-from holdfast.workers.journal import INTENT, RECEIPT
-from holdfast.workers.looking import Asker, find_run
-from holdfast.workers.standing import calls_of
+from holdfast.workers.run_lookup import Asker, calls_of, find_run
+from holdfast.workers.run_operations import INTENT, RECEIPT
 from tests.crash.scene import until
 from tests.postgres import new_schema
 from tests.workers.pages import page, write
@@ -32,7 +31,7 @@ TOOLS = ("pay_known", "pay_blind", "pay_known_asked", "pay_blind_asked")
 HELD = ("before", "received", "done", "answered")
 HAPPENED = ("done", "answered", "told")
 ENOUGH_SECONDS = 300
-"""Of an attempt that a test holds still while eight others come to their moments: its own time must not run out before the blow."""
+"""Of an attempt that a test holds still while eight others reach their moments: its own time must not run out before the blow."""
 HASTY_SECONDS = 12
 """Of an attempt that must run out of time, and whose next one must not."""
 pytestmark = pytest.mark.timeout(ENOUGH_SECONDS)

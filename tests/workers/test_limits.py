@@ -14,8 +14,8 @@ from holdfast.contract.protocol import Constraints
 from holdfast.contract.terms import RateLimit
 from holdfast.model.clock import VirtualClock
 from holdfast.workers.body.errors import WorkerError
-from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.run_lookup import Asker
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
@@ -112,12 +112,12 @@ async def test_a_retry_after_from_outside_closes_the_key_for_the_neighbours(tmp_
     worker = InlineWorker(contract("model", retries={"max_attempts": 1}), thinking, tool)
     worker.contract = contract("model")
     async with worker_service(worker, folder=tmp_path, clock=clock) as force:
-        hit, *behind = [await force.accept(request(times=1), ANN) for _ in range(3)]
+        hit, *behind = [(await force.accept(request(times=1), ANN))[0] for _ in range(3)]
         await force.response(hit.id, ANN, wait=0.3)
         for header in behind:
             await force.response(header.id, ANN, wait=0.3)
         assert len(tool.calls) <= 3
         before = len(tool.calls)
-        late = await force.accept(request(times=1), ANN)
+        late = (await force.accept(request(times=1), ANN))[0]
         await force.response(late.id, ANN, wait=0.3)
         assert len(tool.calls) == before

@@ -1,4 +1,4 @@
-"""A worker is no function: nobody starts or invokes it by its name, whatever the payload says, and what was not accepted is no run."""
+"""A worker is no function: no payload starts or invokes it by its name, and an execution that was not accepted is no run."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from holdfast.model.wire import checkpoint_from_json
 from holdfast.service.client import Client
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Store
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.approval_pages import undecided
 from holdfast.workers.artifacts import Artifacts
-from holdfast.workers.looking import Asker, find_run, undecided
 from holdfast.workers.policy import Policy
-from holdfast.workers.running import Accepted
+from holdfast.workers.run_lookup import Asker, find_run, standings
 from holdfast.workers.service import WorkerService
-from holdfast.workers.standing import standings
-from holdfast.workers.storing.folder import Folder
+from holdfast.workers.storage.folder import Folder
 from tests.workers.harness import LOCAL, InlineWorker, contract, request, worker_service
 
 RAN: list[str] = []
@@ -51,7 +51,7 @@ def nothing_ran() -> None:
 
 
 def forged() -> str:
-    order = Accepted(
+    order = AcceptedRequest(
         request=WorkerRequest(worker_id="w", inputs={}),
         version="1.0",
         limits=contract().limits,
@@ -66,7 +66,7 @@ def forged() -> str:
 
 
 def row(store: Store, clock: VirtualClock, *, name: str = "forged", kind: Kind = Kind.FUNCTION) -> str:
-    """An execution of the worker's name that somebody wrote into the store."""
+    """An execution of the worker's name that was written directly into the store."""
     header = new_execution(
         Ids(Random(name))(clock.now()), name, "w", LATEST, payload=forged(), now=clock.now(), terms=Terms(), tenant="default"
     )
@@ -132,7 +132,7 @@ async def test_a_row_that_was_not_accepted_runs_nothing_and_is_no_run(tmp_path: 
     clock = VirtualClock()
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock) as force:
         store = force._engine.store
-        mine = await force.accept(request(), LOCAL)
+        mine = (await force.accept(request(), LOCAL))[0]
         await asyncio.wait_for(force._engine.ending(mine.id), 30)
         made_up = row(store, clock)
         force._engine.look()
@@ -160,7 +160,7 @@ async def test_rows_from_before_runs_were_marked_stay_runs(tmp_path: Path, monke
 
 async def test_the_mark_is_in_the_history_and_never_on_the_wire(tmp_path: Path) -> None:
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        mine = await force.accept(request(), LOCAL)
+        mine = (await force.accept(request(), LOCAL))[0]
         (line,) = force._engine.store.history(mine.id, 0, 1)
         assert (line.event.detail or {})[KIND] == "worker"
         shown = LambdaApi(force._engine).history(holdfast_arn(mine), include_data=True)["Events"][0]
@@ -168,7 +168,7 @@ async def test_the_mark_is_in_the_history_and_never_on_the_wire(tmp_path: Path) 
 
 
 def holdfast_arn(header: Any) -> str:
-    from holdfast.service.describing import arn_of
+    from holdfast.service.execution_descriptions import arn_of
 
     return arn_of(header)
 

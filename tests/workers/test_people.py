@@ -1,4 +1,4 @@
-"""People: what needs an approval waits for one without a process, what was approved is what runs, and what nobody knows a person says."""
+"""People: a call that needs an approval waits without a process, only approved arguments run, and a person settles an unknown outcome."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from holdfast.contract.codes import Status
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import CallbackClosed, CallbackNotFound
 from holdfast.workers.approvals import ApprovalNotFound, ApprovalRefused, Decision
-from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Policy
+from holdfast.workers.run_lookup import Asker
 from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import DidNotHappen, Effect, Happened, ToolFailed
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
@@ -44,10 +44,10 @@ async def asked(force: WorkerService, asker: Asker = LOCAL, **inputs: Any) -> tu
     return response.run_id, approval["approval_id"]
 
 
-@pytest.mark.parametrize("park", [1000, 0])
-async def test_a_call_waits_for_its_approval_and_is_made_once_it_is_there(tmp_path: Path, park: int) -> None:
+@pytest.mark.parametrize("resting", [1000, 0])
+async def test_a_call_waits_for_its_approval_and_is_made_once_it_is_there(tmp_path: Path, resting: int) -> None:
     pay, worker = payer()
-    async with worker_service(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, resting=resting, clock=VirtualClock(skipping=False)) as force:
         run, approval = await asked(force)
         assert pay.calls == []
         assert [found.approval_id for found in force.approvals(LOCAL)] == [approval]
@@ -112,7 +112,7 @@ async def test_an_approval_cannot_be_answered_as_a_callback(tmp_path: Path) -> N
 async def test_an_approval_that_nobody_gives_expires(tmp_path: Path) -> None:
     pay, worker = payer()
     async with worker_service(worker, folder=tmp_path, policy=Policy(approval_seconds=60)) as force:
-        header = await force.accept(request(), LOCAL)
+        header = (await force.accept(request(), LOCAL))[0]
         await asyncio.wait_for(force._engine.ending(header.id), 30)
         response = await force.response(header.id, LOCAL)
     assert response.error is not None

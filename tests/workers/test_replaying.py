@@ -18,8 +18,8 @@ from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.policy import Policy
-from holdfast.workers.replaying import Finished, Replayed, changes, finished_in, replay
-from holdfast.workers.storing.folder import Folder
+from holdfast.workers.replay import Finished, Replayed, changes, finished_in, replay
+from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
@@ -37,7 +37,7 @@ class Scene:
         self.pay = Counted("pay", Effect.WRITE, lambda cents: {"paid": cents})
         self.policy = Policy()
         self.asks = bool(approvals)
-        """Then time stands still: else nobody would have decided for a week."""
+        """Then time stands still: else a week would pass without a decision."""
 
     def worker(self, body: Body) -> InlineWorker:
         return InlineWorker(self.promise, body, self.look, self.pay, approvals=self.approvals)
@@ -191,7 +191,7 @@ async def test_an_error_of_the_bodys_own_is_compared_by_its_code_and_what_came_w
         (1, "outputs", "outputs/looked was 1, and is now 2")
     ]
     assert told_of(await scene.again(finished, failing("other"))) == [
-        (1, "outcome", "it came to no_such_order: so it is, and now to other: so it is")
+        (1, "outcome", "it ended with no_such_order: so it is, and now with other: so it is")
     ]
 
 
@@ -271,7 +271,7 @@ async def test_a_timeout_is_not_the_codes_doing(tmp_path: Path) -> None:
     hang = False
     told = await scene.again(finished, body)
     assert told.matches
-    assert told.notes == ("attempt 1: it ended with timeout, which is not of its own doing; now it comes to ok",)
+    assert told.notes == ("attempt 1: it ended with timeout, which the code did not cause; now it ends with ok",)
 
 
 async def test_a_run_that_is_not_over_is_refused(tmp_path: Path) -> None:

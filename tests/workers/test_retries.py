@@ -1,4 +1,4 @@
-"""What is tried again, and when: a body's end is certain before the next one begins, and a dead runner is nobody's fault."""
+"""What is tried again, and when: a body's end is certain before the next one begins, and a runner's death does not count as an attempt."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast.contract.terms import Limits, Retries
-from holdfast.hosts.sandbox.description import Code, Ended
-from holdfast.model.clock import VirtualClock
+from holdfast.hosts.sandbox.jail import BodyEnd, Code
+from holdfast.model.clock import VirtualClock, monotonic
 from holdfast.model.execution import State
 from holdfast.model.life import next_try
 from holdfast.service.client import Client
@@ -23,7 +23,7 @@ from holdfast.workers.attempt import Body
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.inline import InlineBody
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Reservation
+from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, Reservation
 from tests.crash.scene import until
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 from tests.workers.pages import page, write
@@ -65,7 +65,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def with_mark(mark: str) -> list[int]:
-    """The processes that carry this word on their command line."""
+    """The processes that have this word in their command line."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -92,7 +92,7 @@ def test_a_timed_out_attempt_is_dead_with_all_it_started_before_the_next_begins(
     assert second != first
     with Client.open(scene.store) as client:
         run = next(iter(client.list(Filter(limit=1)))).id
-        history = [(event["EventType"], event.get("Name")) for event in client.history(run)]
+        history = [(event.type, event.name) for event in client.history(run)]
     scene.shop.let_go("o")
     response = runner.answer(number)
     assert (response["status"], response["outputs"]) == ("ok", {"attempt": 2})
@@ -149,7 +149,7 @@ async def test_a_third_run_of_a_key_knows_what_the_first_did(tmp_path: Path) -> 
 
 
 class Silent(Counted):
-    """The first call does not come back, and what became of it nobody tells in time."""
+    """The first call does not come back, and its outcome is not known in time."""
 
     def __init__(self, name: str, effect: Effect) -> None:
         super().__init__(name, effect)
@@ -184,7 +184,7 @@ class Mute(Silent):
 
 
 async def test_when_an_attempt_is_over_the_tool_is_asked_before_a_person_is(tmp_path: Path) -> None:
-    pay = Silent("pay", Effect.WRITE)  # its second word on the lost call is that it did not happen
+    pay = Silent("pay", Effect.WRITE)  # asked again about the lost call, it says that the call did not happen
     worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.1}), paying_and_asking, pay)
     async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), policy=Policy(grace_seconds=0.1)) as force:
         response = await force.invoke(request(), LOCAL)
@@ -195,11 +195,32 @@ async def test_when_an_attempt_is_over_the_tool_is_asked_before_a_person_is(tmp_
 async def test_the_end_of_the_last_attempt_does_not_hide_a_call_whose_outcome_nobody_knows(tmp_path: Path) -> None:
     pay = Mute("pay", Effect.WRITE)
     worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.1}), paying_and_asking, pay)
-    clock, policy = VirtualClock(skipping=False), Policy(grace_seconds=0.1)
+    clock, policy = VirtualClock(skipping=False), Policy(grace_seconds=0.1, reconcile_seconds=0.1)
     async with worker_service(worker, folder=tmp_path, clock=clock, policy=policy) as force:
         response = await force.invoke(request(), LOCAL)
     assert response.error is not None
     assert (response.status.value, response.error.error_code) == ("needs_human", "unknown_outcome")
+
+
+class Timed(Silent):
+    """It notes how many seconds it has to find out the outcome of a lost call."""
+
+    seconds = 0.0
+
+    async def reconcile(self, call: Call, arguments: Any) -> Any:
+        self.seconds = call.deadline - monotonic()
+        return Happened({"paid": True})
+
+
+async def test_a_tool_has_time_of_its_own_to_find_out_about_a_lost_call_also_after_the_attempts_end(tmp_path: Path) -> None:
+    pay = Timed("pay", Effect.WRITE)
+    worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.1}), paying_and_asking, pay)
+    policy = Policy(grace_seconds=0.1, reconcile_seconds=1000)
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), policy=policy) as force:
+        response = await force.invoke(request(), LOCAL)
+    assert response.error is not None
+    assert (response.error.error_code, response.approvals) == ("timeout", ())
+    assert pay.seconds > 500
 
 
 async def test_a_run_that_replays_follows_its_own_last_try_not_its_forerunners(tmp_path: Path) -> None:
@@ -207,8 +228,8 @@ async def test_a_run_that_replays_follows_its_own_last_try_not_its_forerunners(t
     worker = InlineWorker(contract("pay", retries=ONCE), paying_and_asking, pay)
     clock, policy = VirtualClock(skipping=False), Policy(grace_seconds=0)
     asking = request(idempotency_key="k", run_timeout_seconds=60)
-    async with worker_service(worker, folder=tmp_path, park=0, clock=clock, policy=policy) as force:
-        first = await force.accept(asking, LOCAL)
+    async with worker_service(worker, folder=tmp_path, resting=0, clock=clock, policy=policy) as force:
+        first = (await force.accept(asking, LOCAL))[0]
         await pay.began.wait()
         clock.move_to(clock.now() + 61_000)
         late = await force.response(first.id, LOCAL)
@@ -235,7 +256,7 @@ class Lingering(InlineBody):
     def over(self, _: bool) -> None:
         """It is dead when it was killed."""
 
-    async def kill(self, code: Code = "cancelled", detail: str = "") -> Ended:
+    async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
         ended = await super().kill(code, detail)
         for _ in range(100):
             await asyncio.sleep(0)
@@ -254,7 +275,7 @@ async def test_no_attempt_begins_before_the_last_one_is_dead(tmp_path: Path, fai
         return {"answer": 7}
 
     class Worker(InlineWorker):
-        async def body(self, limits: Limits, timeout: float) -> Body:
+        async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
             made = Lingering(body, timeout)
             made.told = told
             return made

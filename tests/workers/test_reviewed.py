@@ -16,21 +16,21 @@ import holdfast
 from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Constraints, Tokens, WorkerRequest
 from holdfast.contract.terms import Limits, Retries
-from holdfast.model.charging import Charge, charged
+from holdfast.durable.journal import identity_of
+from holdfast.model.charges import Charge, charged
 from holdfast.model.clock import SystemClock, VirtualClock, monotonic
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Kind, Order, Type
 from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
-from holdfast.workers.journal import place
-from holdfast.workers.looking import Asker
 from holdfast.workers.packages import Packages, WorkerMissing
 from holdfast.workers.policy import Policy
-from holdfast.workers.running import Accepted
-from holdfast.workers.storing.folder import Folder
+from holdfast.workers.run_lookup import Asker
+from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Call, Called, Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 from tests.workers.pages import page, write
@@ -117,7 +117,7 @@ def forged(**more: Any) -> str:
         "trace_id": "t",
         "span_id": "s",
     }
-    return msgspec.json.encode(Accepted(**{**told, **more})).decode()
+    return msgspec.json.encode(AcceptedRequest(**{**told, **more})).decode()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def forged(**more: Any) -> str:
         ("ann", {"request": WorkerRequest(worker_id="other", inputs={})}),
         ("ann", {"package": "abc//etc/passwd"}),
     ],
-    ids=["another tenant's", "nobody's", "another worker's", "another file"],
+    ids=["another tenant's", "no tenant's", "another worker's", "another file"],
 )
 async def test_an_order_that_somebody_made_up_runs_nothing(tmp_path: Path, tenant: str | None, more: dict[str, Any]) -> None:
     ran: list[int] = []
@@ -178,8 +178,8 @@ async def test_the_time_of_a_body_never_goes_back(tmp_path: Path) -> None:
         return {"sorted": times == sorted(times), "year": times[-1].year, "moved": times[2] > times[1]}
 
     clock = VirtualClock(skipping=False)
-    for park in (0, 1000):
-        async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock, park=park) as force:
+    for resting in (0, 1000):
+        async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock, resting=resting) as force:
             asked = await force.invoke(request(), LOCAL)
             clock.move_to(clock.now() + 5000)
             await force.decide(asked.approvals[0]["approval_id"], said("answer", result=1), LOCAL)
@@ -190,9 +190,9 @@ async def test_the_time_of_a_body_never_goes_back(tmp_path: Path) -> None:
         assert response.outputs["moved"]
 
 
-@pytest.mark.parametrize("park", [0, 1000])
+@pytest.mark.parametrize("resting", [0, 1000])
 async def test_the_time_before_a_person_was_asked_is_used_up_when_the_body_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, park: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resting: int
 ) -> None:
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         left.append(ctx.remaining())
@@ -202,9 +202,9 @@ async def test_the_time_before_a_person_was_asked_is_used_up_when_the_body_goes_
 
     left: list[float] = []
     passed: list[int] = []
-    monkeypatch.setattr("holdfast.workers.gateway.monotonic", lambda: monotonic() + sum(passed))
+    monkeypatch.setattr("holdfast.workers.attempt_time.monotonic", lambda: monotonic() + sum(passed))
     worker = InlineWorker(contract(limits={"timeout_seconds": 60}), body)
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), resting=resting) as force:
         asked = await force.invoke(request(), LOCAL)
         await force.decide(asked.approvals[0]["approval_id"], said("answer"), LOCAL)
         await force.response(asked.run_id, LOCAL)
@@ -214,8 +214,8 @@ async def test_the_time_before_a_person_was_asked_is_used_up_when_the_body_goes_
 # --- what a body and its runner share
 
 
-@pytest.mark.parametrize("park", [0, 1000])
-async def test_what_a_body_does_to_its_inputs_and_answers_stays_with_it(tmp_path: Path, park: int) -> None:
+@pytest.mark.parametrize("resting", [0, 1000])
+async def test_what_a_body_does_to_its_inputs_and_answers_stays_with_it(tmp_path: Path, resting: int) -> None:
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         inputs["list"].append(1)
         paid = await ctx.tools.pay()
@@ -227,7 +227,7 @@ async def test_what_a_body_does_to_its_inputs_and_answers_stays_with_it(tmp_path
 
     seen: list[Any] = []
     pay = Counted("pay", Effect.WRITE, lambda: {"list": []})
-    async with worker_service(InlineWorker(contract("pay"), body, pay), folder=tmp_path, park=park) as force:
+    async with worker_service(InlineWorker(contract("pay"), body, pay), folder=tmp_path, resting=resting) as force:
         response = await force.invoke(request(list=[]), LOCAL)
     assert response.status is Status.OK
     assert seen == [[[1], [1]]] * 3
@@ -430,7 +430,7 @@ async def paying(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 async def test_a_call_in_flight_is_recorded_when_its_run_is_cancelled_and_cancelling_twice_is_once(tmp_path: Path) -> None:
     pay = Held()
     async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
-        header = await force.accept(request(), LOCAL)
+        header = (await force.accept(request(), LOCAL))[0]
         await pay.began.wait()
         cancels = [asyncio.ensure_future(force.cancel(header.id, LOCAL)) for _ in range(2)]
         await asyncio.sleep(0)
@@ -445,7 +445,7 @@ async def test_a_call_in_flight_is_recorded_when_its_run_is_cancelled_and_cancel
 async def test_an_engine_that_closes_in_the_middle_of_a_call_leaves_it_to_the_next_one_as_unknown(tmp_path: Path) -> None:
     where, first = str(tmp_path / "s.db"), Held()
     async with worker_service(InlineWorker(contract("pay"), paying, first), where, folder=tmp_path) as force:
-        header = await force.accept(request(), LOCAL)
+        header = (await force.accept(request(), LOCAL))[0]
         await first.began.wait()
     second = Held()
     async with worker_service(
@@ -475,8 +475,8 @@ async def test_one_key_from_two_runners_at_once_is_one_run(tmp_path: Path) -> No
     assert len(pay.calls) == 5
 
 
-@pytest.mark.parametrize("park", [0, 1, 1000])
-async def test_many_runs_that_wait_go_on_each_with_its_own_answer(tmp_path: Path, park: int) -> None:
+@pytest.mark.parametrize("resting", [0, 1, 1000])
+async def test_many_runs_that_wait_go_on_each_with_its_own_answer(tmp_path: Path, resting: int) -> None:
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         drawn = [ctx.random(), str(ctx.uuid()), await ctx.step(lambda: inputs["n"])]
         told = await ctx.ask("what?")
@@ -484,7 +484,7 @@ async def test_many_runs_that_wait_go_on_each_with_its_own_answer(tmp_path: Path
 
     pay = Counted("pay", Effect.WRITE, lambda n: n)
     worker = InlineWorker(contract("pay"), body, pay)
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), resting=resting) as force:
         waiting = await asyncio.gather(*(force.invoke(request(n=n), LOCAL) for n in range(10)))
         for n, one in reversed(list(enumerate(waiting))):
             await force.decide(one.approvals[0]["approval_id"], said("answer", result=n), LOCAL)
@@ -495,8 +495,8 @@ async def test_many_runs_that_wait_go_on_each_with_its_own_answer(tmp_path: Path
     assert len(pay.calls) == 10
 
 
-@pytest.mark.parametrize("park", [0, 1000])
-async def test_an_error_in_a_step_keeps_its_code_and_its_meaning_also_when_it_is_replayed(tmp_path: Path, park: int) -> None:
+@pytest.mark.parametrize("resting", [0, 1000])
+async def test_an_error_in_a_step_keeps_its_code_and_its_meaning_also_when_it_is_replayed(tmp_path: Path, resting: int) -> None:
     def refuse() -> None:
         ran.append(1)
         raise WorkerError("no_such_order", "there is none", needs_human=True, partial={"looked": True}, details={"n": 1})
@@ -513,7 +513,7 @@ async def test_an_error_in_a_step_keeps_its_code_and_its_meaning_also_when_it_is
 
     ran: list[int] = []
     worker = InlineWorker(contract(), body)
-    async with worker_service(worker, folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, resting=resting, clock=VirtualClock(skipping=False)) as force:
         asked = await force.invoke(request(), LOCAL)
         await force.decide(asked.approvals[0]["approval_id"], said("answer", result=True), LOCAL)
         response = await force.response(asked.run_id, LOCAL)
@@ -552,15 +552,16 @@ def test_a_charge_that_only_asks_leaves_no_counter_behind() -> None:
     assert charged([Charge("closed/x", 0, 0)], lambda _: None, 1) == {}
 
 
-@pytest.mark.parametrize("park", [0, 1000])
-async def test_a_run_that_waits_for_its_next_attempt_can_be_cancelled(tmp_path: Path, park: int) -> None:
+@pytest.mark.parametrize("resting", [0, 1000])
+async def test_a_run_that_waits_for_its_next_attempt_can_be_cancelled(tmp_path: Path, resting: int) -> None:
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         tried.append(1)
         raise WorkerError("later", retryable=True, retry_after_seconds=3600)
 
     tried: list[int] = []
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False), park=park) as force:
-        header = await force.accept(request(), LOCAL)
+    worker, clock = InlineWorker(contract(), body), VirtualClock(skipping=False)
+    async with worker_service(worker, folder=tmp_path, clock=clock, resting=resting) as force:
+        header = (await force.accept(request(), LOCAL))[0]
         await force.response(header.id, LOCAL, wait=0.2)
         response = await force.cancel(header.id, LOCAL)
     assert response.error is not None
@@ -611,15 +612,15 @@ async def test_a_tool_that_cannot_make_sense_of_its_arguments_refuses_the_call_a
 
 
 def test_a_step_may_have_any_name_in_every_store() -> None:
-    assert "\0" not in (place(Type.STEP, "BodyStep", "a\0b", 1).name or "")
-    assert place(Type.STEP, "BodyStep", "a\0b", 1).operation_id != place(Type.STEP, "BodyStep", "a\ufffdb", 1).operation_id
+    assert "\0" not in (identity_of(Type.STEP, "BodyStep", "a\0b", 1).name or "")
+    assert identity_of(Type.STEP, "BodyStep", "a\0b", 1).operation_id != identity_of(Type.STEP, "BodyStep", "a\ufffdb", 1).operation_id
 
 
 async def test_a_cancelled_run_says_so_when_nobody_knows_what_became_of_a_call(tmp_path: Path) -> None:
     pay = Held()
     worker = InlineWorker(contract("pay"), paying, pay)
     async with worker_service(worker, folder=tmp_path, policy=Policy(grace_seconds=0.05)) as force:
-        header = await force.accept(request(), LOCAL)
+        header = (await force.accept(request(), LOCAL))[0]
         await pay.began.wait()
         response = await force.cancel(header.id, LOCAL)
     assert response.error is not None

@@ -1,4 +1,4 @@
-"""Schemas of strangers: whichever way they come in, they cost the stranger, and nobody else."""
+"""Schemas of strangers: however they arrive, their cost slows down only the stranger."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ import pytest
 from holdfast.contract.checking import checker_of
 from holdfast.contract.costs import SchemaInvalid
 from holdfast.contract.protocol import Response
-from holdfast.hosts.evaluator import checking
-from holdfast.hosts.evaluator.checking import CheckTooCostly, examined, problems, problems_in, problems_now
-from holdfast.hosts.evaluator.frames import Check, Checked
-from holdfast.hosts.evaluator.pool import MOST_WAITING, Crowded, Evaluators
+from holdfast.hosts.cpu_shares import CpuShares
+from holdfast.hosts.evaluator import schema_check
+from holdfast.hosts.evaluator.check_frames import Check
+from holdfast.hosts.evaluator.evaluator_pool import MOST_WAITING, Evaluators, TooManyChecks, requester
+from holdfast.hosts.evaluator.schema_check import CheckTooCostly, examined, problems, problems_in, problems_now
 from holdfast.model.clock import monotonic
-from holdfast.workers.hiding import MOST_SECRETS
+from holdfast.workers.input_secrets import MOST_SECRETS
 from holdfast.workers.tools.language_model import LanguageModel
 from holdfast.workers.tools.seam import Call, Reservation, ToolFailed
 from tests.unit.test_schema_costs import TREE, doubling
@@ -91,16 +92,16 @@ def test_a_stranger_who_asks_too_much_at_once_is_refused(evaluators: Evaluators)
     check = Check(msgspec.Raw(b"{}"), (msgspec.Raw(b"1"),))
     slow = Check(msgspec.Raw(msgspec.json.encode(SLOW)), (msgspec.Raw(msgspec.json.encode(MANY)),))
     waiting = [evaluators.submit("hostile", slow)]
-    with pytest.raises(Crowded):
+    with pytest.raises(TooManyChecks):
         waiting += [evaluators.submit("hostile", check) for _ in range(MOST_WAITING + 2)]
-    assert evaluators.submit("neighbour", check).result(10) == Checked()
+    assert evaluators.submit("neighbour", check).result(10).problems == ()
     assert all(future.cancel() or future is waiting[0] for future in waiting)
 
 
 def test_evaluators_that_nobody_needs_end() -> None:
     others = set(threading.enumerate())
     pool = Evaluators(processes=1, seconds=1.0, idle_seconds=0.05)
-    assert pool.submit("a", Check(msgspec.Raw(b"{}"), (msgspec.Raw(b"1"),))).result(30) == Checked()
+    assert pool.submit("a", Check(msgspec.Raw(b"{}"), (msgspec.Raw(b"1"),))).result(30).problems == ()
     for thread in set(threading.enumerate()) - others:  # none, if its time is over already
         thread.join(30)
     assert pool.pids == []
@@ -121,12 +122,23 @@ async def test_a_large_schema_of_a_body_is_read_where_it_can_be_ended(evaluators
     await examined({**TREE, "description": "x" * 4_000}, "a", evaluators)
 
 
+async def test_the_cpu_of_a_check_counts_for_the_tenant_whose_value_is_checked_also_if_the_check_is_ended() -> None:
+    shares = CpuShares()
+    pool = Evaluators(processes=1, seconds=0.3, shares=shares)
+    await problems_in({**TREE, "description": "x" * 4_000}, {}, requester("quick", "w"), pool)
+    with pytest.raises(CheckTooCostly):
+        await problems_in(SLOW, MANY, requester("slow", "w"), pool)
+    now = monotonic()
+    assert 0.0 <= shares.used("quick", now) < 0.1 < shares.used("slow", now)
+    pool.close()
+
+
 # --- the ways in
 
 
 async def test_inputs_that_take_too_long_to_check_are_refused_and_the_loop_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     impatient = Evaluators(processes=1, seconds=0.3)
-    monkeypatch.setattr(checking, "shared", lambda: impatient)
+    monkeypatch.setattr(schema_check, "shared", lambda: impatient)
     worker = InlineWorker(contract(input_schema=SLOW), lambda inputs, ctx: {})
     async with worker_service(worker, folder=tmp_path) as force, lag() as longest:
         response = await force.invoke(request(**MANY), LOCAL)
@@ -138,7 +150,7 @@ async def test_inputs_that_take_too_long_to_check_are_refused_and_the_loop_goes_
 
 async def test_outputs_that_take_too_long_to_check_end_their_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     impatient = Evaluators(processes=1, seconds=0.3)
-    monkeypatch.setattr(checking, "shared", lambda: impatient)
+    monkeypatch.setattr(schema_check, "shared", lambda: impatient)
     worker = InlineWorker(contract(output_schema=SLOW), lambda inputs, ctx: MANY if inputs.get("many") else {})
     async with worker_service(worker, folder=tmp_path) as force:
         assert told(await force.invoke(request(many=True), LOCAL)) == ("permanent_error", "schema_too_costly")

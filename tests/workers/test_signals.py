@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Trace, WorkerRequest
 from holdfast.model.clock import VirtualClock
+from holdfast.signals.observers import RunObserver
 from holdfast.signals.traceparent import header_of, parent_of
 from holdfast.signals.tracing import Tracing
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash
@@ -270,9 +271,9 @@ def noter() -> InlineWorker:
 YES = Decision(verdict="approve", decided_by="bob", decided_at=1)
 
 
-@pytest.mark.parametrize("park", [1000, 0])
-async def test_a_run_that_waited_for_a_person_tells_its_lines_once(tmp_path: Path, park: int) -> None:
-    async with worker_service(noter(), folder=tmp_path, park=park, clock=VirtualClock(skipping=False)) as force:
+@pytest.mark.parametrize("resting", [1000, 0])
+async def test_a_run_that_waited_for_a_person_tells_its_lines_once(tmp_path: Path, resting: int) -> None:
+    async with worker_service(noter(), folder=tmp_path, resting=resting, clock=VirtualClock(skipping=False)) as force:
         seen = Seen(tmp_path).watch(force)
         waiting = await force.invoke(request(), LOCAL)
         assert seen.series("duration_ms_count") == {}
@@ -281,7 +282,7 @@ async def test_a_run_that_waited_for_a_person_tells_its_lines_once(tmp_path: Pat
         response = await force.response(waiting.run_id, LOCAL)
     assert [line["message"] for line in seen.lines("log")] == ["before", "after"]
     assert [record["message"] for record in response.logs] == ["before", "after"]
-    assert [line["approval_id"] for line in seen.lines("parked")] == [approval["approval_id"]]
+    assert [line["approval_id"] for line in seen.lines("waits_for_person")] == [approval["approval_id"]]
     assert len(seen.lines("attempt_began")) == len(seen.lines("ended")) == 1
 
 
@@ -297,7 +298,7 @@ async def test_a_run_that_ends_in_another_process_is_one_log_and_one_trace(tmp_p
         await force.decide(approval["approval_id"], YES, LOCAL)
         await force.response(waiting.run_id, LOCAL)
     events = [line["event"] for line in first.lines() + second.lines()]
-    assert events == ["accepted", "attempt_began", "log", "parked", "tool_ended", "log", "attempt_ended", "ended"]
+    assert events == ["accepted", "attempt_began", "log", "waits_for_person", "tool_ended", "log", "attempt_ended", "ended"]
     assert (first.series("success_count"), list(second.series("success_count").values())) == ({}, [1])
     spans = first.spans + second.spans
     assert sorted(span.name for span in spans) == ["accept", "attempt", "execute_tool pay", "run w"]
@@ -310,7 +311,7 @@ async def test_a_run_that_is_ended_from_outside_is_counted_too(tmp_path: Path) -
         return {"answer": await ctx.ask("well?")}
 
     clock = VirtualClock(skipping=False)
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, park=0, clock=clock) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=0, clock=clock) as force:
         seen = Seen(tmp_path).watch(force)
         late = await force.invoke(WorkerRequest(worker_id="w", inputs={}, run_timeout_seconds=5), LOCAL)
         unwanted = await force.invoke(request(), LOCAL)
@@ -342,10 +343,10 @@ async def test_logs_are_kept_up_to_a_bound_and_say_what_is_missing(tmp_path: Pat
     assert last["message"] == f"{2001 - (len(response.logs) - 1)} more lines were not kept."
 
 
-class Broken:
+class Broken(RunObserver):
     """An observer that can do nothing right."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattribute__(self, name: str) -> Any:
         raise RuntimeError("out of order")
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from holdfast.contract.codes import Status
 from holdfast.model.clock import VirtualClock
-from holdfast.workers.counting import Counters
-from holdfast.workers.looking import Asker
+from holdfast.workers.counters import Counters
+from holdfast.workers.day_usage import Spent, spent_today
 from holdfast.workers.policy import Caps, Policy
-from holdfast.workers.spending import Spent, spent_today
+from holdfast.workers.run_lookup import Asker
 from holdfast.workers.tools.seam import Effect, Remaining, Reservation, Usage
 from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
 

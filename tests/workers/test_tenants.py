@@ -18,8 +18,8 @@ from holdfast.model.errors import HoldfastError
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import ArtifactMissing
-from holdfast.workers.looking import Asker, find_approval
 from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.run_lookup import Asker, find_approval
 from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
@@ -46,7 +46,7 @@ async def paying(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 
 def decision(verdict: str = "approve") -> Decision:
-    return Decision(verdict=verdict, decided_by="somebody", decided_at=1)
+    return Decision(verdict=verdict, decided_by="carol", decided_at=1)
 
 
 def code(response: Response) -> str:

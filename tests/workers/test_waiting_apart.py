@@ -14,8 +14,8 @@ import pytest
 
 from holdfast.model.threads import Purpose, in_thread, pool_for
 from holdfast.workers.artifacts import Artifacts
-from holdfast.workers.storing.folder import Folder
-from holdfast.workers.tools.connecting import asking_for, resolve
+from holdfast.workers.storage.folder import Folder
+from holdfast.workers.tools.pinned_connection import asking_for, resolve
 from tests.unit.source_files import modules
 
 

@@ -1,15 +1,15 @@
-"""cli — the command line: tables for people, JSON for machines.
+"""cli — the command line: tables for people, JSON for programs.
 
-Belongs: commands, their help, what they print, exit codes.
+Belongs: commands, their help, their output, exit codes.
 Does not: decide anything about executions (service and below do).   May import: everything below it, typer, rich.
-Start reading at main.py, then run.py.
+Start reading at main.py, which lists the commands; each command is a module here. Then run.py and foreground_run.py.
 """
 
 import os
 import sys
 
-# `python -m holdfast.cli` puts the current folder before everything else that is imported: a typer.py in it would run as ours.
-# While the package of a `-m` is loaded, Python has only `-m` as the program's name.
+# `python -m holdfast.cli` puts the current folder first on the import path: a typer.py there would be imported instead of the real one.
+# While Python loads the package of a `-m`, sys.argv[0] is only `-m`.
 if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
     del sys.path[0]
 

@@ -1,53 +1,76 @@
-"""`holdfast approvals`: what workers wait for, and the decisions of people. Whoever runs a worker notices a decision by itself."""
+"""`holdfast approvals`: the approvals that workers wait for, and the decisions of people. The runner of a worker notices a decision."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
-from holdfast.cli.arguments import CodecOption, LinesOption, StoreOption, StorePlace, read_json
+from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, read_json
 from holdfast.cli.terminal import print_document, print_line, print_table, say, seconds, shortened
 from holdfast.cli.workers import call_of
+from holdfast.model.durations import HINT, parsed
+from holdfast.model.errors import InvalidParameter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.workers.approvals import Approval
+    from holdfast.workers.batches import BatchVerdict
 
-app = typer.Typer(help="Decide what workers wait for.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Look at the approvals that workers wait for, and decide them.", no_args_is_help=True, rich_markup_mode=None)
 
+IdsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[APPROVAL_ID]...", help="Ids of approvals, as `holdfast approvals list` prints them.")
+]
+RunOption = Annotated[
+    str | None,
+    typer.Option("--run", metavar="RUN", help="All open approvals of this run, and of the runs below it, such as a map's items."),
+]
+NodeOption = Annotated[
+    str | None, typer.Option("--node", metavar="NODE", help="With --run: only those that this node of the pipeline waits for.")
+]
 IdArgument = Annotated[str, typer.Argument(metavar="APPROVAL_ID", help="The approval's id, as `holdfast approvals list` prints it.")]
 CommentOption = Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="Why; kept with the decision.")]
 
 
 @app.command("list")
-def list_(json_output: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """What waits for a decision, oldest first."""
+def list_(run: RunOption = None, json_output: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
+    """List the approvals that wait for a decision, oldest first."""
+    from holdfast.workers.approvals import approval_document
+
     with StorePlace.of(store, codec).client() as client:
-        found = client.approvals()
+        found = client.approvals(run)
     if json_output:
         for approval in found:
-            print_line(msgspec.to_builtins(approval))
+            print_line(approval_document(approval))
     elif not found:
         say("nothing waits for a decision")
     else:
         print_table(
-            ("APPROVAL", "KIND", "WORKER", "ASKS FOR", "SINCE", "UNTIL"),
-            [(a.approval_id, a.kind, a.worker_id, _asks(a), seconds(a.requested_at), seconds(a.expires_at or 0)) for a in found],
+            ("APPROVAL", "KIND", "WORKER", "ASKS FOR", "VOTES", "SPENT", "THE REST MAY COST", "SINCE", "UNTIL"),
+            [(a.approval_id, a.kind, a.worker_id, _asks(a), _votes(a), _spent(a), _rest(a), *_times(a)) for a in found],
             folds="ASKS FOR",
         )
+        _say_unknown(found)
 
 
 @app.command("show")
 def show(approval_id: IdArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Everything about one of them, as JSON."""
+    """Show one approval as JSON: what is asked, who may decide, the votes, the chain, what was spent, and what the rest may cost."""
+    from holdfast.workers.approvals import approval_document
+
     with StorePlace.of(store, codec).client() as client:
-        print_document(msgspec.to_builtins(client.approval(approval_id)))
+        found = client.approval(approval_id)
+    print_document(approval_document(found))
+    _say_unknown([found])
 
 
 @app.command("approve")
 def approve(
-    approval_id: IdArgument,
+    approval_ids: IdsArgument = None,
+    run: RunOption = None,
+    node: NodeOption = None,
     edit: Annotated[
         str | None, typer.Option("--edit", metavar="JSON|@FILE", help="Other arguments to use instead; they are checked like the first.")
     ] = None,
@@ -55,21 +78,37 @@ def approve(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Let a call be made, with exactly the arguments it was shown with, or with edited ones."""
-    edited = None if edit is None else read_json("--edit", edit)
-    _decide(approval_id, StorePlace.of(store, codec), "approve", comment, edited_arguments=edited)
+    """Let a call be made, with exactly the arguments it was shown with, or with edited ones. Several approvals are decided one by one."""
+    place, ids = StorePlace.of(store, codec), approval_ids or []
+    if run is None and node is None and len(ids) == 1:
+        _decide(ids[0], place, "approve", comment, edited_arguments=None if edit is None else read_json("--edit", edit))
+        return
+    if edit is not None:
+        raise InvalidParameter("--edit is for one approval: name exactly one.")
+    _decide_many(place, "approve", ids, run, node, comment)
 
 
 @app.command("reject")
-def reject(approval_id: IdArgument, comment: CommentOption = None, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Refuse a call: it is never made. A question stays unanswered."""
-    _decide(approval_id, StorePlace.of(store, codec), "reject", comment)
+def reject(
+    approval_ids: IdsArgument = None,
+    run: RunOption = None,
+    node: NodeOption = None,
+    comment: CommentOption = None,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Refuse a call, which is then never made, or a question, which then stays unanswered. Several are decided one by one."""
+    place, ids = StorePlace.of(store, codec), approval_ids or []
+    if run is None and node is None and len(ids) == 1:
+        _decide(ids[0], place, "reject", comment)
+    else:
+        _decide_many(place, "reject", ids, run, node, comment)
 
 
 @app.command("answer")
 def answer(
     approval_id: IdArgument,
-    result: Annotated[str, typer.Argument(metavar="JSON|@FILE|-", help="The answer: JSON, a file's, or stdin's.")],
+    result: Annotated[str, typer.Argument(metavar="JSON|@FILE|-", help="The answer as JSON, or from a file or stdin.")],
     comment: CommentOption = None,
     store: StoreOption = None,
     codec: CodecOption = None,
@@ -78,16 +117,47 @@ def answer(
     _decide(approval_id, StorePlace.of(store, codec), "answer", comment, result=read_json("JSON", result))
 
 
+@app.command("link")
+def link(
+    approval_id: IdArgument,
+    person: Annotated[str, typer.Option("--person", metavar="NAME", help="The person who decides by the link.")],
+    valid: Annotated[str, typer.Option("--valid", metavar="DURATION", help="How long it is valid, such as 4h.")] = "2d",
+    base: Annotated[
+        str, typer.Option("--base", metavar="URL", help="The address of the server, as the person reaches it.")
+    ] = "http://127.0.0.1:9001",
+    json_output: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Make a link by which one person may decide one approval, once. Opening it shows the question; only its form decides.
+
+    The link is a secret: a person who has it decides as NAME. It is printed this once.
+    """
+    lasts = parsed(valid)
+    if lasts is None:
+        raise InvalidParameter(f"--valid is {valid!r:.50}. {HINT}")
+    if not base.startswith(("http://", "https://")):
+        raise InvalidParameter(f"--base is {base!r:.100}; it begins with http:// or https://.")
+    with StorePlace.of(store, codec).client() as client:
+        made = client.desk.link(approval_id, person, lasts)
+    url = base.rstrip("/") + made.path
+    if json_output:
+        print_document({"approval_id": made.approval_id, "person": made.person, "expires_at": made.expires_at, "url": url})
+        return
+    print(url)
+    say(f"{made.person} may decide {made.approval_id} with this link, once, until {seconds(made.expires_at)}")
+
+
 @app.command("settle")
 def settle(
     approval_id: IdArgument,
     verdict: Annotated[str, typer.Argument(metavar="happened|not_happened|stop", help="What you found out.")],
-    result: Annotated[str | None, typer.Option("--result", metavar="JSON|@FILE|-", help="What the call came to, if it happened.")] = None,
+    result: Annotated[str | None, typer.Option("--result", metavar="JSON|@FILE|-", help="The result of the call, if it happened.")] = None,
     comment: CommentOption = None,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Say what became of a call whose outcome nobody knows: it happened, it did not happen, or stop."""
+    """Decide about a call whose outcome is unknown: it happened, it did not happen, or stop the run."""
     from holdfast.workers.approvals import check_settles
 
     check_settles(verdict)
@@ -98,7 +168,53 @@ def settle(
 def _decide(approval_id: str, place: StorePlace, verdict: str, comment: str | None, **more: Any) -> None:
     with place.client() as client:
         decided = client.decide(approval_id, verdict, comment=comment, **more)
-    say(f"{decided.state}: {decided.worker_id} run {decided.run_id} goes on when a runner has it")
+    if decided.state == "open":
+        say(f"vote recorded: {_votes(decided)} votes; {decided.worker_id} run {decided.run_id} waits for the others")
+    else:
+        say(f"{decided.state}: {decided.worker_id} run {decided.run_id} goes on as soon as a runner takes it")
+
+
+def _decide_many(place: StorePlace, verdict: BatchVerdict, ids: list[str], run: str | None, node: str | None, comment: str | None) -> None:
+    with place.client() as client:
+        results = client.desk.decide_many(verdict, ids, run=None if run is None else client.find(run).id, node=node, comment=comment)
+    for one in results:
+        print(f"{one.approval_id} {one.state}" if one.error_code is None else f"{one.approval_id} error[{one.error_code}]: {one.message}")
+    refused = sum(one.error_code is not None for one in results)
+    if not results:
+        say("nothing waits for a decision there")
+    if refused:
+        say(f"{refused} of {len(results)} decisions were refused; each line says why")
+        raise typer.Exit(1)
+
+
+def _votes(approval: Approval) -> str:
+    return f"{len(approval.votes)}/{approval.votes_needed}" if approval.is_voted else "-"
+
+
+def _spent(approval: Approval) -> str:
+    """What the outermost run has spent."""
+    if not approval.spent:
+        return "-"
+    used = approval.spent[-1].usage
+    return f"${used.cost_usd:f}" if used.cost_usd else f"{used.tokens.input + used.tokens.output:,} tokens"
+
+
+def _rest(approval: Approval) -> str:
+    """What the rest of the outermost run may cost, if that is a run of a pipeline."""
+    from holdfast.service.estimates import rest_in_words
+
+    return "-" if approval.may_cost is None else rest_in_words(approval.may_cost, "unknown here")
+
+
+def _say_unknown(found: Sequence[Approval]) -> None:
+    """This command serves no workers: where their contracts would tell the most that the rest can cost, a server tells it."""
+    unknown = next((one for one in found if one.may_cost is not None and one.may_cost["most"]["cost_usd"] is None), None)
+    if unknown is not None:
+        say(f"the rest may cost: unknown here; a server of the workers tells it: GET /v1/approvals/{unknown.approval_id}")
+
+
+def _times(approval: Approval) -> tuple[str, str]:
+    return seconds(approval.requested_at), seconds(approval.expires_at or 0)
 
 
 def _asks(approval: Approval) -> str:

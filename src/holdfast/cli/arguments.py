@@ -1,4 +1,4 @@
-"""What several commands take: where the store is, and values given as text, from a file or through stdin."""
+"""Options that several commands share: the place of the store, and values given as text, from a file or through stdin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from holdfast.model import codec
-from holdfast.model.auditing import Actor, kept_days, principal
+from holdfast.model.audit import Actor, kept_days, principal
 from holdfast.model.errors import InvalidParameter, PayloadNotJson
 from holdfast.model.payloads import PayloadCodec
 from holdfast.service.client import Client
@@ -45,19 +45,19 @@ ErrorTypeOption = Annotated[str | None, typer.Option("--error-type", metavar="TE
 
 
 def local_actor() -> Actor:
-    """Whom the audit log names for what is done at this terminal."""
+    """The actor that the audit log names for actions at this terminal."""
     return Actor(who=principal(), origin="cli", days=kept_days(os.environ))
 
 
 class StorePlace(msgspec.Struct, frozen=True):
-    """Where the store is and what encodes its payloads, and how the user said so."""
+    """The place of the store, its payload codec, and the options by which the user named them."""
 
     where: str
     said: tuple[str, ...]
-    """The options that said it."""
+    """The command line options that named them."""
     codec_address: str | None
     found: bool = False
-    """It was not named, neither by an option nor by the environment: it is the one of the current folder."""
+    """True if neither an option nor the environment named the store: it is the store of the current folder."""
 
     @classmethod
     def of(cls, store: str | None, codec: str | None) -> StorePlace:
@@ -67,25 +67,25 @@ class StorePlace(msgspec.Struct, frozen=True):
         return cls(placed(store or default_store()), said, codec or default_codec(), found)
 
     def codec(self) -> PayloadCodec | None:
-        """What encodes its payloads. Its module may print as it likes: stdout is the command's alone."""
+        """The payload codec. Output of its module goes to stderr, because stdout is for the command's result."""
         if self.codec_address is None:
             return None
-        from holdfast.service.loading import load_codec  # it loads the SDK, which looking at a store does not need
+        from holdfast.service.function_loader import load_codec  # loads holdfast.durable, which most commands do not need
 
         with contextlib.redirect_stdout(sys.stderr):
             return load_codec(self.codec_address)
 
     def client(self, *, create: bool = False) -> Client:
-        """A client of this store, for the user at this terminal."""
+        """A client of this store that acts for the user at this terminal."""
         return Client.open(self.where, create=create, codec=self.codec(), actor=local_actor())
 
     def command(self, *words: str) -> str:
-        """A command line that works on this store, to be copied as it is."""
+        """A command line for this store that the user can copy."""
         return shlex.join(["holdfast", *words, *self.said])
 
 
 def read_text(option: str, value: str) -> str:
-    """The text of an option: itself, a file's with `@path`, or stdin's with `-`."""
+    """The text of an option: the value itself, with `@path` a file's content, with `-` the content of stdin."""
     try:
         if value == "-":
             return sys.stdin.buffer.read().decode()
@@ -99,7 +99,7 @@ def read_text(option: str, value: str) -> str:
 
 
 def read_json(option: str, value: str) -> Any:
-    """The JSON value of an option; a mistake is shown with its position."""
+    """The JSON value of an option. An error shows the position of the mistake."""
     text = read_text(option, value)
     try:
         return codec.loads(text)

@@ -1,4 +1,4 @@
-"""`holdfast audit`: who did what, on what, from where, when, and what came of it."""
+"""`holdfast audit`: who did what, on what, from where, when, and with which result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from holdfast.cli.arguments import CodecOption, LinesOption, StoreOption, StorePlace
 from holdfast.cli.terminal import moment, print_line, print_table, say, seconds
-from holdfast.model.auditing import Noted, NoteFilter, NoteKind
+from holdfast.model.audit import Noted, NoteFilter, NoteKind
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 
@@ -23,13 +23,15 @@ def audit(
         str | None,
         typer.Option("--since", metavar="TIME|SPAN", help="Only from then on: 2026-01-31T12:00:00Z, or a span such as 7d or 90m."),
     ] = None,
-    who: Annotated[str | None, typer.Option("--who", metavar="NAME", help="Only of this credential, or of local:USER.")] = None,
+    who: Annotated[str | None, typer.Option("--who", metavar="NAME", help="Only lines of this credential, or of local:USER.")] = None,
     what: Annotated[
-        str | None, typer.Option("--what", metavar="VERB", help="Only of this verb or operation, as the list prints it.")
+        str | None, typer.Option("--what", metavar="VERB", help="Only lines with this verb or operation, as the list prints it.")
     ] = None,
-    outcome: Annotated[str | None, typer.Option("--outcome", metavar="TEXT", help="Only with this outcome, as the list prints it.")] = None,
+    outcome: Annotated[
+        str | None, typer.Option("--outcome", metavar="TEXT", help="Only lines with this outcome, as the list prints it.")
+    ] = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only decisions, or only refusals: decision, refusal.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest first.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many lines, the newest first.")] = 50,
     json_output: LinesOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,
@@ -76,12 +78,12 @@ def _kind(text: str | None) -> NoteKind | None:
     if text is None:
         return None
     if text not in tuple(NoteKind):
-        raise InvalidParameter(f"--kind: {text!r:.50} is none; give {' or '.join(NoteKind)}.")
+        raise InvalidParameter(f"--kind: {text!r:.50} is not a kind; give {' or '.join(NoteKind)}.")
     return NoteKind(text)
 
 
 def _moment(text: str | None) -> int | None:
-    """A time, or so long ago, in milliseconds."""
+    """A time, or a time span before now, in milliseconds since 1970."""
     if text is None:
         return None
     span = _SPAN.fullmatch(text)

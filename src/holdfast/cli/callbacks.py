@@ -1,4 +1,4 @@
-"""`holdfast callbacks`: answer what an execution waits for. Whoever runs it notices by itself."""
+"""`holdfast callbacks`: answer the callbacks that executions wait for. The runner of an execution notices the answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def list_(
     function: Annotated[
         str | None, typer.Option("--function", metavar="NAME", help="Only callbacks of this function's executions.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 50,
     json_lines: LinesOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,
@@ -58,7 +58,11 @@ def succeed(
     callback_id: IdArgument,
     result: Annotated[
         str | None,
-        typer.Option("--result", metavar="TEXT|@FILE|-", help="The answer, handed on as it is: a text, a file's, or stdin's."),
+        typer.Option(
+            "--result",
+            metavar="TEXT|@FILE|-",
+            help="The answer: a text, or the content of a file or of stdin. The handler gets it unchanged.",
+        ),
     ] = None,
     store: StoreOption = None,
     codec: CodecOption = None,
@@ -86,7 +90,7 @@ def fail(
 
 @app.command("heartbeat")
 def heartbeat(callback_id: IdArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Say that somebody still works on a callback: its heartbeat timeout begins anew, its overall timeout does not."""
+    """Send a heartbeat for a callback: its heartbeat timeout starts again, its overall timeout does not."""
     with StorePlace.of(store, codec).client() as client:
         header = client.heartbeat_callback(callback_id)
     say(f"heartbeat taken: {header.function}/{header.name} goes on waiting")

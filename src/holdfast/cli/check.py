@@ -1,60 +1,87 @@
-"""`holdfast check`: read worker.md pages, tell all that is wrong with them, and what the worker may do when nothing is."""
+"""`holdfast check`: reads pages, workers' files and pipelines, and prints every problem. For a worker without problems it prints what the
+worker may do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from holdfast.cli.arguments import JsonOption
-from holdfast.cli.checking_pages import read_page
+from holdfast.cli.check_pages import may_be_pipeline, read_page
 from holdfast.cli.terminal import print_document, printable
 from holdfast.contract.codes import Named, Status, meaning_of
-from holdfast.contract.terms import Contract, Field, Limits, Reading
+from holdfast.contract.terms import Contract, Field, Limits, PageReading
+
+if TYPE_CHECKING:
+    from holdfast.cli.check_pipelines import CheckedPipeline
 
 _UNFIT = 2
 
 
 def check(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="What to read: worker.md pages in any rendering, or workers' files (.py).")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="What to read: pages (worker.md, pipeline.md), files of workers and pipelines (.py), graphs (.json)."
+        ),
     ],
     tool: Annotated[
         list[str] | None, typer.Option("--tool", metavar="NAME", help="A tool of your own that pages may name. May be given several times.")
     ] = None,
+    worker: Annotated[
+        list[Path] | None,
+        typer.Option("--worker", metavar="FILE", help="A worker's file that pipelines may name. May be given several times."),
+    ] = None,
+    isolation: Annotated[
+        str | None, typer.Option("--isolation", metavar="LEVEL", help="How a pipeline's file is locked in while it builds: all or process.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Read worker.md pages and tell every problem, with its line.
+    """Read pages, workers' files and pipelines, and print every problem, with its line.
 
-    A page without errors is summed up: what the worker takes and gives, and what it may do. Of a worker's file its @worker and @tool are
-    read, not run, and its pages with them; it is said which folder must be trusted before its tools run. The exit code is 2 if anything has
-    an error.
+    For a page without errors it prints a summary: the worker's inputs and outputs, and what it may do. A worker's file is read, not run:
+    its @worker and @tool, and its pages. The command also prints which folder must be trusted before its tools run. A pipeline's file is
+    built in the sandbox, a pipeline's page is read, and the graph is checked with the contracts of its workers: those of its folder, of
+    --worker, and the ready ones. The exit code is 2 if there is an error.
     """
-    readings, needs = [], []
+    readings: list[tuple[Path, PageReading]] = []
+    needs: list[dict[str, Any]] = []
+    pipelines: list[CheckedPipeline] = []
     for file in files:
-        if file.suffix != ".py":
+        if file.suffix not in (".py", ".json") and not may_be_pipeline(file):
             readings.append((file, read_page(file, tool or [])))
             continue
-        from holdfast.cli.checking_files import trust_of, worker_file  # what runs workers is slow to load, and pages need none of it
+        from holdfast.cli.check_files import has_workers, trust_of, worker_file  # these modules are slow to load
+        from holdfast.cli.check_pipelines import checked_pipelines, has_pipelines
 
-        readings += worker_file(file, tool or [])
-        needs += trust_of(file)
+        builds = has_pipelines(file)
+        if builds:
+            pipelines += checked_pipelines(file, worker or [], isolation)
+        if file.suffix not in (".py", ".json"):
+            readings += [] if builds else [(file, read_page(file, tool or []))]
+        elif not builds or has_workers(file):
+            readings += worker_file(file, tool or [])
+            needs += trust_of(file)
+    fine = not any(reading.errors for _, reading in readings) and all(one.ok for one in pipelines)
     if json_output:
-        fine = not any(reading.errors for _, reading in readings)
-        print_document({"ok": fine, "files": [_document(*one) for one in readings], "trust": needs})
+        told = [one.document() for one in pipelines]
+        print_document({"ok": fine, "files": [_document(*one) for one in readings], "trust": needs, "pipelines": told})
     else:
         for file, reading in readings:
             print("\n".join(_lines(str(file), reading)))
         for need in needs:
             print(printable(need["told"]))
-    if any(reading.errors for _, reading in readings):
+        for one in pipelines:
+            print("\n".join(one.lines()))
+    if not fine:
         raise typer.Exit(_UNFIT)
 
 
-def _document(file: Path, reading: Reading) -> dict[str, Any]:
+def _document(file: Path, reading: PageReading) -> dict[str, Any]:
     return {
         "file": str(file),
         "ok": reading.contract is not None,
@@ -63,7 +90,7 @@ def _document(file: Path, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _lines(file: str, reading: Reading) -> Iterator[str]:
+def _lines(file: str, reading: PageReading) -> Iterator[str]:
     file = printable(file)
     for problem in reading.problems:
         where = f"{file}:{problem.line}" if problem.line else file
@@ -79,7 +106,7 @@ def _lines(file: str, reading: Reading) -> Iterator[str]:
 
 
 def _summary(contract: Contract) -> Iterator[tuple[str, str]]:
-    """What a person wants to know before running somebody's worker."""
+    """What a user wants to know before running the worker of another author."""
     yield "takes", _fields(contract.inputs)
     yield "gives", _fields(contract.outputs)
     yield "may use", _listed(f"{tool.name}{' (optional)' * tool.optional}" for tool in contract.tools) or "no tools"

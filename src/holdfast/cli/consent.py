@@ -1,9 +1,10 @@
-"""Consent: whether a folder is trusted, asked once, given on the command line, or read from the record.
+"""Consent: whether the user trusts a folder. The user answers a question, gives --trust, or has trusted the folder before.
 
---trust                    yes, and remember it
-in the record              yes, as long as no other user could change the folder
-a terminal                 one question
-neither                    author tools: exit 2 with the command; holdfast.toml: only what tightens applies, and the rest is named
+--trust                    trusted, and recorded
+in the record              trusted, as long as no other user could change the folder
+at a terminal              the command asks one question
+otherwise                  tools of an author: exit code 2, and the command to trust the folder is printed;
+                           holdfast.toml: only settings that tighten apply, and the ignored settings are printed
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import msgspec
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.terminal import printable, say, shortened
 from holdfast.service.author_code import AuthorCode, author_code
-from holdfast.service.operators_file import OperatorsFiles, operators_files
-from holdfast.service.ownership import faults_of
+from holdfast.service.folder_ownership import faults_of
+from holdfast.service.operator_files import OperatorFiles, operator_files
 from holdfast.service.trust import TrustBook, TrustNeeded, TrustRefused, check_fit
 from holdfast.service.worker_runtime import WorkerSettings
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from holdfast.workers.packages import Package
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that should be trusted, and why."""
+class TrustRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder that a command needs trusted, and why."""
 
     folder: Path
     why: str
@@ -39,7 +40,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Consent:
-    """What the user has said about folders, for one command."""
+    """The user's trust in folders during one command."""
 
     def __init__(self, *, trust: bool) -> None:
         self._trust = trust
@@ -47,7 +48,7 @@ class Consent:
         self._given: set[Path] = set()
 
     def has(self, folder: Path) -> bool:
-        """Whether this folder is trusted, and no other user could change it. A record that cannot be read trusts nothing."""
+        """Whether this folder is trusted, and no other user could change it. If the record cannot be read, no folder is trusted."""
         if folder.resolve() in self._given:
             return True
         try:
@@ -55,44 +56,44 @@ class Consent:
         except TrustRefused:
             return False
 
-    def settle(self, wishes: Sequence[Wish]) -> None:
-        """See to all wishes with at most one question; raises where one is needed and the answer is no."""
-        for wish in wishes:
-            if wish.needed and (self._trust or self._book.trusts(wish.folder)):
-                check_fit(wish.folder, wish.files)
-        open_ = [wish for wish in wishes if not self._granted(wish)]
+    def settle(self, requests: Sequence[TrustRequest]) -> None:
+        """Decide all requests with at most one question. Raises TrustNeeded if a needed request is refused."""
+        for request in requests:
+            if request.needed and (self._trust or self._book.trusts(request.folder)):
+                check_fit(request.folder, request.files)
+        open_ = [request for request in requests if not self._granted(request)]
         if not open_:
             return
         if self._trust or self._asked(open_):
             self._give(open_)
-        elif any(wish.needed for wish in open_):
+        elif any(request.needed for request in open_):
             raise TrustNeeded(_needed(open_))
 
-    def _granted(self, wish: Wish) -> bool:
-        if wish.folder.resolve() in self._given:
+    def _granted(self, request: TrustRequest) -> bool:
+        if request.folder.resolve() in self._given:
             return True
-        return self._book.trusts(wish.folder) and not faults_of(wish.folder, wish.files)
+        return self._book.trusts(request.folder) and not faults_of(request.folder, request.files)
 
-    def _asked(self, wishes: Sequence[Wish]) -> bool:
-        """Ask, where a person can answer and the answer could be yes."""
+    def _asked(self, requests: Sequence[TrustRequest]) -> bool:
+        """Ask the user, if there is a terminal and at least one folder could be trusted."""
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
-        fit = [wish for wish in wishes if wish.needed or not faults_of(wish.folder, wish.files)]
+        fit = [request for request in requests if request.needed or not faults_of(request.folder, request.files)]
         if not fit:
             return False
-        for wish in fit:
-            check_fit(wish.folder, wish.files)
-            say(f"{printable(str(wish.folder.resolve()))}: {printable(wish.why)}")
-        folders = " and ".join(dict.fromkeys(printable(str(wish.folder.resolve())) for wish in fit))
+        for request in fit:
+            check_fit(request.folder, request.files)
+            say(f"{printable(str(request.folder.resolve()))}: {printable(request.why)}")
+        folders = " and ".join(dict.fromkeys(printable(str(request.folder.resolve())) for request in fit))
         print(f"Trust {folders}? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
-    def _give(self, wishes: Sequence[Wish]) -> None:
-        for wish in wishes:
-            if not wish.needed and faults_of(wish.folder, wish.files):
-                continue  # it is told with what is ignored because of it
-            check_fit(wish.folder, wish.files)
-            real = wish.folder.resolve()
+    def _give(self, requests: Sequence[TrustRequest]) -> None:
+        for request in requests:
+            if not request.needed and faults_of(request.folder, request.files):
+                continue  # the message about ignored settings names this folder
+            check_fit(request.folder, request.files)
+            real = request.folder.resolve()
             if real in self._given:
                 continue
             self._given.add(real)
@@ -106,51 +107,51 @@ class Consent:
                 say(f"trusted from now on: {printable(str(real))} (`holdfast trust --remove` takes it back)")
 
 
-def _needed(wishes: Sequence[Wish]) -> str:
-    needed = [wish for wish in wishes if wish.needed]
-    folders = dict.fromkeys(str(wish.folder.resolve()) for wish in needed)
+def _needed(requests: Sequence[TrustRequest]) -> str:
+    needed = [request for request in requests if request.needed]
+    folders = dict.fromkeys(str(request.folder.resolve()) for request in needed)
     told = "; ".join(f"{folder} is not trusted: {_reasons(needed, folder)}" for folder in folders)
-    more = [wish for wish in wishes if not wish.needed and str(wish.folder.resolve()) in folders]
-    also = f" Trust then also means: {'; '.join(wish.why for wish in more)}." if more else ""
+    more = [request for request in requests if not request.needed and str(request.folder.resolve()) in folders]
+    also = f" Trust then also means: {'; '.join(request.why for request in more)}." if more else ""
     return f"{told}. Nothing was run. If you trust what is there: {shlex.join(['holdfast', 'trust', *folders])} (or add --trust).{also}"
 
 
-def _reasons(wishes: Sequence[Wish], folder: str) -> str:
-    return ", and ".join(wish.why for wish in wishes if str(wish.folder.resolve()) == folder)
+def _reasons(requests: Sequence[TrustRequest], folder: str) -> str:
+    return ", and ".join(request.why for request in requests if str(request.folder.resolve()) == folder)
 
 
-# --- what commands wish for
+# --- the requests of commands
 
 
-def code_wish(code: AuthorCode) -> list[Wish]:
-    """The folder of tools that would run outside the sandbox; Holdfast's own needs no wish."""
+def code_request(code: AuthorCode) -> list[TrustRequest]:
+    """The request for the folder of tools that would run outside the sandbox; none for Holdfast's own workers."""
     if code.ready:
         return []
-    return [Wish(folder=code.folder, why=f"its tools ({shortened(code.told, 400)}) run outside the sandbox", files=code.files)]
+    return [TrustRequest(folder=code.folder, why=f"its tools ({shortened(code.told, 400)}) run outside the sandbox", files=code.files)]
 
 
-def store_wish(place: StorePlace) -> list[Wish]:
-    """The current folder, where its store is taken because the command names none: what is in it decides which calls tools make."""
+def store_request(place: StorePlace) -> list[TrustRequest]:
+    """The request for the current folder if its store is used because the command names none: the store decides which calls tools make."""
     if not place.found:
         return []
     why = f"{place.where} there (no other store was named) says which calls of tools are approved and which code unfinished runs go on with"
-    return [Wish(folder=Path.cwd(), why=why)]
+    return [TrustRequest(folder=Path.cwd(), why=why)]
 
 
-def file_wish(files: OperatorsFiles) -> list[Wish]:
-    """The current folder, where its holdfast.toml says more than it may."""
+def file_request(files: OperatorFiles) -> list[TrustRequest]:
+    """The request for the current folder if its holdfast.toml has settings that need trust."""
     if files.local is None or not files.ignored:
         return []
-    why = f"its {files.local} applies whole ({shortened(', '.join(files.ignored), 400)})"
-    return [Wish(folder=Path.cwd(), why=why, files=(files.local,), needed=False)]
+    why = f"its {files.local} applies in full ({shortened(', '.join(files.ignored), 400)})"
+    return [TrustRequest(folder=Path.cwd(), why=why, files=(files.local,), needed=False)]
 
 
 def operators_settings(
-    isolation: str | None, config: Path | None, consent: Consent, wishes: Sequence[Wish] = ()
-) -> tuple[WorkerSettings, OperatorsFiles]:
-    """The operator's settings, after consent to these wishes and to ./holdfast.toml; what of that file does not apply is named."""
-    files = operators_files(config)
-    consent.settle([*wishes, *file_wish(files)])
+    isolation: str | None, config: Path | None, consent: Consent, requests: Sequence[TrustRequest] = ()
+) -> tuple[WorkerSettings, OperatorFiles]:
+    """The operator's settings, after these requests and the one for ./holdfast.toml. Ignored settings of that file are printed."""
+    files = operator_files(config)
+    consent.settle([*requests, *file_request(files)])
     trusted = files.local is not None and consent.has(Path.cwd()) and not faults_of(Path.cwd(), [files.local])
     if files.local is not None and files.ignored and not trusted:
         folder = Path.cwd().resolve()
@@ -165,29 +166,34 @@ def operators_settings(
 
 
 class RunTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for one `holdfast run` of a worker."""
+    """The decisions of consent for one `holdfast run` of a worker."""
 
     settings: WorkerSettings
     tools: bool
-    """The file has tools, and the user has trusted them."""
+    """Whether the file has tools, which the user has trusted."""
     refusal: str | None = None
-    """Why tools of older code in the store may not run, if they may not."""
+    """Why tools of older code in the store may not run; None if they may."""
 
     def check(self, packages: Iterable[Package]) -> None:
-        """Refuse tools that are in the file now and were not when the user was asked: another user may own the folder."""
+        """Refuse tools that appeared in the file after the user was asked: another user may own the folder."""
         changed = None if self.tools else next((package for package in packages if package.tools), None)
         if changed is not None:
-            raise TrustNeeded(f"{changed.source} has changed while it was looked at, and has tools now. Nothing was run. Try again.")
+            raise TrustNeeded(f"{changed.source} changed while it was checked, and has tools now. Nothing was run. Try again.")
 
 
 def run_terms(worker: Path, place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
-    """For `holdfast run` of a worker: everything that consent decides."""
+    """Everything that consent decides for a `holdfast run` of a worker."""
+    return run_terms_of([worker], place, isolation, config, trust=trust)
+
+
+def run_terms_of(workers: Sequence[Path], place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
+    """Everything that consent decides for a `holdfast run` of a durable function that runs these workers."""
     consent = Consent(trust=trust)
-    code = author_code(worker)
-    wishes = [] if code is None else [*code_wish(code), *store_wish(place)]
-    settings, _ = operators_settings(isolation, config, consent, wishes)
-    if code is not None or not place.found or consent.has(Path.cwd()):
-        return RunTerms(settings=settings, tools=code is not None)
+    codes = [code for worker in workers if (code := author_code(worker)) is not None]
+    requests = [request for code in codes for request in code_request(code)] + (store_request(place) if codes else [])
+    settings, _ = operators_settings(isolation, config, consent, requests)
+    if codes or not place.found or consent.has(Path.cwd()):
+        return RunTerms(settings=settings, tools=bool(codes))
     folder = Path.cwd().resolve()
     command = shlex.join(["holdfast", "trust", str(folder)])
     refusal = f"The code of this run lies beside {place.where} of {folder}, which is not trusted: {command}"

@@ -1,4 +1,4 @@
-"""`holdfast db`: what an operator does with a store: migrate it, check it, back it up, restore it, see how large it is."""
+"""`holdfast db`: commands for operators of a store: migrate, check, back up, restore and measure it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from holdfast.cli.terminal import print_document, print_table, printable, say
 from holdfast.model.clock import SystemClock
 from holdfast.model.ids import id_at
 from holdfast.model.payloads import PayloadCodec
-from holdfast.store.backends import open_keeping, shown
-from holdfast.store.keeping import Keeping
+from holdfast.store.backends import open_maintenance, shown
+from holdfast.store.maintenance import Maintenance
 
 app = typer.Typer(help="Migrate, check, back up, restore and measure a store.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -21,22 +21,23 @@ app = typer.Typer(help="Migrate, check, back up, restore and measure a store.", 
 _UNSOUND: Final = 3
 
 
-def _kept(place: StorePlace, codec: PayloadCodec | None = None) -> Keeping:
-    return open_keeping(place.where, id_at(SystemClock().now()), codec)
+def _kept(place: StorePlace, codec: PayloadCodec | None = None) -> Maintenance:
+    return open_maintenance(place.where, id_at(SystemClock().now()), codec)
 
 
 @app.command("migrate")
 def migrate(
     after: Annotated[
-        bool, typer.Option("--after", help="Apply what code from before cannot bear. Only when no process of such code is left.")
+        bool, typer.Option("--after", help="Apply the steps that older code does not support. Only when no process of older code is left.")
     ] = False,
     json: JsonOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Bring a store of an older release up to date.
+    """Update a store of an older release.
 
-    A file is migrated by whatever opens it, too; a Postgres store only by this command, or by a program that asks for it.
+    Every program that opens a store's file migrates it. A Postgres store is migrated only by this command, or by a program that asks for
+    it.
     """
     place = StorePlace.of(store, codec)
     done = _kept(place, place.codec()).migrate(after=after)
@@ -56,11 +57,11 @@ def migrate(
 
 @app.command("check")
 def check(
-    quick: Annotated[bool, typer.Option("--quick", help="Leave out what takes longest: whether indexes fit their tables.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out the slowest check: whether indexes fit their tables.")] = False,
     json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Look for damage in a store, while it runs; nothing is changed. Exit code 3 and a line for each finding when there is some."""
+    """Look for damage in a store, while it is in use. Nothing is changed. Prints a line for each finding; then the exit code is 3."""
     place = StorePlace.of(store, None)
     found = _kept(place).check(quick=quick)
     if json:
@@ -79,7 +80,7 @@ def check(
 @app.command("backup")
 def backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes.")],
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the target file if it exists.")] = False,
     store: StoreOption = None,
 ) -> None:
     """Copy a store as it is now, while it runs, into a file that only its owner may read."""
@@ -93,15 +94,15 @@ def restore(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `holdfast db backup` or a migration made.")],
     store: StoreOption = None,
 ) -> None:
-    """Put a copy in a store's place, while no process has the store open. The store that was there is kept beside it."""
+    """Replace a store by a copy, while no process has the store open. The old store is kept beside it."""
     place = StorePlace.of(store, None)
     aside = _kept(place).restore(source)
-    say(f"{shown(place.where)} is now what {source} was" + (f"; what was there before: {aside}" if aside else ""))
+    say(f"{shown(place.where)} has the content of {source} now" + (f"; the old store is kept as {aside}" if aside else ""))
 
 
 @app.command("size")
 def size(json: JsonOption = False, store: StoreOption = None) -> None:
-    """Show how large a store is, table by table, and what of it retention removes."""
+    """Show how large a store is, table by table, and how much of it retention will remove."""
     found = _kept(StorePlace.of(store, None)).size(SystemClock().now())
     if json:
         tables = [table._asdict() for table in found.tables]

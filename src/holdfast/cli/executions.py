@@ -1,4 +1,4 @@
-"""`holdfast executions`: look at executions, and stop or release them, from any process and without running any."""
+"""`holdfast executions`: show executions, stop or release them, export and import them. These commands never run an execution."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from holdfast.cli.arguments import (
     StoreOption,
     StorePlace,
 )
+from holdfast.cli.execution_restarts import restart
 from holdfast.cli.terminal import print_document, print_line, say, write_private
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
@@ -28,7 +29,8 @@ from holdfast.model.operations import Failure
 from holdfast.service.importing import read
 from holdfast.store.seam import Filter
 
-app = typer.Typer(help="Look at executions; stop, release, export or import them.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Look at executions; stop, release, restart, export or import them.", no_args_is_help=True, rich_markup_mode=None)
+app.command("restart")(restart)
 _STATUSES = ", ".join(ExecutionStatus)
 
 
@@ -44,13 +46,14 @@ def list_(
     parent: Annotated[
         str | None, typer.Option("--parent", metavar="EXECUTION", help="Only executions that this one invoked: its ARN, id or name.")
     ] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only executions of this queue.")] = None,
     started_after: Annotated[
         str | None, typer.Option("--started-after", metavar="TIME", help="Only executions started after this time (ISO 8601, UTC).")
     ] = None,
     started_before: Annotated[
         str | None, typer.Option("--started-before", metavar="TIME", help="Only executions started before this time (ISO 8601, UTC).")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 50,
     oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Oldest first. Without it: newest first.")] = False,
     json_lines: LinesOption = False,
     store: StoreOption = None,
@@ -61,6 +64,7 @@ def list_(
         function=function,
         version=version,
         name=name,
+        queue=queue,
         statuses=_statuses(status or []),
         started_after=_time("--started-after", started_after),
         started_before=_time("--started-before", started_before),
@@ -84,7 +88,7 @@ def _statuses(given: list[str]) -> tuple[ExecutionStatus, ...]:
 
 
 def _time(option: str, text: str | None) -> int | None:
-    """Milliseconds since the epoch; without a zone it is UTC, as everything we print."""
+    """A time in milliseconds since 1970. Without a zone it is UTC, like all times that we print."""
     if text is None:
         return None
     try:
@@ -96,7 +100,7 @@ def _time(option: str, text: str | None) -> int | None:
 
 @app.command("show")
 def show(execution: ExecutionArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Show an execution: what it is, where it stands, why it waits, and who can wake it."""
+    """Show an execution: its data, its state, why it waits, and what can wake it."""
     place = StorePlace.of(store, codec)
     with place.client() as client:
         found = client.find(execution).id
@@ -121,7 +125,7 @@ def history(
         events, trouble = client.history(found.id, include_data=not no_data), client.trouble(found)
     if json_lines:
         for event in events:
-            print_line(event)
+            print_line(event.wire())
     else:
         shown.history_table(events, trouble)
 
@@ -134,14 +138,14 @@ def export(
         typer.Option("--output", "-o", metavar="FILE", help="Write it to this file, readable for you alone. Without it: stdout."),
     ] = None,
     without_data: Annotated[
-        bool, typer.Option("--without-data", help="Leave inputs, results and errors out. Then it can be looked at, but not replayed.")
+        bool, typer.Option("--without-data", help="Leave inputs, results and errors out. Such a document can be read, but not replayed.")
     ] = False,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
     """Export an execution as one JSON document, for `executions import` and `replay`.
 
-    Inputs, results and errors stand in it as plain text, also where the store encrypts them.
+    It contains inputs, results and errors as plain text, also if the store encrypts them.
     """
     with StorePlace.of(store, codec).client() as client:
         document = client.export(execution, include_data=not without_data)
@@ -159,11 +163,11 @@ def import_(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Import an exported execution as a copy to look at. Nothing runs it, and no timer of it fires.
+    """Import an exported execution as a copy to read. No runner runs it, and none of its timers fires.
 
     Importing the same document again changes nothing.
     """
-    document = read(file)  # before the store, so that a bad document leaves no file behind
+    document = read(file)  # read it before the store is opened, so that a bad document creates no file
     with StorePlace.of(store, codec).client(create=True) as client:
         header, new = client.import_execution(document)
     if json_output:
@@ -181,7 +185,7 @@ def stop(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """End an execution now, as STOPPED. One that is over stays as it is."""
+    """Stop an execution now, with the status STOPPED. An execution that is over does not change."""
     with StorePlace.of(store, codec).client() as client:
         header, ended = client.stop(execution, Failure(message=error_message, type=error_type))
     if json_output:
@@ -205,7 +209,7 @@ def release(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Let a quarantined execution run again, or all of a function. Mend the cause first: `executions show` says what it is."""
+    """Let a quarantined execution run again, or all of a function. Repair the cause first: `executions show` names it."""
     if (execution is None) is (function is None):
         raise InvalidParameter("Name one execution, or say --function NAME for all quarantined executions of a function.")
     with StorePlace.of(store, codec).client() as client:

@@ -1,4 +1,4 @@
-"""`holdfast keys`: who may ask a server of this store. A secret is printed once, when it is made, and can never be read again."""
+"""`holdfast keys`: the credentials of a server's clients. A secret is printed once, when it is made, and cannot be read again."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, local_actor
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.terminal import moment, print_document, print_line, print_table, say, seconds
 from holdfast.model.clock import Clock, SystemClock
-from holdfast.model.credentials import Credential, CredentialKind, Role, checked_roles
+from holdfast.model.credentials import Credential, CredentialKind, Role, checked_person, checked_roles
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.ids import id_at
 from holdfast.store.backends import open_store, shown
 from holdfast.store.seam import Store
+from holdfast.web.auth.key_sealing import Sealing, access_keys
 from holdfast.web.auth.keys import Issued, new_access_key, new_token, seal_anew, sealing_of
-from holdfast.web.auth.sealing import Sealing, access_keys
 from holdfast.web.auth.secret import KeysSecrets
 
 app = typer.Typer(help="Make, list and revoke the credentials of a server.", no_args_is_help=True, rich_markup_mode=None)
@@ -36,8 +37,12 @@ def create(
     tenant: Annotated[
         str | None, typer.Option("--tenant", metavar="TENANT", help="It sees and starts only executions of this tenant.")
     ] = None,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Whose it is, for people.")] = "",
-    days: Annotated[int | None, typer.Option("--days", metavar="N", help="It is good for so many days. Without it: until revoked.")] = None,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note for people, such as the owner.")] = "",
+    person: Annotated[
+        str | None,
+        typer.Option("--person", metavar="NAME", help="The person who holds it. All keys of one person are that one person in decisions."),
+    ] = None,
+    days: Annotated[int | None, typer.Option("--days", metavar="N", help="How many days it is valid. Without it: until revoked.")] = None,
     json: JsonOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,
@@ -45,13 +50,15 @@ def create(
     """Make a credential and print its secret, this once."""
     roles, place = checked_roles(role), StorePlace.of(store, codec)
     with _opened(place, create=True) as (opened, clock):
+        given: dict[str, Any] = {"tenant": tenant, "note": note, "days": days, "person": person}
         if token:
-            issued = new_token(roles=roles, now=clock.now(), chance=os.urandom, tenant=tenant, note=note, days=days)
+            issued = new_token(roles=roles, now=clock.now(), chance=os.urandom, **given)
         else:
             sealing = sealing_of(opened, KeysSecrets(with_taken(), place.where), os.urandom, wanted=True)
-            issued = new_access_key(sealing, roles=roles, now=clock.now(), chance=os.urandom, tenant=tenant, note=note, days=days)
+            issued = new_access_key(sealing, roles=roles, now=clock.now(), chance=os.urandom, **given)
         made = issued.credential
         whose = "" if made.tenant is None else f" of tenant {made.tenant}"
+        whose += "" if made.person is None else f", for {made.person}"
         opened.put_credential(made, local_actor().did("create key", made.id, f"made: {', '.join(made.roles)}{whose}", clock.now()))
     _print_secret(issued, json)
 
@@ -77,8 +84,29 @@ def list_(json_lines: LinesOption = False, store: StoreOption = None, codec: Cod
         for credential in found:
             print_line(_described(credential))
         return
-    rows = [(x.id, x.kind.value, ", ".join(x.roles), x.tenant or "-", seconds(x.created_at), _end(x, now), x.note or "-") for x in found]
-    print_table(["ID", "KIND", "ROLES", "TENANT", "CREATED", "EXPIRES", "NOTE"], rows, folds="NOTE")
+    rows = [
+        (x.id, x.kind.value, ", ".join(x.roles), x.tenant or "-", x.person or "-", seconds(x.created_at), _end(x, now), x.note or "-")
+        for x in found
+    ]
+    print_table(["ID", "KIND", "ROLES", "TENANT", "PERSON", "CREATED", "EXPIRES", "NOTE"], rows, folds="NOTE")
+
+
+@app.command("assign")
+def assign(
+    credential: Annotated[str, typer.Argument(metavar="ID", help="Its id, as `holdfast keys list` prints it.")],
+    person: Annotated[str, typer.Option("--person", metavar="NAME", help="The person who holds it.")],
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Say which person holds a credential. It stays valid. Running servers know the person within about a second."""
+    place, name = StorePlace.of(store, codec), checked_person(person)
+    with _opened(place) as (opened, clock):
+        found = next((one for one in opened.credentials() if one.id == credential), None)
+        if found is None:
+            raise InvalidParameter(f"There is no credential {credential!r} in {shown(place.where)}.")
+        note = local_actor().did("assign key", credential, f"held by {name}, before by {found.person or 'no named person'}", clock.now())
+        opened.put_credential(msgspec.structs.replace(found, person=name), note)
+    say(f"{credential} is held by {name}")
 
 
 @app.command("revoke")
@@ -97,11 +125,11 @@ def revoke(
 
 @app.command("rotate")
 def rotate(
-    lost: Annotated[bool, typer.Option("--lost", help="Revoke the access keys that no secret here opens.")] = False,
+    lost: Annotated[bool, typer.Option("--lost", help="Revoke the access keys that none of the given secrets opens.")] = False,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Seal every access key with the current secret. Keys stay valid: only what the store keeps of them changes.
+    """Seal every access key with the current secret. Keys stay valid: only their sealed form in the store changes.
 
     To change the secret, set HOLDFAST_KEYS_SECRET to the new one and HOLDFAST_KEYS_SECRET_BEFORE to the old one.
     """
@@ -128,7 +156,7 @@ def _revoke_lost(opened: Store, secrets: KeysSecrets, clock: Clock) -> list[str]
 
 @contextlib.contextmanager
 def _opened(place: StorePlace, *, create: bool = False) -> Iterator[tuple[Store, Clock]]:
-    """The store, and the time that counts there."""
+    """The store, and its clock."""
     if not create and "://" not in place.where and not Path(place.where).exists():
         raise StoreNotFound(f"There is no store at {place.where}. `holdfast keys create` or the first execution makes it.")
     clock = SystemClock()
@@ -148,6 +176,7 @@ def _described(credential: Credential) -> dict[str, Any]:
         "kind": credential.kind.value,
         "roles": [role.value for role in credential.roles],
         "tenant": credential.tenant,
+        "person": credential.person,
         "note": credential.note,
         "created_at": moment(credential.created_at),
         "expires_at": moment(credential.expires_at),

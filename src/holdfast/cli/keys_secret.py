@@ -1,6 +1,6 @@
-"""The secret that opens access keys, as a command was given it: taken out of the environment before anything else begins.
+"""The operator's secret that opens access keys. It is removed from the environment at the start of the program.
 
-Functions that run in this process read its environment, and what this process starts inherits it.
+Otherwise functions in this process could read it, and processes that this process starts would inherit it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ _taken: dict[str, str] = {}
 
 
 def take() -> None:
-    """Take it, once, at the very beginning."""
+    """Remove the secret from the environment and keep it. Called once, at the start of the program."""
     for name in KEYS_VARIABLES & os.environ.keys():
         _taken[name] = os.environ.pop(name)
 
 
 def with_taken() -> dict[str, str]:
-    """The environment as it was given, for those who look for the secret."""
+    """The environment with the secret, for code that needs the secret."""
     return {**os.environ, **_taken}

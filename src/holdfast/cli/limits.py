@@ -1,4 +1,4 @@
-"""`holdfast limits`: what tenants have spent today, against the caps of holdfast.toml."""
+"""`holdfast limits`: what tenants have spent today, compared with the caps of holdfast.toml."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def limits(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Show what tenants have spent today (by UTC) against their caps.
+    """Show what tenants have spent today (in UTC), compared with their caps.
 
     Caps are set in holdfast.toml: [policy.caps] for every tenant, [policy.tenant_caps.NAME] for one. Only what has a cap is counted.
     """

@@ -23,30 +23,35 @@ _PATIENCE_SECONDS = 1.0
 COMMANDS: Final = (
     "run",
     "check",
+    "graph",
     "replay",
     "serve",
+    "runner",
     "limits",
+    "cost",
     "new",
     "trust",
     "runs",
     "executions",
+    "queues",
     "callbacks",
     "approvals",
+    "schedules",
     "keys",
     "audit",
     "db",
 )
-"""As the help lists them. Each is a module beside this one, with a function of that name or, for a group of commands, an `app`."""
+"""The commands in the order of the help. Each is a module in this package, with a function of that name, or an `app` for a group."""
 
 
 def program(*commands: str) -> typer.Typer:
-    """The program with these commands, or with all. A short command spends most of its time on loading, so others are left out."""
+    """The program with these commands, or with all. Loading takes most of a short command's time, so other commands are not loaded."""
     app = typer.Typer(
         name="holdfast",
         help="Run durable functions and bounded workers that survive crashes, and look after them.",
         no_args_is_help=True,
         add_completion=False,
-        rich_markup_mode=None,  # help that looks the same in a terminal, a pipe and a log
+        rich_markup_mode=None,  # the help looks the same in a terminal, a pipe and a log
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
@@ -97,7 +102,9 @@ def _exit_code() -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:  # a store's disk has an error of its own
+        if (
+            isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
+        ):  # this is about stdout: a full disk under the store raises another error
             return _unprinted(error)
         traceback.print_exc()
         say("error[bug]: Holdfast did not expect this. The lines above say where it happened.")
@@ -106,21 +113,21 @@ def _exit_code() -> int:
 
 
 def _unprinted(error: OSError) -> int:
-    """What was done stays done, but nobody could read of it; nor is there any use in trying again when the process ends."""
+    """Standard output failed. The command's work stays done, but its output is lost; Python must not try to flush it again at exit."""
     say(f"error[output_failed]: Standard output cannot be written: {error.strerror}.")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return TROUBLE
 
 
 def exit_code_of(error: HoldfastError) -> int:
-    """Whose turn it is: the execution ended badly (1), the caller must change something (2), or the store is in trouble (3)."""
+    """The exit code: the execution failed (1), the caller must change something (2), or the store has a problem (3)."""
     if isinstance(error, Unsuccessful):
         return UNSUCCESSFUL
     return MISTAKE if isinstance(error, Rejected) else TROUBLE
 
 
 def _leave(code: int) -> NoReturn:
-    """End now, also when a handler's thread goes on: what it did not write yet does not count, and the next runner repeats it."""
+    """End the process now, also if a handler's thread still runs: the next runner repeats what that thread has not written."""
     deadline = monotonic() + _PATIENCE_SECONDS
     handlers = [thread for thread in threading.enumerate() if thread.name.startswith("holdfast") and not thread.daemon]
     for thread in handlers:

@@ -1,4 +1,4 @@
-"""`holdfast new`: a folder to begin with. What it writes works as it is, without a network and without a key."""
+"""`holdfast new`: makes a folder with a first worker or pipeline, which runs without changes, without a network and without a key."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from holdfast.service.trust import TrustBook, TrustRefused
 app = typer.Typer(help="Begin something new.", no_args_is_help=True, rich_markup_mode=None)
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_TEMPLATE: Final = "page-facts"
-"""The worker that the template is: its name is exchanged for the new one, so what lies in the package is a whole worker."""
+_WORKER, _PIPELINE = "page-facts", "town-notices"
+"""The names in the templates. They are replaced by the new name, so each template itself is complete."""
+_DRAWING: Final = "(drawing)"
+"""Where the drawing of a new pipeline stands on its page."""
 _KEPT_AS_TEXT: Final = ".txt"
-"""A template's Python files carry it, so that nobody takes them for ours."""
+"""The suffix of a template's Python files, so that tools do not treat them as Holdfast's own code."""
 
 
 @app.command("worker")
@@ -35,29 +37,55 @@ def worker(
 ) -> None:
     """Make a folder with a worker that runs: its page, its function, a case to run it on, a test, and recorded answers.
 
-    Nothing is ever overwritten: a folder of that name is refused. The new folder is trusted: what is in it, you have just made.
+    No file is overwritten: an existing folder of that name is refused. The new folder is trusted, because you have just made its files.
     """
-    made = _written(_checked(name), folder)
-    for file in sorted(made.iterdir()):
-        print(file)
-    try:
-        TrustBook().add(made)
-    except TrustRefused as refused:
-        say("\n".join(f"warning: {printable(line)}" for line in f"the folder is not trusted: {refused}".split("\n")))
+    made = _made(_checked(name, "worker"), folder, "worker", _WORKER)
     module, here = _module(name), shlex.quote(str(made))
     say(f"run it:   cd {here} && holdfast run {module}.py --input @case.json --key first")
     say("          kill -9 it while it saves, and run the same command again: facts.jsonl gets its line once")
     say(f"test it:  pytest {here}")
 
 
-def _checked(name: str) -> str:
+@app.command("pipeline")
+def pipeline(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The pipeline's id: letters, digits, - and _. The folder is called the same.")
+    ],
+    folder: Annotated[Path, typer.Option("--in", metavar="DIR", help="Where to make its folder. Without it: here.")] = Path(),
+) -> None:
+    """Make a folder with a pipeline that runs: its page, two workers, a step, a case to run it on, and a test.
+
+    No file is overwritten: an existing folder of that name is refused. The new folder is trusted, because you have just made its files.
+    """
+    made = _made(_checked(name, "pipeline"), folder, "pipeline", _PIPELINE)
+    here = shlex.quote(str(made))
+    say(f"check it:  cd {here} && holdfast check {name}.md")
+    say(f"run it:    cd {here} && holdfast run {name}.md --input @case.json --key first")
+    say(f"test it:   pytest {here}")
+
+
+def _made(name: str, folder: Path, template: str, called: str) -> Path:
+    """Make the folder from a template, print its files, and trust it."""
+    made = _written(name, folder, template, called)
+    for file in sorted(made.iterdir()):
+        print(file)
+    try:
+        TrustBook().add(made)
+    except TrustRefused as refused:
+        say("\n".join(f"warning: {printable(line)}" for line in f"the folder is not trusted: {refused}".split("\n")))
+    return made
+
+
+def _checked(name: str, what: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidParameter(
-            f"{name!r:.100} is no name for a worker: it begins with a letter, then letters, digits, - and _, 64 at most."
+            f"{name!r:.100} is not a valid name of a {what}: it begins with a letter, then letters, digits, - and _, 64 at most."
         )
     module = _module(name)
     if keyword.iskeyword(module) or module in sys.stdlib_module_names or module == "holdfast":
-        raise InvalidParameter(f"A worker called {name!r} would need a file {module}.py, and that is a name of Python's own. Take another.")
+        raise InvalidParameter(
+            f"A {what} called {name!r} would need a file {module}.py, and that is a name of Python's own or of Holdfast. Take another."
+        )
     return name
 
 
@@ -65,8 +93,8 @@ def _module(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def _written(name: str, folder: Path) -> Path:
-    """The new folder, which appears whole or not at all."""
+def _written(name: str, folder: Path, template: str, called: str) -> Path:
+    """Make the new folder. It appears complete or not at all."""
     target = folder / name
     if target.exists() or target.is_symlink():
         raise InvalidParameter(
@@ -76,7 +104,7 @@ def _written(name: str, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
         try:
-            for file, text in _files(name).items():
+            for file, text in _files(name, template, called).items():
                 (draft / file).write_text(text, encoding="utf-8")
             draft.chmod(0o777 & ~_umask())
             draft.rename(target)
@@ -87,16 +115,29 @@ def _written(name: str, folder: Path) -> Path:
     return target
 
 
-def _files(name: str) -> dict[str, str]:
+def _files(name: str, template: str, called: str) -> dict[str, str]:
     def renamed(text: str) -> str:
-        return text.replace(_TEMPLATE, name).replace(_module(_TEMPLATE), _module(name))
+        return text.replace(called, name).replace(_module(called), _module(name))
 
-    template = resources.files("holdfast.cli") / "templates" / "worker"
-    return {renamed(file.name).removesuffix(_KEPT_AS_TEXT): renamed(file.read_text(encoding="utf-8")) for file in template.iterdir()}
+    kept = resources.files("holdfast.cli") / "templates" / template
+    files = {renamed(file.name).removesuffix(_KEPT_AS_TEXT): renamed(file.read_text(encoding="utf-8")) for file in kept.iterdir()}
+    if len(files) < len(list(kept.iterdir())):
+        raise InvalidParameter(f"{name} is the name of another file of the new folder. Take another.")
+    return {file: _drawn(text) if _DRAWING in text else text for file, text in files.items()}
+
+
+def _drawn(page: str) -> str:
+    """A page with the drawing of its pipeline, as `holdfast graph` draws it."""
+    from holdfast.pipelines.draw.text import draw_text  # these modules are slow to load
+    from holdfast.pipelines.page.reader import read_pipeline
+
+    graph = read_pipeline(page.encode()).graph
+    assert graph is not None, "the template of a pipeline has errors"
+    return page.replace(_DRAWING, draw_text(graph, width=100).rstrip())
 
 
 def _umask() -> int:
-    """What new folders may not be; asking for it means setting it."""
+    """The umask of the process. A process can read its umask only by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

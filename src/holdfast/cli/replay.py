@@ -1,7 +1,7 @@
-"""`holdfast replay`: code over what was recorded, to see whether it still does the same; nothing is written.
+"""`holdfast replay`: runs code on recorded data, to see whether it still does the same. Nothing is written.
 
-RUN, or a document and a worker's file     the run's bodies again, on its receipts
-a document and a durable function          the function over the execution's records
+RUN, or a document and a worker's file     runs the worker's bodies again, with the receipts of the run
+a document and a durable function          runs the function on the records of the execution
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from holdfast.cli.terminal import print_document, printable, say
 from holdfast.cli.workers import declares_workers
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.loading import load
+from holdfast.service.function_loader import load
 from holdfast.service.replaying import replay as replayed
 
 if TYPE_CHECKING:
-    from holdfast.workers.replaying import Replayed
+    from holdfast.workers.replay import Replayed
 
 _MISMATCH = 1
 
@@ -49,10 +49,10 @@ def replay(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Run code over what was recorded, and tell where it parts from that.
+    """Run code on recorded data, and tell where it differs from the records.
 
-    Nothing is written. Of a durable function no step's body runs. A worker's bodies run in their jail, answered by the receipts of the
-    run; a call without a receipt is refused and shown. The exit code is 0 if the code matches the records, and 1 if it does not.
+    Nothing is written. For a durable function, no step's body runs. A worker's bodies run in their jail, and the receipts of the run answer
+    their calls; a call without a receipt is refused and shown. The exit code is 0 if the code matches the records, and 1 if it does not.
     """
     if target is None or declares_workers(target):
         told = _replay_run(what, target, isolation, StorePlace.of(store, codec), config, trust=trust)
@@ -74,9 +74,10 @@ def replay(
 
 
 def _replay_run(what: str, target: str | None, isolation: str | None, place: StorePlace, config: Path | None, *, trust: bool) -> Replayed:
-    """No tool runs, so the user need not trust a folder; a holdfast.toml in a folder that is not trusted may only tighten."""
+    """Replay a worker's run. No tool runs, so no folder must be trusted. A holdfast.toml of an untrusted folder may only tighten
+    settings."""
     from holdfast.cli.consent import Consent, operators_settings
-    from holdfast.service.reruns import exported_run, replay_run
+    from holdfast.service.worker_replays import exported_run, replay_run
 
     document = Path(what)
     if document.is_file():

@@ -1,29 +1,30 @@
-"""`holdfast run`: run a durable function to its end, or go on with an execution that is already there.
+"""`holdfast run`: runs a durable function to its end, or continues an existing execution.
 
     load → find or start → follow → print
 
-A kill at any moment loses nothing: the same command with the same name goes on where it was.
+A kill at any moment loses nothing: the same command with the same name continues the execution.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption, read_json
-from holdfast.cli.following import Order, follow
-from holdfast.cli.hearing import hear_functions
+from holdfast.cli.foreground_run import RunOptions, WorkerOptions, follow
+from holdfast.cli.function_logs import print_function_logs
 from holdfast.cli.show import error_line
 from holdfast.cli.terminal import moment, print_document, say
-from holdfast.cli.workers import WorkerOrder, declares_workers, run_worker
+from holdfast.cli.workers import WorkerRunOptions, declares_workers, run_worker
 from holdfast.model import codec
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus
-from holdfast.service.describing import Description, arn_of
-from holdfast.service.loading import Loaded, load
+from holdfast.service.execution_descriptions import Description, arn_of
+from holdfast.service.function_loader import LoadedFunction, load
 
 _CODES = {"FAILED": "execution_failed", "TIMED_OUT": "execution_timed_out", "STOPPED": "execution_stopped"}
 _UNSUCCESSFUL = 1
@@ -37,10 +38,34 @@ IsolationOption = Annotated[
 ]
 
 
+WorkerOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--worker",
+        metavar="FILE",
+        help="A worker that the function runs with context.run, by file or id. Workers that the file names need no option.",
+    ),
+]
+
+
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--key", metavar="KEY", help="A worker's idempotency key: the same key with the same inputs runs once."),
+]
+
+
 AgainOption = Annotated[
     bool,
     typer.Option("--again", help="Start --name again if its execution failed, timed out or was stopped. The old execution stays."),
 ]
+
+
+ConstraintsOption = Annotated[
+    str | None, typer.Option("--constraints", metavar="JSON|@FILE", help="Tighter limits for this run of a worker.")
+]
+
+
+EstimateOption = Annotated[bool, typer.Option("--estimate", help="Print what the run of a worker or pipeline may cost, and run nothing.")]
 
 
 def run(
@@ -48,7 +73,8 @@ def run(
         str,
         typer.Argument(
             metavar="FILE[:NAME]",
-            help="A durable function, as orders.py:process_order or shop.orders:process_order, or a worker. FILE will do if it has one.",
+            help="A durable function, as orders.py:process_order or shop.orders:process_order, or a worker."
+            " FILE alone is enough if it declares only one.",
         ),
     ],
     input_: Annotated[
@@ -56,23 +82,20 @@ def run(
         typer.Option(
             "--input",
             metavar="JSON|@FILE|-",
-            help="The event: JSON, a file's, or stdin's. Without it: the input of the execution that --name finds, else {}.",
+            help="The event as JSON, or from a file or stdin. Without it: the input of the execution that --name finds, else {}.",
         ),
     ] = None,
     name: Annotated[
         str | None,
         typer.Option("--name", metavar="NAME", help="Names the execution, so that the same command again finds it. Without it: a new id."),
     ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="A worker's idempotency key: the same key with the same inputs runs once."),
-    ] = None,
-    constraints: Annotated[
-        str | None, typer.Option("--constraints", metavar="JSON|@FILE", help="Tighter limits for this run of a worker.")
-    ] = None,
+    key: KeyOption = None,
+    constraints: ConstraintsOption = None,
     isolation: IsolationOption = None,
-    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="For whom a worker runs.")] = None,
+    worker: WorkerOption = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="The user for whom a worker runs.")] = None,
     again: AgainOption = False,
+    estimate: EstimateOption = False,
     detach: Annotated[bool, typer.Option("--detach", help="Write the execution, print its ARN, and leave it for a later runner.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document about the execution, however it ended.")] = False,
     trust: TrustOption = False,
@@ -82,22 +105,23 @@ def run(
 ) -> None:
     """Run a durable function or a worker to its end and print its result as JSON.
 
-    Killed or interrupted, the execution stays in the store: the same command with the same --name goes on where it was.
-    The program hosts every durable function of the file meanwhile. What they print goes to stderr: stdout is the result's alone.
-    What they log through context.logger goes there too, unless the file sets up logging.
+    If the command is killed or interrupted, the execution stays in the store: the same command with the same --name continues it.
+    Meanwhile the program hosts every durable function of the file. Their output goes to stderr, because stdout is for the result.
+    Their logs through context.logger go to stderr too, unless the file configures logging.
     """
     place = StorePlace.of(store, codec_address)
     is_worker = declares_workers(target)
-    _check_again(again, name, is_worker=is_worker)
+    _check_again(again, name, is_worker=is_worker, estimate=estimate)
     if is_worker:
-        named = name if key is None else key  # an empty one is refused: somebody meant to give a key
+        named = name if key is None else key  # an empty key is refused: the user meant to give one
         more = {"isolation": isolation, "user": user, "place": place, "config": config, "trust": trust}
-        order = WorkerOrder.of(target, input_, named, constraints, **more)
-        raise typer.Exit(run_worker(order, json_output=json_output, detach=detach))
-    asked = Order(target, None if input_ is None else codec.dumps(read_json("--input", input_)), name, place, again)
+        order = WorkerRunOptions.of(target, input_, named, constraints, **more)
+        raise typer.Exit(run_worker(order, json_output=json_output, detach=detach, estimate=estimate))
+    payload = None if input_ is None else codec.dumps(read_json("--input", input_))
+    asked = RunOptions(target, payload, name, place, again, WorkerOptions(tuple(worker or ()), isolation, config, trust))
     with contextlib.redirect_stdout(sys.stderr):
         loaded = load(target)
-        hear_functions()
+        print_function_logs()
         told = None if detach else follow(asked, loaded)
     if told is None:
         _print_left(*_left(asked, loaded), json_output=json_output)
@@ -105,15 +129,17 @@ def run(
         _print_ending(told, json_output=json_output)
 
 
-def _check_again(again: bool, name: str | None, *, is_worker: bool) -> None:
+def _check_again(again: bool, name: str | None, *, is_worker: bool, estimate: bool) -> None:
+    if estimate and not is_worker:
+        raise InvalidParameter("--estimate is for workers and pipelines: their contracts have caps. A durable function has none.")
     if again and is_worker:
         raise InvalidParameter("--again is for durable functions. Ask for a worker's run again with another --key.")
     if again and name is None:
         raise InvalidParameter("--again needs --name: without a name every run is a new execution.")
 
 
-def _left(order: Order, loaded: Loaded) -> tuple[Execution, bool]:
-    """The execution, and whether it is new."""
+def _left(order: RunOptions, loaded: LoadedFunction) -> tuple[Execution, bool]:
+    """Write the execution for a later runner. Returns it, and whether it is new."""
     if order.place.where == ":memory:":
         raise InvalidParameter("A store in memory ends with this program: there is nothing to leave an execution in.")
     function = loaded.function

@@ -1,36 +1,57 @@
-"""`holdfast runs`: look at the runs of workers, and cancel them, from any process and without running any."""
+"""`holdfast runs`: show, follow and cancel runs of workers and pipelines, and do them again. These commands never run a worker."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
+from holdfast.cli import run_restarts
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace
+from holdfast.cli.event_lines import EventLines
+from holdfast.cli.run_restarts import RunArgument
+from holdfast.cli.show import occurrence_json, occurrence_line, queue_facts
 from holdfast.cli.terminal import moment, print_document, print_line, print_table, printable, say, seconds, shortened, span_of
 from holdfast.model import codec as texts
 from holdfast.model.clock import SystemClock
 
 if TYPE_CHECKING:
+    from holdfast.cli.remote_events import RemoteEvent
+    from holdfast.service.pipeline_view import PipelineView
     from holdfast.workers.calls import Try
-    from holdfast.workers.standing import RunStanding
+    from holdfast.workers.events import RunEvent
+    from holdfast.workers.run_lookup import RunStanding
 
-app = typer.Typer(help="Look at runs of workers; cancel them.", no_args_is_help=True, rich_markup_mode=None)
-
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, as `holdfast run` and `holdfast runs list` print it.")]
+app = typer.Typer(
+    help="Look at runs of workers and pipelines; follow, cancel, retry, restart and compare them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.command("retry")(run_restarts.retry)
+app.command("restart")(run_restarts.restart)
+app.command("compare")(run_restarts.compare)
 
 
 @app.command("list")
 def list_(
     worker: Annotated[str | None, typer.Option("--worker", metavar="WORKER_ID", help="Only runs of this worker.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 50,
+    parent: Annotated[
+        str | None, typer.Option("--of", metavar="RUN", help="The runs that the nodes of this pipeline's run have asked for.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only runs of this queue.")] = None,
     json_lines: LinesOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """List runs, newest first."""
+    """List runs, newest first. Runs that a pipeline asked for are listed with --of."""
     with StorePlace.of(store, codec).client() as client:
-        found = list(client.runs(worker, limit))
+        found = list(client.runs(worker, limit, parent, queue))
     if json_lines:
         for standing in found:
             print_line(_line(standing))
@@ -46,28 +67,89 @@ def list_(
 
 @app.command("show")
 def show(run: RunArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Show a run: what it was asked, what it came to or waits for, and every call it made."""
+    """Show a run: its request, its response or what it waits for, and every call that it made; of a pipeline the graph with states."""
     with StorePlace.of(store, codec).client() as client:
-        standing = client.run(run)
+        standing, view, place = client.run(run), client.view(run), client.place(run)
     if json_output:
-        print_document(_document(standing))
+        stands = {"place": None if place is None else msgspec.to_builtins(place)}
+        print_document(_document(standing) | stands | ({} if view is None else {"nodes": view.document()["nodes"]}))
         return
-    for name, value in _told(standing):
+    for name, value in [*_told(standing), *((name, value) for name, value in queue_facts(place) if value)]:
         print(f"  {name:<9} {printable(value)}" if name else printable(value))
+    if view is not None:
+        print_nodes(view)
     if standing.calls:
         print()
         print_table(("CALL", "ATTEMPT", "ARGUMENTS", "CAME TO"), [_call_row(call) for call in standing.calls], folds="ARGUMENTS")
 
 
+def print_nodes(view: PipelineView) -> None:
+    """Print the graph with the state of each node, then what each node waits for or why it ended."""
+    from holdfast.pipelines.draw.captions import state_line
+    from holdfast.pipelines.draw.text import draw_text
+
+    views = view.views()
+    print()
+    print(draw_text(view.graph, views, width=shutil.get_terminal_size((120, 24)).columns), end="")
+    print()
+    rows = [
+        (one.node, state_line(views[one.node]), str(one.round), " ".join(view.runs_of(one.node)) or "-", views[one.node].detail or "-")
+        for one in view.nodes
+    ]
+    print_table(("NODE", "STATE", "ROUND", "RUNS", "WHY"), rows, folds="WHY")
+
+
+@app.command("follow")
+def follow(
+    run: RunArgument,
+    json_lines: LinesOption = False,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", metavar="URL", help="Ask the server at this address instead of the store. Without it: $HOLDFAST_URL, else the store."
+        ),
+    ] = None,
+    after: Annotated[str | None, typer.Option("--after", metavar="ID", help="Only events after the one with this id.")] = None,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Print the events of a run as they happen, until it is over. The run goes on when this command is interrupted.
+
+    The store has states of nodes, attempts, tools and approvals, whichever process has the run. Progress, log lines and the text of models
+    are not on disk: only a server that runs the worker can send them, with --url. The server's token is $HOLDFAST_TOKEN.
+    """
+    url = url or (None if store else os.environ.get("HOLDFAST_URL")) or None
+    if url is not None:
+        from holdfast.cli.remote_events import remote_events  # loads the HTTP client, which no other command here needs
+
+        _print_events(remote_events(url, run, os.environ.get("HOLDFAST_TOKEN") or None, after), json_lines)
+        return
+    with StorePlace.of(store, codec).client() as client:
+        _print_events(client.follow(run, after=after or 0), json_lines)
+
+
+def _print_events(events: Iterable[RunEvent | RemoteEvent], json_lines: bool) -> None:
+    lines = EventLines(sys.stdout.write)
+    try:
+        for event in events:
+            if json_lines:
+                print_line({"id": event.id, "event": event.event, "data": event.data})
+            else:
+                lines.tell(event.event, event.data)
+            sys.stdout.flush()
+    finally:
+        lines.end()
+
+
 @app.command("cancel")
 def cancel(run: RunArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """End a run. Its body is killed; a call that is in flight may still record what it did. One that is over stays as it is."""
+    """Cancel a run. Its body is killed; a call in flight may still record its result. A run that is over does not change."""
     with StorePlace.of(store, codec).client() as client:
         standing, ends = client.cancel(run)
     if json_output:
         print_document(_line(standing))
     elif ends:
-        say(f"cancelled: {standing.header.function} run {standing.header.id} ends as soon as a runner has it")
+        say(f"cancelled: {standing.header.function} run {standing.header.id} ends as soon as a runner takes it")
     else:
         say(f"nothing to cancel: {standing.header.function} run {standing.header.id} is over ({standing.response.status.value})")
 
@@ -84,6 +166,10 @@ def _line(standing: RunStanding) -> dict[str, Any]:
         "error_code": response.error.error_code if response.error is not None and (over or response.approvals) else None,
         "tenant": standing.accepted.tenant,
         "idempotency_key": standing.accepted.request.idempotency_key,
+        "queue": None if header.place is None else header.place.queue,
+        "parked": header.parked,
+        "restarts": standing.accepted.before[-1] if standing.accepted.before else None,
+        "restarted_as": header.superseded_by,
         "started_at": moment(header.started_at),
         "ended_at": moment(header.ended_at),
     }
@@ -97,6 +183,7 @@ def _document(standing: RunStanding) -> dict[str, Any]:
         "inputs": standing.accepted.request.inputs,
         "requested_by": standing.accepted.requested_by,
         "package": standing.accepted.package,
+        "occurrence": occurrence_json(standing.occurrence),
         "response": response_document(standing.response),
         "calls": [_call(call) for call in standing.calls],
     }
@@ -142,6 +229,10 @@ def _told(standing: RunStanding) -> list[tuple[str, str]]:
         error = response.error
         told.append(("status", line["status"] if error is None else f"{line['status']}: {error.error_code}: {error.message}"))
     told += [("key", accepted.request.idempotency_key or "-"), ("tenant", f"{accepted.tenant}, asked by {accepted.requested_by}")]
+    told += [("restarts", line["restarts"])] if line["restarts"] else []
+    told += [("restarted", f"as {line['restarted_as']}")] if line["restarted_as"] else []
+    if standing.occurrence is not None:
+        told.append(("schedule", occurrence_line(standing.occurrence)))
     told += [("started", str(line["started_at"])), ("ended", line["ended_at"] or "-")]
     told.append(("inputs", shortened(texts.dumps(accepted.request.inputs), 400)))
     if response.outputs is not None:
@@ -160,5 +251,5 @@ def _call_row(call: Try) -> tuple[str, ...]:
     elif receipt is not None and not receipt.void:
         came_to = texts.dumps(receipt.result)
     else:
-        came_to = "nobody knows yet" if receipt is None else "lost in a crash, and made again"
+        came_to = "not known yet" if receipt is None else "lost in a crash, and made again"
     return call.intent.tool, str(call.intent.attempt), shortened(texts.dumps(call.intent.arguments), 80), shortened(came_to, 80)

@@ -1,4 +1,4 @@
-"""`holdfast serve`: Lambda's API on this machine, for functions of templates, Python files and folders; the worker protocol for workers.
+"""`holdfast serve`: Lambda's API for functions of templates, Python files and folders, and the worker protocol for workers.
 
 find → open → deploy → listen → (reload) → drain
 """
@@ -21,28 +21,31 @@ import typer
 
 from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
 from holdfast.cli.keys_secret import with_taken
-from holdfast.cli.serve_workers import IsolationOption, Workers
+from holdfast.cli.operators_queues import operators_queues
+from holdfast.cli.serve_schedules import declare_served, schedules_of_file
+from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
 from holdfast.cli.terminal import print_table, printable, say, warn_of_root
 from holdfast.model.errors import ExtraMissing, HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
+from holdfast.service.declared_queues import declared_together
 from holdfast.service.settings import Settings
 from holdfast.store.backends import shown
 
 if TYPE_CHECKING:
-    from holdfast.lambda_api.runtime.output import Line
+    from holdfast.lambda_api.runtime.process_output import OutputLine
     from holdfast.lambda_api.serving import Serving
-    from holdfast.lambda_api.templates.descriptions import Found
-    from holdfast.web.asgi import ASGIApp
-    from holdfast.web.auth import Gate
+    from holdfast.lambda_api.templates.descriptions import FoundTargets
+    from holdfast.service.schedule_declarations import Schedule
+    from holdfast.web.auth.gate import Gate
 
-_DRAIN_SECONDS: Final = 5.0
+DRAIN_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 2
 _REGION: Final = "us-east-1"
-"""Any does; this one is known to every tool."""
+"""Any region works; every tool knows this one."""
 _HARD_SPACE: Final = "\u00a0"
-"""What Lambda indents tracebacks with."""
+"""The character with which Lambda indents tracebacks."""
 _KEPT_VERSIONS: Final = 20
-"""Versions that changes under --reload leave behind, besides those that something needs."""
+"""The most old versions that --reload keeps, besides versions that are still needed."""
 _EXTRA: Final = "`holdfast serve` needs packages that are installed on request: pip install 'holdfast[server]'."
 
 
@@ -54,28 +57,32 @@ TargetsArgument = Annotated[
         " worker, or a folder with such files.",
     ),
 ]
+HostOption = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on. Any but loopback needs credentials.")]
+PortOption = Annotated[int, typer.Option("--port", metavar="PORT", help="The port to listen on; 0 takes any free port.", min=0, max=65535)]
 HostsOption = Annotated[
     list[str] | None,
-    typer.Option("--allow-host", metavar="NAME", help="Another name the server is called by. May be given several times."),
+    typer.Option("--allow-host", metavar="NAME", help="Another host name of this server. May be given several times."),
 ]
 OriginsOption = Annotated[
     list[str] | None,
-    typer.Option("--allow-origin", metavar="ORIGIN", help="Web pages that may ask, like https://a.example. May be given several times."),
+    typer.Option(
+        "--allow-origin", metavar="ORIGIN", help="A web origin that may use the server, like https://a.example. May be given several times."
+    ),
 ]
 MegabytesOption = Annotated[
-    int, typer.Option("--log-megabytes", metavar="N", help="How much of what functions log is kept, in all; 0 keeps nothing.", min=0)
+    int, typer.Option("--log-megabytes", metavar="N", help="How many megabytes of function logs are kept in all; 0 keeps none.", min=0)
 ]
-DaysOption = Annotated[int, typer.Option("--log-days", metavar="N", help="How long what functions log is kept.", min=1, max=3650)]
+DaysOption = Annotated[int, typer.Option("--log-days", metavar="N", help="How many days function logs are kept.", min=1, max=3650)]
 ParametersOption = Annotated[
     list[str] | None, typer.Option("--parameter", metavar="NAME=VALUE", help="A template's parameter. May be given several times.")
 ]
 SignalsOption = Annotated[
-    str | None, typer.Option("--signals", metavar="FILE", help="Whom to tell when executions begin and end: a TOML file of sinks.")
+    str | None, typer.Option("--signals", metavar="FILE", help="A TOML file of sinks, which are told when executions begin and end.")
 ]
 
 
-class _Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for."""
+class _ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the command line."""
 
     targets: Sequence[str]
     host: str
@@ -96,13 +103,11 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
 
 def serve(
     targets: TargetsArgument = None,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen. Other than loopback needs credentials.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option("--port", metavar="PORT", help="0 takes any that is free.", min=0, max=65535)] = 9001,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 9001,
     reload: Annotated[bool, typer.Option("--reload", help="Publish changed code as a new version, while it is served.")] = False,
     allow_deploy: Annotated[
-        bool, typer.Option("--allow-deploy", help="Let everybody on this machine deploy functions, where no credentials are needed.")
+        bool, typer.Option("--allow-deploy", help="Let every user of this machine deploy functions if no credentials are needed.")
     ] = False,
     allow_host: HostsOption = None,
     allow_origin: OriginsOption = None,
@@ -121,11 +126,11 @@ def serve(
 ) -> None:
     """Serve functions as AWS Lambda does, so that AWS's own clients and SDKs can use them, and workers over HTTP.
 
-    Ends with Ctrl-C or SIGTERM: what runs comes to where it can be left, and goes on when the store is served again.
+    Ctrl-C or SIGTERM ends the server: it waits until running work can be stopped. That work goes on when the store is served again.
     """
     if not targets and not allow_deploy:
         raise InvalidParameter("There is nothing to serve: name a template, a Python file, a worker or a folder, or use --allow-deploy.")
-    order = _Order(
+    order = _ServeOptions(
         targets=targets or (),
         host=host,
         port=port,
@@ -137,7 +142,7 @@ def serve(
         signals=signals,
         log_megabytes=log_megabytes,
         log_days=log_days,
-        parameters=_parameters(parameter or ()),
+        parameters=read_parameters(parameter or ()),
         isolation=isolation,
         config=config,
         trust=trust,
@@ -149,12 +154,15 @@ def serve(
     except ImportError as missing:
         raise ExtraMissing(f"{_EXTRA} ({missing})") from None
     found = _find(order)
-    workers = Workers.of(found, order.place, order.isolation, order.config, trust=order.trust)  # it may ask, and Ctrl-C ends the question
+    # The command may ask for trust here, and Ctrl-C ends the question.
+    workers = ServeWorkers.of(found, order.place, order.isolation, order.config, trust=order.trust)
+    schedules = () if workers is not None else schedules_of_file(order.isolation, order.config, trust=order.trust)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(order, found, workers))
+        runner.run(_serve(order, found, workers, schedules))
 
 
-def _parameters(given: Sequence[str]) -> dict[str, str]:
+def read_parameters(given: Sequence[str]) -> dict[str, str]:
+    """The parameters of templates, from NAME=VALUE."""
     found = {}
     for one in given:
         name, equals, value = one.partition("=")
@@ -164,66 +172,77 @@ def _parameters(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-async def _serve(order: _Order, found: Found, workers: Workers | None) -> None:
-    from holdfast.lambda_api.logs.segments import Retention
+async def _serve(order: _ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule]) -> None:
+    from holdfast.lambda_api.logs.segments import LogRetention
     from holdfast.lambda_api.routes.app import make_app
-    from holdfast.lambda_api.routes.deploy import Deploying
-    from holdfast.lambda_api.routes.logs import LogReading
+    from holdfast.lambda_api.routes.deploy import DeployRoutes
+    from holdfast.lambda_api.routes.logs import LogRoutes
     from holdfast.lambda_api.serving import open_serving
-    from holdfast.server.measuring import Measuring
-    from holdfast.server.signalling import Signalling
+    from holdfast.server.metrics import Metrics
+    from holdfast.server.protocol.queues import Queues
+    from holdfast.server.schedules import ScheduleRoutes
+    from holdfast.server.subscribers import ServerSubscribers
     from holdfast.service.function_signals import FunctionSignals
-    from holdfast.web.listener import serving
+    from holdfast.web.limits import Limits
+    from holdfast.web.listener import listening
 
-    leaving = _told_to_leave()
+    leaving = told_to_leave()
     warn_of_root()
     measured = FunctionSignals(os.environ)
-    settings = Settings(store=order.place.where, codec=order.place.codec(), observers=measured.observers)
-    signalling = Signalling.read(order.signals, os.environ, settings.clock)
-    _hear_functions()
+    queues = declared_together(found.queues, operators_queues(order.config, trust=order.trust) if workers is None else workers.queues)
+    settings = Settings(store=order.place.where, codec=order.place.codec(), observers=measured.observers, queues=queues)
+    subscribers = ServerSubscribers.read(order.signals, os.environ, settings.clock)
+    set_function_log_level()
     opening = open_serving(
         found.inline,
         settings=settings,
         private_app=make_app,
-        subscribers=signalling.subscribers,
-        log=_print_lines,
-        retention=Retention(max_bytes=order.log_megabytes * 1024 * 1024, max_days=order.log_days),
+        subscribers=subscribers.subscribers,
+        log=print_lines,
+        retention=LogRetention(max_bytes=order.log_megabytes * 1024 * 1024, max_days=order.log_days),
         runtime=None if workers is None else workers.runtime,
     )
     with contextlib.closing(_listener(order)) as listener:
-        async with signalling, measured, opening as service:
-            more = [*Deploying(service).routes(), *LogReading(service.logs).routes(), *Measuring(measured.text).routes()]
-            app = make_app(service.api, more=more)
-            streams = signalling.around(app, service.engine.store)
-            gate = _gate(order, service, streams if workers is None else workers.around(streams, service, app, measured.text))
+        async with subscribers, measured, opening as service:
+            gate, limits = _gate(order, service), Limits()
+            more = [*DeployRoutes(service).routes(), *LogRoutes(service.logs).routes(), *subscribers.routes(service.engine.store)]
+            measured.watch(service.engine.store, service.engine.clock)
+            more += Queues(service.engine, settings.ids, None if workers is None else workers.runtime.worker_service).routes()
+            if workers is None:
+                more += Metrics(measured.text).routes()
+            else:
+                more += [*workers.routes(service, limits), *Metrics(lambda: workers.metrics_text() + measured.text()).routes()]
+            more += ScheduleRoutes(service.engine.store, service.engine.clock, service.engine.look).routes()
+            app = make_app(service.api, more=more, limits=limits, gate=gate)
             for described in found.deployed:
                 await service.deploy(described, service.first_look)
-            async with serving(app, listener, around=gate, drain_seconds=_ANSWER_SECONDS):
+            declare_served(service, workers, schedules)
+            async with listening(app, listener, drain_seconds=_ANSWER_SECONDS):
                 url = _url(order.host, listener.getsockname()[1])
                 _print_served(order, service, url, gate, workers)
                 await _until(leaving, order, service, found, workers)
-                signalling.end()
+                subscribers.end()
+                app.close()
                 if workers is not None:
                     await workers.leave()
             await gate.close()
-            say("leaving: what runs comes to where it can be left")
-            if not await service.drain(_DRAIN_SECONDS):
-                say("some of it did not in time; it begins again where it was when the store is served next")
+            say("leaving: waiting until running work can be stopped")
+            if not await service.drain(DRAIN_SECONDS):
+                say("some of it could not be stopped in time; it goes on from its last checkpoint when the store is served again")
 
 
-def _hear_functions() -> None:
-    """Functions that run in this process log through Python's root logger, which else drops everything below a warning."""
+def set_function_log_level() -> None:
+    """Set the level of Python's root logger, which else drops all records of functions in this process that are below a warning."""
     root = logging.getLogger()
     if root.level == logging.WARNING:
         root.setLevel(logging.INFO)
 
 
-def _gate(order: _Order, service: Serving, app: ASGIApp) -> Gate:
-    from holdfast.web.auth import protect
+def _gate(order: _ServeOptions, service: Serving) -> Gate:
+    from holdfast.web.auth.gate import open_gate
     from holdfast.web.auth.secret import KeysSecrets
 
-    return protect(
-        app,
+    return open_gate(
         service.engine.store,
         host=order.host,
         clock=service.engine.clock,
@@ -234,7 +253,7 @@ def _gate(order: _Order, service: Serving, app: ASGIApp) -> Gate:
     )
 
 
-def _listener(order: _Order) -> socket.socket:
+def _listener(order: _ServeOptions) -> socket.socket:
     from holdfast.web.listener import bound
 
     try:
@@ -243,8 +262,8 @@ def _listener(order: _Order) -> socket.socket:
         raise InvalidParameter(f"{order.host}:{order.port} cannot be listened on: {error.strerror}.") from None
 
 
-def _find(order: _Order, warned: Sequence[str] = ()) -> Found:
-    """What the targets have; a warning that was told before is not told again."""
+def _find(order: _ServeOptions, warned: Sequence[str] = ()) -> FoundTargets:
+    """The functions and workers of the targets. A warning is printed only once."""
     from holdfast.lambda_api.templates.targets import find_all
 
     with contextlib.redirect_stdout(sys.stderr):
@@ -252,13 +271,13 @@ def _find(order: _Order, warned: Sequence[str] = ()) -> Found:
     for warning in found.warnings:
         if warning not in warned:
             say(f"warning: {printable(warning)}")
-    if order.reload:  # every change is a version of its own
+    if order.reload:  # every change becomes a new version
         found = msgspec.structs.replace(found, deployed=tuple(msgspec.structs.replace(one, publish=True) for one in found.deployed))
     return found
 
 
-def _told_to_leave() -> asyncio.Event:
-    """Set by SIGTERM and by Ctrl-C; a second one ends the program at once, which loses nothing that was acknowledged."""
+def told_to_leave() -> asyncio.Event:
+    """An event that SIGTERM or Ctrl-C sets. A second signal ends the program at once; that loses nothing that was acknowledged."""
     leaving = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -272,11 +291,11 @@ def _told_to_leave() -> asyncio.Event:
     return leaving
 
 
-async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found: Found, workers: Workers | None) -> None:
+async def _until(leaving: asyncio.Event, order: _ServeOptions, service: Serving, found: FoundTargets, workers: ServeWorkers | None) -> None:
     if not order.reload:
         await leaving.wait()
         return
-    from holdfast.lambda_api.functions.folder import Looked
+    from holdfast.lambda_api.functions.function_folder import CodeCache
     from holdfast.lambda_api.templates.file_watch import changes
 
     async def reload() -> None:
@@ -285,7 +304,7 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
             try:
                 current = await in_thread(Purpose.HOUSE, _find, order, warned)
                 watched[:], warned = current.watched, current.warnings
-                looked = Looked()
+                looked = CodeCache()
                 for described in current.deployed:
                     before = service.deployed.entry(described.name)
                     after = await service.deploy(described, looked)
@@ -308,7 +327,7 @@ async def _until(leaving: asyncio.Event, order: _Order, service: Serving, found:
         ending.cancel()
 
 
-# --- what people see
+# --- output
 
 
 def _url(host: str, port: int) -> str:
@@ -316,14 +335,14 @@ def _url(host: str, port: int) -> str:
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
 
 
-def _print_served(order: _Order, service: Serving, url: str, gate: Gate, workers: Workers | None) -> None:
+def _print_served(order: _ServeOptions, service: Serving, url: str, gate: Gate, workers: ServeWorkers | None) -> None:
     print(f"serving on {url} from {shown(order.place.where)}")
     functions = workers is None or order.allow_deploy or bool(service.lookup.all())
     if functions:
         _print_functions(service)
     if workers is not None:
         workers.print()
-    print(gate.says)
+    print(gate.summary)
     if functions:
         print(f"Paste this where your AWS clients run{', with the id and the secret of a key' if gate.needs_credentials else ''}:")
         print(f"  {_exported(url, needs_credentials=gate.needs_credentials)}")
@@ -348,7 +367,7 @@ def _print_functions(service: Serving) -> None:
 
 
 def _exported(url: str, *, needs_credentials: bool) -> str:
-    """All that a client of AWS needs to know: without a region and keys it would not even ask."""
+    """The environment variables for AWS's clients, which send no request without a region and keys."""
     key, secret = ("ID", "SECRET") if needs_credentials else ("any", "any")
     return (
         f"export AWS_ENDPOINT_URL_LAMBDA={url} AWS_ENDPOINT_URL_CLOUDWATCH_LOGS={url} AWS_DEFAULT_REGION={_REGION}"
@@ -356,8 +375,8 @@ def _exported(url: str, *, needs_credentials: bool) -> str:
     )
 
 
-def _print_lines(lines: list[Line]) -> None:
-    """What functions print is not asked for, so it goes to stderr."""
+def print_lines(lines: list[OutputLine]) -> None:
+    """Print the output of functions to stderr, because stdout is for the command's own result."""
     for line in lines:
         for part in line.text.splitlines() or [""]:  # a record may have several lines
             say(f"{line.function}: {printable(part.replace(_HARD_SPACE, ' ').expandtabs(4).rstrip())}")

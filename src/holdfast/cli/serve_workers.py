@@ -1,10 +1,10 @@
-"""The workers of `holdfast serve`: hired, put on HTTP, shown, and renewed when their files change."""
+"""The workers of `holdfast serve`: loads them, serves them over HTTP, prints them, and reloads changed files."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,15 +18,15 @@ from holdfast.model.threads import Purpose, in_thread
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.cli.allowing import Allowing
+    from holdfast.cli.allowed_tools import AllowedTools
     from holdfast.cli.arguments import StorePlace
     from holdfast.contract.terms import Contract
     from holdfast.lambda_api.serving import Serving
-    from holdfast.lambda_api.templates.descriptions import Found
-    from holdfast.server.protocol.app import WorkerProtocol
+    from holdfast.lambda_api.templates.descriptions import FoundTargets
+    from holdfast.service.declared_queues import QueueTable
     from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings
-    from holdfast.web.app import App
-    from holdfast.web.asgi import ASGIApp
+    from holdfast.web.limits import Limits
+    from holdfast.web.routing import Route
 
 IsolationOption = Annotated[
     str | None,
@@ -39,31 +39,32 @@ IsolationOption = Annotated[
 _EXAMPLES = {"string": "…", "integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
 
 
-class Workers:
+class ServeWorkers:
     """The workers of one server."""
 
-    def __init__(self, runtime: WorkerRuntime, settings: WorkerSettings, allowing: Allowing) -> None:
+    def __init__(self, runtime: WorkerRuntime, settings: WorkerSettings, allowing: AllowedTools) -> None:
         self.runtime = runtime
         self._allowing = allowing
         self._settings = settings
         self._isolation = settings.policy.isolation
-        self._protocol: WorkerProtocol | None = None
         self._warming: asyncio.Task[None] | None = None
 
     @classmethod
-    def of(cls, found: Found, place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> Workers | None:
-        """Those that the targets have, if any. Inline they are only where the operator has said so, in a word or in his file."""
+    def of(cls, found: FoundTargets, place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> ServeWorkers | None:
+        """The workers of the targets; None if there are none. They run inline only if the operator asks for it, by option or in
+        holdfast.toml."""
         if not found.workers:
             return None
-        from holdfast.cli.allowing import Allowing, check_allowed, serve_settings
+        from holdfast.cli.allowed_tools import AllowedTools, check_allowed, serve_settings
         from holdfast.service.worker_runtime import WorkerRuntime, home_beside
+        from holdfast.service.worker_search import served_files
 
-        settings, files = serve_settings(found.workers, place, isolation, config, trust=trust)
+        settings, files = serve_settings(served_files(found.workers), place, isolation, config, trust=trust)
         if find_spec("prometheus_client") is not None:
             settings = msgspec.structs.replace(settings, signals=msgspec.structs.replace(settings.signals, metrics=True))
         runtime = WorkerRuntime(found.workers, settings, home_beside(place.where))
         check_allowed(runtime.packages, settings, files)
-        allowing = Allowing(runtime, settings)
+        allowing = AllowedTools(runtime, settings)
         allowing.check()
         ids = {package.contract.worker_id for package in runtime.packages}
         names = [*ids, *(one.name for one in found.deployed), *{one.name for one in found.inline}]
@@ -71,10 +72,10 @@ class Workers:
         if twice:
             raise DuplicateFunction(f"Several targets have a worker and a function {', '.join(twice)}. Serve one of them.")
         for package in runtime.packages:
-            provided = [f"`{tool.name}` is no built-in tool" for tool in package.tools]
+            provided = [f"`{tool.name}` is not a built-in tool" for tool in package.tools]
             for warning in package.warnings:
                 if any(known in warning for known in provided):
-                    continue  # its file has it
+                    continue  # the worker's file declares this tool
                 say(f"{package.contract.worker_id}: {printable(warning)}")
             for line in package.left_behind:
                 say(f"warning: {package.contract.worker_id}: {printable(line)}")
@@ -82,31 +83,33 @@ class Workers:
             say("warning: isolation is inline: workers run in this very process, see what it sees, and cannot be killed")
         return cls(runtime, settings, allowing)
 
-    def around(self, app: ASGIApp, service: Serving, main: App, functions: Callable[[], str]) -> ASGIApp:
-        """The app with the worker protocol beside it; `functions` are the metrics of those, which /metrics shows after those of workers."""
-        from holdfast.server.protocol.app import with_workers
-        from holdfast.server.protocol.handling import Handling
+    def routes(self, service: Serving, limits: Limits) -> Sequence[Route]:
+        """The routes of the worker protocol. A spare process starts meanwhile."""
+        from holdfast.server.protocol.routes import worker_routes
+        from holdfast.server.protocol.served import ServedWorkers
 
-        engine = service.engine
-
-        def metrics() -> str:
-            return self.runtime.signals.metrics_text() + functions()
-
-        handling = Handling(self.runtime.worker_service, engine.store, engine.clock, limits=main.limits, metrics=metrics)
-        self._protocol = with_workers(app, handling, main.request_id)
         self._warming = asyncio.create_task(self._warm())
-        return self._protocol
+        return worker_routes(ServedWorkers(self.runtime.worker_service, service.engine.store, service.engine.clock, limits))
+
+    @property
+    def queues(self) -> Mapping[str, QueueTable]:
+        """The queues that the operator's file declares."""
+        return self._settings.queues
+
+    def metrics_text(self) -> str:
+        """The metrics of workers."""
+        return self.runtime.signals.metrics_text()
 
     async def _warm(self) -> None:
-        """Have a spare ready before the first request; whoever asks is told why that is not possible, and so is the operator."""
+        """Make a spare before the first request. If that fails, the operator sees the reason now, and each client gets it in its answer."""
         try:
             await self.runtime.warm()
         except HoldfastError as error:
             say(f"warning: error[{error.code}]: {error}")
 
     async def renew(self) -> None:
-        """Take in changed files. A folder that others could change by now is not taken in, and a tool that is new there is refused."""
-        from holdfast.cli.allowing import not_allowed
+        """Reload changed files. A folder that another user could change by now is not read, and calls of a new tool are refused."""
+        from holdfast.cli.allowed_tools import not_allowed
 
         await in_thread(Purpose.HOUSE, self._allowing.check)
         for package in await self.runtime.renew():
@@ -116,26 +119,28 @@ class Workers:
         await self._warm()
 
     async def leave(self) -> None:
-        """Nobody waits any longer."""
-        if self._protocol is not None:
-            self._protocol.close()
+        """Stop starting the spare process."""
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.gather(self._warming, return_exceptions=True)
 
-    # --- what people see
+    # --- output
 
     def print(self) -> None:
-        """What is served."""
+        """Print the served workers."""
         contracts = [package.contract for package in self.runtime.packages]
         rows = [(one.worker_id, one.version, self._isolation, _limited(one)) for one in contracts]
-        print_table(["WORKER", "VERSION", "ISOLATION", "LIMITS"], rows, folds="LIMITS")
+        if rows:
+            print_table(["WORKER", "VERSION", "ISOLATION", "LIMITS"], rows, folds="LIMITS")
+        if pipelines := [(one.graph.pipeline_id, one.graph.version, str(len(one.graph.nodes))) for one in self.runtime.pipelines]:
+            print_table(["PIPELINE", "VERSION", "NODES"], pipelines, folds="PIPELINE")
         if self._isolation != "inline":
-            say(self.runtime.together.told())
+            say(self.runtime.server_limits.described())
 
     def print_try(self, url: str, *, needs_credentials: bool) -> None:
-        """A line to try the first of them with."""
-        contract = self.runtime.packages[0].contract
+        """Print a command that calls the first pipeline, else the first worker."""
+        served = [*(one.worker.contract for one in self.runtime.pipelines), *(package.contract for package in self.runtime.packages)]
+        contract = served[0]
         token = " -H 'Authorization: Bearer TOKEN'" if needs_credentials else ""
         body = json.dumps({"inputs": _example(contract.input_schema)}, ensure_ascii=False).replace("'", "'\\''")
         print("Try a worker with:")
@@ -155,7 +160,7 @@ def _limited(contract: Contract) -> str:
 
 
 def _example(schema: dict[str, Any]) -> dict[str, Any]:
-    """Inputs of the right names, for people to fill in."""
+    """Example inputs with the right names, for the user to fill in."""
     known = schema.get("properties")
     required = schema.get("required")
     if not isinstance(known, dict) or not isinstance(required, list):

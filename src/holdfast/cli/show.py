@@ -1,4 +1,4 @@
-"""How executions look: tables and pages for people, and the same facts as JSON."""
+"""Prints executions: tables and pages for people, and the same facts as JSON."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ import msgspec
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
 from holdfast.model.cures import with_cure
+from holdfast.model.error_text import class_of, ordinal
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
 from holdfast.model.life import RUNNER_DIED, reason_of
 from holdfast.model.operations import Failure, Operation, Status, Type
-from holdfast.model.saying import class_of, ordinal
+from holdfast.model.schedules import How, Occurrence
 from holdfast.model.typed import as_json
-from holdfast.service.describing import Description, Pending, Trouble, arn_of
-from holdfast.service.placing import described, failed_branches
+from holdfast.service.execution_descriptions import Description, Pending, Trouble, arn_of
+from holdfast.service.failure_path import described, failed_branches
+from holdfast.service.history import HistoryEvent
+from holdfast.service.queue_places import QueuePlace
 
 _SHOWN_BRANCHES = 10
-_PATCH = "Patch"  # the sub-type of a marker; the SDK that writes it is not loaded for a look at a store
+_PATCH = "Patch"  # the sub-type of a `context.patched` record, written here because these commands do not load the SDK
 
 
 def execution_json(header: Execution, trouble: Trouble | None = None) -> dict[str, Any]:
-    """An execution in a list, for machines."""
+    """An execution in a list, as JSON."""
     return {
         "id": header.id,
         "arn": arn_of(header),
@@ -39,7 +42,17 @@ def execution_json(header: Execution, trouble: Trouble | None = None) -> dict[st
         "trouble": _trouble_json(trouble),
         "superseded_by": header.superseded_by,
         "quarantine": reason_of(header),
+        "queue": None if header.place is None else header.place.queue,
+        "parked": header.parked,
     }
+
+
+def queue_facts(place: QueuePlace | None) -> list[tuple[str, str]]:
+    """The place of an execution or run in its queue, for people."""
+    if place is None:
+        return []
+    facts = [("queue", place.queue), ("lane", place.lane), ("position", place.told()), ("limit", place.limit or "")]
+    return [*facts, ("parked", "yes" if place.parked else "")]
 
 
 def _trouble_json(trouble: Trouble | None) -> dict[str, Any] | None:
@@ -47,7 +60,7 @@ def _trouble_json(trouble: Trouble | None) -> dict[str, Any] | None:
 
 
 def executions_table(found: Sequence[tuple[Execution, Trouble | None]], now: int) -> None:
-    """A list for people; what troubles executions is a column where there is trouble."""
+    """A table for people. It has a column for failures only if an execution has failures."""
     if not found:
         say("no executions")
         return
@@ -84,19 +97,24 @@ def _next_try(trouble: Trouble, now: int) -> str:
 
 
 def _state(header: Execution) -> str:
-    """The state, and what it alone does not tell."""
+    """The state, with details that the state alone does not show."""
     reason = reason_of(header)
     if reason is not None:
         return f"{header.state.value}: {reason}"
+    if header.parked and header.superseded_by is None:
+        return f"{header.state.value}, parked"
     return f"{header.state.value}, superseded" if header.superseded_by is not None else header.state.value
 
 
 def description_json(told: Description, operations: Sequence[Operation]) -> dict[str, Any]:
-    """Everything about one execution, for machines."""
+    """Everything about one execution, as JSON."""
     document: dict[str, Any] = msgspec.to_builtins(told)
     document["started_at"], document["ended_at"] = moment(told.started_at), moment(told.ended_at)
     document["trouble"] = _trouble_json(told.trouble)
     document["next_try"] = moment(told.next_try)
+    if told.place is not None:
+        document["place"]["admitted_at"] = moment(told.place.admitted_at)
+    document["occurrence"] = occurrence_json(told.occurrence)
     document["waits_for"] = [{**msgspec.to_builtins(p), "due_at": moment(p.due_at)} for p in told.waits_for]
     document["under_way"] = [
         {"operation": op.id, "name": op.name, "kind": _kind(op), "attempt": op.attempt + 1, "started_at": moment(op.started_at)}
@@ -114,6 +132,9 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
         ("why", told.why),
         *_trouble_facts(told.trouble, now),
         ("superseded by", told.superseded_by or ""),
+        ("restarts", told.restarts or ""),
+        ("restarted at", told.restarted_from or ""),
+        *queue_facts(told.place),
         ("version", told.version),
         ("started", f"{moment(told.started_at)} ({distance(told.started_at, now)})"),
         ("ended", "" if told.ended_at is None else f"{moment(told.ended_at)} ({distance(told.ended_at, now)})"),
@@ -122,9 +143,12 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
         ("error", _error(told.error) if told.error is not None else ""),
         ("failed in", told.failed_in or ""),
         ("invoked by", told.parent or ""),
+        ("schedule", "" if told.occurrence is None else occurrence_line(told.occurrence)),
         ("arn", told.arn),
     ]
     _print_facts(facts, "  ")
+    if told.place is not None and told.place.parked:
+        print(f"\nStart it again with\n  {place.command('queues', 'redrive', told.arn.rpartition('/')[2])}")
     if told.state == State.QUARANTINED or told.next_try is not None:
         print(f"\nLet it run again with\n  {place.command('executions', 'release', f'{told.function}/{told.name}')}")
     for op in _running(told, operations):
@@ -136,8 +160,19 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
         _print_pending(pending, errors.get(pending.operation), place, now)
 
 
+def occurrence_line(occurrence: Occurrence) -> str:
+    """The schedule that started an execution, and why."""
+    why = {How.DUE: "due", How.NOW: "asked for", How.BACKFILL: "backfill, due"}[occurrence.how]
+    return f"{occurrence.schedule}, {why} {seconds(occurrence.at)}"
+
+
+def occurrence_json(occurrence: Occurrence | None) -> dict[str, Any] | None:
+    """The same as JSON."""
+    return None if occurrence is None else {**msgspec.to_builtins(occurrence), "at": moment(occurrence.at)}
+
+
 def _print_failed_branches(operations: Sequence[Operation]) -> None:
-    """Which items of a map failed, and with what."""
+    """Print which items of a map failed, and their errors."""
     for batch, failed in failed_branches(operations):
         print(f"\nFailed in {printable(described(batch))}")
         _print_facts([(op.name or _kind(op), _error(msgspec.to_builtins(op.error or Failure()))) for op in failed[:_SHOWN_BRANCHES]], "  ")
@@ -180,15 +215,15 @@ def _due(pending: Pending, now: int) -> str:
     return f"{distance(pending.due_at, now)} ({moment(pending.due_at)}){late}"
 
 
-def history_table(events: Sequence[dict[str, Any]], trouble: Trouble | None = None) -> None:
+def history_table(events: Sequence[HistoryEvent], trouble: Trouble | None = None) -> None:
     """A history for people; long data is cut, `--json` has it whole."""
     failures = _failures_in_a_row(events)
     rows = [
         (
-            str(event["EventId"]),
-            moment(round(event["EventTimestamp"] * 1000)) or "",
-            event["EventType"],
-            event.get("Name") or "",
+            str(event.number),
+            moment(event.at) or "",
+            event.type,
+            event.name or "",
             "; ".join(part for part in (shortened(_details(event)), _attempts(event, failures, trouble)) if part),
         )
         for event in events
@@ -196,60 +231,60 @@ def history_table(events: Sequence[dict[str, Any]], trouble: Trouble | None = No
     print_table(("EVENT", "TIME", "TYPE", "NAME", "DETAILS"), rows, folds="DETAILS")
 
 
-def _failures_in_a_row(events: Sequence[dict[str, Any]]) -> dict[int, int]:
-    """The events that tell of a failed invocation, and the how-manieth in a row each was: an operation that moves begins a new row."""
+def _failures_in_a_row(events: Sequence[HistoryEvent]) -> dict[int, int]:
+    """The events of failed invocations, by number, each with its place in a row of failures: 1 for the first. Any other event ends the
+    row."""
     found: dict[int, int] = {}
     row = 0
     for event in events:
-        details = event.get("InvocationCompletedDetails")
-        if details is None:
+        if event.type != "InvocationCompleted":
             row = 0
-        elif "Error" in details and details["Error"].get("Payload", {}).get("ErrorMessage") != RUNNER_DIED.message:
+        elif "Error" in event.details and event.details["Error"].get("Payload", {}).get("ErrorMessage") != RUNNER_DIED.message:
             row += 1
-            found[event["EventId"]] = row
+            found[event.number] = row
     return found
 
 
-def _attempts(event: dict[str, Any], failures: dict[int, int], trouble: Trouble | None) -> str:
-    number = failures.get(event["EventId"])
+def _attempts(event: HistoryEvent, failures: dict[int, int], trouble: Trouble | None) -> str:
+    number = failures.get(event.number)
     if number is None:
         return ""
     told = f"{ordinal(number)} failure in a row"
-    if trouble is not None and trouble.next_try_at is not None and event["EventId"] == max(failures):
+    if trouble is not None and trouble.next_try_at is not None and event.number == max(failures):
         return f"{ordinal(trouble.failures)} failure in a row, next try at {moment(trouble.next_try_at)}"
     return told
 
 
-def _details(event: dict[str, Any]) -> str:
-    details = dict(event.get(f"{event['EventType']}Details") or {})
-    parts = ["context.patched is true from here on"] if event.get("SubType") == _PATCH else []
+def _details(event: HistoryEvent) -> str:
+    details = dict(event.details)
+    parts = ["context.patched is true from here on"] if event.sub_type == _PATCH else []
     for member in ("Input", "Result", "Error"):
         payload = details.pop(member, {}).get("Payload")
         if payload is not None:
-            parts.append(_error(payload) if isinstance(payload, dict) else _plain(payload, event["EventType"]))
+            parts.append(_error(payload) if isinstance(payload, dict) else _plain(payload, event.type))
     retry = details.pop("RetryDetails", {})
     if "NextAttemptDelaySeconds" in retry:
         parts.append(f"attempt {retry['CurrentAttempt']}, next in {retry['NextAttemptDelaySeconds']} s")
-    if event["EventType"] == "InvocationCompleted":
+    if event.type == "InvocationCompleted":
         parts.append(span_of(round((details["EndTimestamp"] - details["StartTimestamp"]) * 1000)))
     parts += [f"{key}={details[key]}" for key in ("Duration", "Timeout", "HeartbeatTimeout", "CallbackId") if key in details]
     return "; ".join(parts)
 
 
 def _plain(payload: str, event: str) -> str:
-    """A payload as its author knows the value; steps and contexts write theirs with marks of type around every value."""
+    """A payload as the author's plain value: steps and contexts write a type mark around every value."""
     if not event.startswith(("Step", "Context")) or not payload.startswith('{"t":'):
         return payload
-    from holdfast.durable.serdes import ExtendedTypeSerDes  # it loads the SDK, which most looks at a store do not need
+    from holdfast.durable.serdes import ExtendedTypeSerDes  # loads holdfast.durable, which most commands do not need
 
     try:
         return json.dumps(as_json(ExtendedTypeSerDes[Any]().deserialize(payload)), ensure_ascii=False)
-    except (HoldfastError, ValueError, TypeError, ArithmeticError, RecursionError):  # another serdes wrote it
+    except (HoldfastError, ValueError, TypeError, ArithmeticError, RecursionError):  # another serdes wrote this payload
         return payload
 
 
 def _running(told: Description, operations: Sequence[Operation]) -> list[Operation]:
-    """The steps whose bodies have begun and not ended, if an invocation is live."""
+    """The steps whose bodies run now, if an invocation is live."""
     if told.state != State.RUNNING:
         return []
     return [op for op in operations if op.type is Type.STEP and op.status is Status.STARTED]
@@ -269,7 +304,7 @@ def _error(error: dict[str, Any]) -> str:
 
 
 def error_line(error: dict[str, Any] | None, failed_in: str | None = None) -> str:
-    """An execution's error on one line: its type, its message, and the operation it arose in."""
+    """An execution's error on one line: its type, its message, and the operation that caused it."""
     return printable(_error(error or {}) + ("" if failed_in is None else f" (in {failed_in})"))
 
 

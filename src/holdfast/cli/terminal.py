@@ -1,4 +1,4 @@
-"""The terminal: results on stdout, everything else on stderr; plain and stable where nobody watches."""
+"""Terminal output: results on stdout, everything else on stderr; plain and stable when the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from holdfast.model.errors import InvalidParameter
 
 _WIDE = 100_000
 _STEERS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""DEL, the second set of controls, marks that turn the direction of writing, line separators, and what is no character."""
+"""DEL, the C1 control characters, marks that change the writing direction, line separators, and lone surrogates."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _STYLES = {"SUCCEEDED": "green", "FAILED": "red", "TIMED_OUT": "red", "STOPPED": "yellow", "RUNNING": "cyan"}
 
 
 def say(text: str) -> None:
-    """A line for people."""
+    """Print a line for people on stderr."""
     print(text, file=sys.stderr)
 
 
 def warn_of_root() -> None:
-    """Whatever breaks out of a process of root has the machine."""
+    """Warn if this runs as root: code that escapes from a root process controls the machine."""
     if os.geteuid() == 0:
         say("warning: this runs as root: a fault in it, or in what it runs, could change anything here. Run it as an ordinary user.")
 
 
 def print_document(value: object) -> None:
-    """One JSON document."""
+    """Print one JSON document."""
     print(_calm(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def write_private(path: Path, value: object) -> None:
-    """One JSON document in a file that nobody else may read."""
+    """Write one JSON document to a file that only the user may read."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     try:
         with os.fdopen(private.open_given(path, os.O_WRONLY), "wb") as file:
@@ -55,17 +55,17 @@ def write_private(path: Path, value: object) -> None:
 
 
 def print_line(value: object) -> None:
-    """One line of JSON lines."""
+    """Print one JSON document on one line."""
     print(_calm(json.dumps(value, separators=(",", ":"), ensure_ascii=False)))
 
 
 def _calm(text: str) -> str:
-    """JSON that says the same and cannot steer a terminal: json itself escapes the controls below the space, and no others."""
+    """The same JSON without characters that control a terminal: json itself escapes only the control characters below the space."""
     return _STEERS.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, folds: str) -> None:
-    """Columns for people: in a terminal one of them folds so that all fit, elsewhere they are as wide as they must be."""
+    """Print a table. In a terminal the column `folds` is wrapped so that the table fits; elsewhere each column has its full width."""
     watched = sys.stdout.isatty()
     table = Table(box=None, pad_edge=False, header_style="bold" if watched else "")
     for column in columns:
@@ -81,7 +81,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, folds:
 
 
 def printable(text: str) -> str:
-    """Text of unknown origin, on one line and unable to steer the terminal."""
+    """Untrusted text on one line, without characters that control a terminal."""
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
@@ -91,7 +91,7 @@ def shortened(text: str, limit: int = 100) -> str:
 
 
 def moment(at: int | None) -> str | None:
-    """A time as machines and people both read it: ISO 8601 in UTC."""
+    """A time in ISO 8601, in UTC."""
     if at is None:
         return None
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -103,13 +103,13 @@ def seconds(at: int) -> str:
 
 
 def distance(at: int, now: int) -> str:
-    """A time as seen from now: `in 5 min`, `2 h ago`."""
+    """A time relative to now: `in 5 min`, `2 h ago`."""
     span = span_of(abs(at - now))
     return f"in {span}" if at > now else f"{span} ago"
 
 
 def span_of(milliseconds: int) -> str:
-    """How long, in the two largest units that fit."""
+    """A duration in its two largest units."""
     parts = []
     for size, unit in _UNITS:
         count, milliseconds = divmod(milliseconds, size)

@@ -1,4 +1,4 @@
-"""`holdfast trust`: say that a folder's tools may run outside the sandbox and that its holdfast.toml applies; list these, take it back."""
+"""`holdfast trust`: trusts folders, lists the trusted ones, and removes trust. Tools of a trusted folder may run outside the sandbox."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.cli.terminal import print_document, printable, say
 from holdfast.hosts.sandbox.snapshot import code_folder
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.author_code import author_code
-from holdfast.service.ownership import faults_of
+from holdfast.service.folder_ownership import faults_of
 from holdfast.service.trust import TrustBook, check_fit
 
 
@@ -56,7 +56,7 @@ def _added(book: TrustBook, path: Path) -> Path:
 
 
 def _print_list(book: TrustBook, *, json_output: bool) -> None:
-    """Each folder, and what has become wrong with it: such a folder counts as not trusted until that is mended."""
+    """Print each folder with its faults. A folder with faults counts as not trusted until they are repaired."""
     found = [(folder, faults_of(folder) if folder.is_dir() else ["there is no such folder"]) for folder in book.folders()]
     if json_output:
         print_document([{"folder": str(folder), "faults": faults} for folder, faults in found])

@@ -1,4 +1,4 @@
-"""`holdfast run` of a worker: one request, its response, and an exit code that says whose turn it is."""
+"""`holdfast run` of a worker: one request, its response, and an exit code."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.cli.arguments import StorePlace, read_json
+from holdfast.cli.named_worker import meant_worker
 from holdfast.cli.terminal import print_document, printable, say, shortened, warn_of_root
 from holdfast.library import find
 from holdfast.model.errors import InvalidParameter
-from holdfast.signals.observing import AttemptSeen, Nobody, RunSeen, ToolSeen
+from holdfast.model.operations import Kind
+from holdfast.service.function_loader import declares_function
+from holdfast.signals.observers import AttemptSeen, RunObserver, RunSeen, ToolSeen
 
 if TYPE_CHECKING:
     from holdfast.cli.consent import RunTerms
     from holdfast.contract.protocol import Response
     from holdfast.contract.terms import Limits
+    from holdfast.service.engines import OpenEngine
+    from holdfast.workers.accept import Served
 
 
-class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for."""
+class WorkerRunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the command line."""
 
     file: Path
     worker: str | None
@@ -37,8 +42,8 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
     trust: bool = False
 
     @classmethod
-    def of(cls, target: str, inputs: str | None, key: str | None, constraints: str | None, **more: Any) -> WorkerOrder:
-        """The order of a command line."""
+    def of(cls, target: str, inputs: str | None, key: str | None, constraints: str | None, **more: Any) -> WorkerRunOptions:
+        """Read the options of a command line."""
         file, _, worker = target.partition(":")
         read = {} if inputs is None else read_json("--input", inputs)
         tighter = None if constraints is None else read_json("--constraints", constraints)
@@ -46,21 +51,28 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def declares_workers(target: str) -> bool:
-    """Whether a target is a worker's file, or the id of a ready worker; a file is read, not run."""
+    """Whether a target is the file of a worker or a pipeline, or the id of a ready worker. A file is read, not run."""
     file = Path(target.partition(":")[0])
     if not file.exists() and find(str(file)) is not None:
         return True
+    if file.suffix == ".md":
+        return True  # a page is a pipeline, or is refused with the reason
     if file.suffix != ".py" or not file.is_file():
         return False
-    from holdfast.workers.tools.declaring import declarations_of
+    if (named := target.partition(":")[2]) and declares_function(file, named):
+        return False
+    from holdfast.service.worker_search import declares_pipelines
+    from holdfast.workers.tools.declarations import declarations_of
 
+    if declares_pipelines(file):
+        return True
     declared = declarations_of(file.read_bytes())
-    # One that is written wrong is a worker's file too: it must not be imported here instead, as a durable function's would be.
+    # A worker's file with mistakes is a worker's file too: it must not be imported here as a file of durable functions.
     return bool(declared.workers) or any("@worker" in problem.message for problem in declared.problems)
 
 
-def run_worker(order: WorkerOrder, *, json_output: bool, detach: bool = False) -> int:
-    """Run it, print what it came to, and answer with the exit code."""
+def run_worker(order: WorkerRunOptions, *, json_output: bool, detach: bool = False, estimate: bool = False) -> int:
+    """Run the worker, print its response, and return the exit code. With `estimate`, print what the run may cost, and run nothing."""
     from holdfast.contract.protocol import response_document
 
     if detach:
@@ -69,10 +81,13 @@ def run_worker(order: WorkerOrder, *, json_output: bool, detach: bool = False) -
         raise InvalidParameter("--input of a worker is a JSON object: its inputs by name.")
     if not isinstance(order.constraints, dict | None):
         raise InvalidParameter('--constraints is a JSON object, such as {"max_tokens": 500}.')
-    from holdfast.cli.consent import run_terms
+    if estimate:
+        return _estimated(order, json_output=json_output)
+    from holdfast.cli.consent import run_terms_of
+    from holdfast.service.worker_search import served_files
 
     warn_of_root()
-    terms = run_terms(order.file, order.place, order.isolation, order.config, trust=order.trust)
+    terms = run_terms_of(served_files([order.file]), order.place, order.isolation, order.config, trust=order.trust)
     response, limits = asyncio.run(_ran(order, terms))
     if json_output:
         print_document(response_document(response))
@@ -82,10 +97,19 @@ def run_worker(order: WorkerOrder, *, json_output: bool, detach: bool = False) -
     return exit_code(response)
 
 
-async def _ran(order: WorkerOrder, terms: RunTerms) -> tuple[Response, Limits]:
+def _estimated(order: WorkerRunOptions, *, json_output: bool) -> int:
+    from holdfast.cli.estimates import Estimated
+
+    asked = Estimated(order.file, order.worker, order.inputs, order.place, order.config, order.isolation, trust=order.trust)
+    asked.show(json_output=json_output)
+    return 0
+
+
+async def _ran(order: WorkerRunOptions, terms: RunTerms) -> tuple[Response, Limits | None]:
     from holdfast.service.engines import open as open_engine
 
     opening = open_engine(order.place.where, workers=[order.file], worker_settings=terms.settings, codec=order.place.codec())
+    opening.declares = False
     runtime = opening.runtime
     assert runtime is not None
     terms.check(runtime.packages)
@@ -94,15 +118,40 @@ async def _ran(order: WorkerOrder, terms: RunTerms) -> tuple[Response, Limits]:
         say(f"warning: {printable(line)}")
     async with opening as engine:
         served = engine.worker_service.served
-        worker = order.worker or _only(list(served), order.file)
-        engine.worker_service.observe(_Teller())
-        response = await engine.run(worker, order.inputs, idempotency_key=order.key, constraints=order.constraints, user=order.user)
-        limits = list(served[worker].values())[-1].worker.contract.limits
-        return response, limits
+        worker = order.worker or meant_worker(served, order.file)
+        asking = {"idempotency_key": order.key, "constraints": order.constraints, "user": order.user}
+        kind, limits = _version(served, worker)
+        if kind is Kind.PIPELINE:
+            return await _ran_pipeline(engine, worker, order.inputs, asking), limits
+        engine.worker_service.observe(_ProgressPrinter())
+        return await engine.run(worker, order.inputs, **asking), limits
 
 
-class _Teller(Nobody):
-    """Tells people what goes on. A call is told when it is made; a body that is run again after a crash says again what it said."""
+def _version(served: Mapping[str, Mapping[str, Served]], worker: str) -> tuple[Kind, Limits | None]:
+    """The kind and the limits of the version that a request gets; a worker that is not served is refused by the engine."""
+    versions = served.get(worker)
+    if not versions:
+        return Kind.WORKER, None
+    latest = list(versions.values())[-1]
+    return latest.kind, latest.worker.contract.limits
+
+
+async def _ran_pipeline(engine: OpenEngine, pipeline: str, inputs: Any, asking: Mapping[str, Any]) -> Response:
+    """Run a pipeline, and show its nodes meanwhile: also those that ended before a kill, in an earlier run of this command."""
+    from holdfast.cli.live_pipeline import shown_nodes
+    from holdfast.contract.protocol import Response
+
+    service = engine.worker_service
+    asked = {name: value for name, value in asking.items() if value is not None}
+    begun = await service.begin_asked({"worker_id": pipeline, "inputs": inputs, **asked}, "default")
+    if isinstance(begun, Response):
+        return begun
+    async with shown_nodes(lambda: engine.view(begun[0].id)):
+        return await service.wait_for(*begun)
+
+
+class _ProgressPrinter(RunObserver):
+    """Prints the progress of a run. A call is printed when it is made; a body that runs again after a crash prints its progress again."""
 
     def __init__(self) -> None:
         self._failed: str | None = None
@@ -136,22 +185,18 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _only(workers: list[str], file: Path) -> str:
-    if len(workers) != 1:
-        raise InvalidParameter(f"{file} has several workers ({', '.join(workers)}): say which, as {file}:WORKER_ID.")
-    return workers[0]
-
-
 _DECIDE = {"approve": "approve {}", "question": "answer {} JSON", "unknown_outcome": "settle {} happened|not_happened|stop"}
 
 
 def _phrase(message: str) -> str:
-    """A sentence without its full stop, because the line goes on."""
+    """A sentence without its full stop, for a line on which more text follows."""
     return message if message.endswith("..") else message.removesuffix(".")
 
 
 def summary(response: Response, limits: Limits | None = None) -> str:
-    """What it came to, in a line."""
+    """The response in one line."""
+    from holdfast.pipelines.draw.captions import money
+
     seen, error = response.observability, response.error
     if response.approvals:
         told = "\n".join(
@@ -163,6 +208,8 @@ def summary(response: Response, limits: Limits | None = None) -> str:
     parts = [
         response.status.value if error is None else printable(f"{response.status.value}: {error.error_code}: {_phrase(error.message)}")
     ]
+    if seen.partial:
+        parts.append("partial")
     if error is not None and error.retry_after_seconds is not None:
         parts.append(f"try again in {error.retry_after_seconds:.0f} s")
     if seen.attempt:
@@ -171,6 +218,8 @@ def summary(response: Response, limits: Limits | None = None) -> str:
     if tokens:
         cap = "" if limits is None or limits.max_tokens is None else f"/{limits.max_tokens:,}"
         parts.append(f"{tokens:,}{cap} tokens")
+    if seen.usage.cost_usd:
+        parts.append(money(seen.usage.cost_usd))
     if seen.usage.tool_calls:
         parts.append(f"{seen.usage.tool_calls} tool call{'s' * (seen.usage.tool_calls != 1)}")
     if seen.isolation is not None:
@@ -179,12 +228,12 @@ def summary(response: Response, limits: Limits | None = None) -> str:
 
 
 def call_of(tool: str, arguments: Mapping[str, Any]) -> str:
-    """A call as people read it; long arguments are cut, and show that they are."""
+    """A call for people to read. Long arguments are shortened, with a mark that shows it."""
     return f"{tool}({', '.join(f'{name}={shortened(repr(value), 60)}' for name, value in arguments.items())})"
 
 
 def exit_code(response: Response) -> int:
-    """By the one table."""
+    """The exit code of a response, from the table of statuses."""
     from holdfast.contract.codes import CODES, ending_of
 
     known = None if response.error is None else CODES.get(response.error.error_code)

@@ -15,10 +15,13 @@ from holdfast.contract.page import CONSTRAINTS
 from holdfast.contract.spec import BOUNDS, GROUPS, Given
 from holdfast.contract.terms import BUILT_IN_TOOLS, Limits, RateLimit, Retries, ToolGrant
 from holdfast.contract.words import rate_of, unquoted, value_of, without_comment, without_optional
+from holdfast.model.durations import parsed
+from holdfast.model.schedule_errors import ScheduleInvalid
 
 _YEAR = 366 * 86_400
 _MOST = 2**53
 _BACKOFFS = ("exponential", "linear", "fixed", "none")
+_LONGEST_SCHEDULE = 200
 _TOOL = re.compile(r"[A-Za-z_][\w.-]{0,127}")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(
@@ -27,13 +30,14 @@ _DOMAIN = re.compile(
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What the constraints of a page come to."""
+    """The constraints of a page, as limits, tools and rules."""
 
     limits: Limits
     egress: tuple[str, ...] | None
     approvals_required: tuple[str, ...]
     retries: Retries
     rate_limit: RateLimit | None
+    schedule: str | None
     has_timeout: bool
 
 
@@ -47,7 +51,7 @@ class _Read(NamedTuple):
 
 
 def bounds_of(groups: Mapping[str, dict[str, Given]], block: JsonBlock | None, tools: Collection[str], notes: Notes) -> Bounds:
-    """The constraints of the spec's groups and of the JSON, together. Both may be there, and then they must agree."""
+    """The constraints of the spec's groups and of the JSON together. If both name a constraint, they must agree."""
     own, other = _given(block, notes)
     read = _agreed(_decoded(groups["constraints"], notes), _decoded(own, notes), notes)
     retries = _agreed(_decoded(groups["retries"], notes), _decoded(other, notes), notes)
@@ -65,6 +69,7 @@ def bounds_of(groups: Mapping[str, dict[str, Given]], block: JsonBlock | None, t
         values.get("approvals_required", ()),
         Retries(**{key: one.value for key, one in retries.items()}),
         values.get("rate_limit"),
+        values.get("schedule"),
         "timeout_seconds" in read,
     )
 
@@ -95,7 +100,7 @@ def _given(block: JsonBlock | None, notes: Notes) -> tuple[dict[str, Given], dic
 def _known(key: str, known: Collection[str], where: str, line: int, notes: Notes) -> bool:
     if key in known:
         return True
-    told = f"`{shown(key)}` is no field of {where}, and is left out.{meant(key, (*known, 'retries'))}"
+    told = f"`{shown(key)}` is not a field of {where}, and is left out.{meant(key, (*known, 'retries'))}"
     notes.warning("unknown_field", CONSTRAINTS, line, told)
     return False
 
@@ -136,14 +141,14 @@ def _told(read: _Read) -> str:
 
 
 def _compare_tools(read: Mapping[str, _Read], tools: Collection[str], notes: Notes) -> None:
-    """Names of tools that nobody here knows, and rules for tools that the worker may not use."""
+    """Note the names of unknown tools, and rules for tools that the worker may not use."""
     known = BUILT_IN_TOOLS | set(tools)
     allowed = read.get("tools_allowed")
     names = [tool.name for tool in allowed.value] if allowed else []
     for name in names:
         if allowed and name not in known:
             hint = meant(name, known)
-            told = f"`{shown(name)}` is no built-in tool, so the worker's file must provide it with `@tool`.{hint}"
+            told = f"`{shown(name)}` is not a built-in tool, so the worker's file must provide it with `@tool`.{hint}"
             notes.warning("unknown_tool", allowed.given.section, allowed.given.line, told)
     for key in ("approvals_required", "tool_quotas"):
         for name in read[key].value if key in read else ():
@@ -186,7 +191,9 @@ def _positive(given: Given) -> int:
 def _cost(given: Given) -> Decimal:
     value = _number(given)
     if not 0 <= value <= _MOST:
-        raise _Wrong(f"is {shown(value)}. Write an amount in US dollars, 0.05 for instance.")
+        raise _Wrong(
+            f"is {shown(value)}, which is {'negative' if value < 0 else 'too large'}. Write an amount in US dollars, such as 0.05."
+        )
     return Decimal(str(value))
 
 
@@ -210,7 +217,7 @@ def _grants(given: Given) -> tuple[ToolGrant, ...]:
     for text in _texts(given):
         name, optional = without_optional(text)
         if not _TOOL.fullmatch(name):
-            raise _Wrong(f"holds `{shown(text)}`, which is no name of a tool. Letters, digits and _ make one.")
+            raise _Wrong(f"holds `{shown(text)}`, which is not a valid name of a tool. Use letters, digits and _.")
         grants.setdefault(name, ToolGrant(name, optional))
     return tuple(grants.values())
 
@@ -231,7 +238,7 @@ def _quotas(given: Given) -> dict[str, int]:
         raise _Wrong(f"is `{shown(given.value)}`. Write a number for each tool, {{fetch_url: 5}}.")
     for name in pairs:
         if not _TOOL.fullmatch(name):
-            raise _Wrong(f"names `{shown(name)}`, which is no name of a tool.")
+            raise _Wrong(f"names `{shown(name)}`, which is not a valid name of a tool.")
     try:
         return {name: _count(Given(count, given.line)) for name, count in pairs.items()}
     except _Wrong as wrong:
@@ -255,13 +262,31 @@ def _rate(given: Given) -> RateLimit:
     return rate
 
 
+def _schedule(given: Given) -> str:
+    """A cron expression and perhaps a zone, or `every` and an interval, in their plain form."""
+    from holdfast.model.timing import Timing, checked  # only a page with a schedule needs it
+
+    words = given.value.split() if isinstance(given.value, str) and len(given.value) <= _LONGEST_SCHEDULE else []
+    every = parsed(words[1]) if len(words) == 2 and words[0] == "every" else None
+    try:
+        if every is not None:
+            checked(Timing(every=every))
+        elif len(words) in (5, 6):
+            checked(Timing(cron=" ".join(words[:5]), zone=words[5] if len(words) == 6 else "UTC"))
+        else:
+            raise _Wrong(f"is `{shown(given.value)}`. Write `0 2 * * * Europe/Berlin` for 02:00 of every day there, or `every 15m`.")
+    except ScheduleInvalid as invalid:
+        raise _Wrong(f"cannot be followed. {invalid}") from None
+    return " ".join(words)
+
+
 def _backoff(given: Given) -> str:
     if given.value not in _BACKOFFS:
         raise _Wrong(f"is `{shown(given.value)}`. Write one of {', '.join(_BACKOFFS)}.{meant(str(given.value), _BACKOFFS)}")
     return str(given.value)
 
 
-_EMPTY = ("tools_allowed", "egress", "approvals_required")  # an empty list says something: none at all
+_EMPTY = ("tools_allowed", "egress", "approvals_required")  # an empty list means that none is allowed
 _DECODERS: Mapping[str, Callable[[Given], Any]] = {
     "timeout_seconds": _seconds,
     "run_timeout_seconds": _seconds,
@@ -277,6 +302,7 @@ _DECODERS: Mapping[str, Callable[[Given], Any]] = {
     "egress": _domains,
     "approvals_required": _tool_names,
     "rate_limit": _rate,
+    "schedule": _schedule,
     "max_attempts": _positive,
     "backoff": _backoff,
     "initial_delay_seconds": _seconds,

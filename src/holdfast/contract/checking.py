@@ -1,6 +1,6 @@
-"""Is a value what a schema promises? JSON Schema draft 2020-12, formats checked, references inside the document only, no network.
+"""Checks values against a schema: JSON Schema draft 2020-12, formats checked, references inside the document only, no network.
 
-A value that fits costs one pass in native code; only one that does not is looked at again, to say where and why.
+A value that fits costs one pass in native code. Only a value that does not fit is walked again, to tell where and why.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import msgspec
 from holdfast.contract.costs import LISTED_IN_PLACE, LISTED_PATIENTLY, cost_of
 from holdfast.contract.costs import SchemaInvalid as SchemaInvalid
 from holdfast.contract.costs import pointer as pointer
-from holdfast.contract.redacting import Redaction, Schema, has_marks
+from holdfast.contract.redaction import Redaction, Schema, has_marks
 from holdfast.model import codec
 
 MAX_MISMATCHES = 50
 MAX_VALUE_CHARACTERS = 200
 MAX_DEPTH = 200
-"""A value that does not fit and is deeper than this is not walked to say why."""
+"""A value that does not fit and is nested deeper than this is not walked to tell why."""
 _KEPT_VALIDATORS = 512
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=128 * 1024, dfa_size_limit=1024 * 1024)
 """The engine without look-around and back references: a text costs in proportion to its length."""
@@ -36,11 +36,11 @@ class Mismatch(msgspec.Struct, frozen=True):
     """A JSON pointer into the value; empty for the value itself."""
     reason: str
     value: str
-    """The value there as JSON, its beginning only, without what the schema marks as secret."""
+    """The beginning of the value there as JSON, without parts that the schema marks as secret."""
 
 
 class Checker:
-    """A schema, compiled. One that is above a limit, or is none, is refused as `SchemaInvalid`."""
+    """A compiled schema. `SchemaInvalid` refuses a schema that is above a limit, or that is no schema."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -60,10 +60,10 @@ class Checker:
         return not self.problems(value)
 
     def problems(self, value: Any, *, patient: bool = False) -> tuple[Mismatch, ...]:
-        """Every place where the value breaks the schema, up to a bound; nothing if it fits.
+        """Every place where the value breaks the schema, up to a bound; empty if it fits.
 
-        Listing places takes many times as long as finding the first. Where there can be very many of them only the first is told; a
-        patient caller, which can be ended, is told more of them.
+        To list all places takes many times as long as to find the first. If there can be very many, only the first is listed. A
+        `patient` caller, whose process can be ended, gets more of them.
         """
         try:
             if self._validator.is_valid(value):
@@ -76,7 +76,7 @@ class Checker:
             return (Mismatch("", f"the value is not JSON: {error}"[:MAX_VALUE_CHARACTERS], ""),)
 
     def valid(self, value: Any) -> bool:
-        """Whether the value fits, without a look at why not."""
+        """Whether the value fits, without the reason."""
         return bool(self._validator.is_valid(value))
 
     def _mismatches(self, value: Any, shown: Any, patient: bool) -> Iterator[Mismatch]:
@@ -94,11 +94,11 @@ class Checker:
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How large a value is, at most."""
+    """The size of a value, or more than that."""
 
     places: int
     text: bytes
-    """As JSON; empty for what is no plain JSON."""
+    """The value as JSON; empty for a value that is not plain JSON."""
 
 
 def size_of(value: Any) -> Size:
@@ -122,12 +122,12 @@ def _invalid(error: jsonschema_rs.ValidationError) -> SchemaInvalid:
 
 
 def problems_of(value: Any, schema: Schema) -> tuple[Mismatch, ...]:
-    """Where a value breaks a schema; nothing if it fits. The compiled schema is kept for the next time."""
+    """Where a value breaks a schema; empty if it fits. The compiled schema is kept for the next call."""
     return checker_of(schema).problems(value)
 
 
 def told_of(problems: Sequence[Mismatch]) -> str:
-    """All of them in one line."""
+    """All mismatches on one line."""
     return "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems)
 
 
@@ -142,7 +142,7 @@ def _compiled(text: bytes) -> Checker:
 
 
 def brief(value: Any) -> str:
-    """The beginning of a value as JSON; never more of it is written than is shown."""
+    """The beginning of a value as JSON. The rest of the value is never encoded."""
     text = ""
     for chunk in json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_typed).iterencode(_clipped(value)):
         text += chunk
@@ -160,7 +160,7 @@ def _typed(value: object) -> str:
 
 
 def _at(value: Any, path: Sequence[str | int]) -> Any:
-    """The value at a path of its redacted copy: what stands in for a secret has nothing inside it."""
+    """The value at a path of its redacted copy. A secret is replaced by a text, which has no inner values."""
     for part in path:
         try:
             value = value[part]

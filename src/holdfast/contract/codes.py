@@ -12,7 +12,7 @@ import msgspec
 
 
 class Status(StrEnum):
-    """How a run ended, in the six words a caller decides by."""
+    """How a run ended: six statuses, by which a caller decides what to do next."""
 
     OK = "ok"
     RETRYABLE_ERROR = "retryable_error"
@@ -44,7 +44,7 @@ class Named(msgspec.Struct, frozen=True):
     """The page leaves the rule to the operator ("non-retryable unless policy allows")."""
 
 
-class Ending(msgspec.Struct, frozen=True):
+class StatusEnding(msgspec.Struct, frozen=True):
     """What follows from a status alone, for codes that the table does not know."""
 
     retryable: bool
@@ -53,15 +53,15 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 # Exit codes follow the command line's own: 0 it worked, 1 it ended badly, 2 the request must change, 3 this machine must change.
-# 4 waits for a person's decision, 5 is an output that breaks its promise, 75 is what sysexits calls a passing failure.
-# What must not be repeated never answers 429, 502, 503 or 504: clients repeat those by themselves.
-ENDINGS: Mapping[Status, Ending] = {
-    Status.OK: Ending(False, 200, 0),
-    Status.RETRYABLE_ERROR: Ending(True, 503, 75),
-    Status.INVALID_REQUEST: Ending(False, 400, 2),
-    Status.INVALID_OUTPUT: Ending(True, 502, 5),
-    Status.NEEDS_HUMAN: Ending(False, 409, 4),
-    Status.PERMANENT_ERROR: Ending(False, 422, 1),
+# 4 waits for a person's decision, 5 is an output that breaks the contract, 75 is EX_TEMPFAIL of sysexits.
+# A request that must not be repeated never gets 429, 502, 503 or 504: clients repeat those by themselves.
+ENDINGS: Mapping[Status, StatusEnding] = {
+    Status.OK: StatusEnding(False, 200, 0),
+    Status.RETRYABLE_ERROR: StatusEnding(True, 503, 75),
+    Status.INVALID_REQUEST: StatusEnding(False, 400, 2),
+    Status.INVALID_OUTPUT: StatusEnding(True, 502, 5),
+    Status.NEEDS_HUMAN: StatusEnding(False, 409, 4),
+    Status.PERMANENT_ERROR: StatusEnding(False, 422, 1),
 }
 
 _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
@@ -73,21 +73,25 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
             ("version_not_found", 404, "the worker is served here, but not in that version"),
             ("idempotency_conflict", 409, "the key was used before, with other inputs"),
             ("constraint_widened", None, "a constraint of the request asks for more than the contract allows"),
+            ("pipeline_invalid", None, "the pipeline cannot be used as it is written; the message says what is wrong and where"),
             ("missing_diff_context", None, "the change to be looked at came without the text around it"),
         ),
     ),
     (
         Status.INVALID_OUTPUT,
-        (("output_schema_mismatch", None, "the worker's outputs break its own output schema; `details` names each place"),),
+        (
+            ("output_schema_mismatch", None, "the worker's outputs break its own output schema; `details` names each place"),
+            ("edge_mismatch", 422, "what a node of a pipeline would get does not fit it; `details` names each edge"),
+        ),
     ),
     (
         Status.RETRYABLE_ERROR,
         (
             ("timeout", 504, "the attempt ran longer than `timeout_seconds`"),
             ("idle_timeout", 504, "the body gave no sign of life for `idle_timeout_seconds`"),
-            ("rate_limited", 429, "over a rate of the contract or of somebody outside, or a cap of the day: `retry_after_seconds`"),
-            ("overloaded", None, "too much waits here already"),
-            ("worker_crashed", 502, "the body's process died, raised what it did not catch, or spoke out of turn"),
+            ("rate_limited", 429, "over a rate of the contract or of an outside service, or a cap of the day: `retry_after_seconds`"),
+            ("overloaded", None, "too many requests wait here already"),
+            ("worker_crashed", 502, "the body's process died, left an error uncaught, or sent a message that is not allowed"),
             ("tool_timeout", 504, "a tool did not answer in time"),
             ("tool_unavailable", None, "a tool could not be reached"),
             ("fetch_timeout", 504, "a page did not answer in time"),
@@ -98,28 +102,43 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
         (
             ("schema_too_costly", None, "a schema is above a limit, or checking a value against it took too long; the message says which"),
             ("budget_exceeded", None, "the run's tokens, cost or calls are spent"),
+            (
+                "estimate_exceeded",
+                None,
+                "the run may cost more than its caller or its tenant's day allows, and did not begin (`policy.estimate`)",
+            ),
             ("price_unknown", None, "a cost cap holds, and the model has no known price"),
-            ("tool_not_allowed", 403, "the contract does not allow this tool, or nobody provides it"),
+            ("tool_not_allowed", 403, "the contract does not allow this tool, or no provider has it"),
             ("tool_not_trusted", 403, "the tool runs outside the sandbox, and the operator trusts neither its folder nor its name"),
             ("tool_quota_exceeded", None, "the tool was called as often as its quota allows"),
-            ("tool_failed", None, "a tool said no, for good"),
-            ("egress_denied", 403, "the address is not one the contract or the operator lets the worker reach"),
+            ("tool_failed", None, "a tool refused the call, and would refuse it again"),
+            ("egress_denied", 403, "the contract or the operator does not let the worker reach this address"),
             ("access_denied", 403, "the other side refused: robots, a login, a permission"),
             ("memory_exceeded", None, "the body took more than `max_memory_mb`, or had the most when all bodies took too much together"),
             ("cpu_exceeded", None, "the body took more than `max_cpu_seconds`"),
             ("disk_exceeded", None, "the body filled its scratch space"),
-            ("process_limit", None, "the body tried to start processes it may not have"),
-            ("limits_unreadable", None, "what the body uses could not be read, so its limits could not be kept, and it was ended"),
+            ("process_limit", None, "the body tried to start a process that it may not start"),
+            ("limits_unreadable", None, "the runner could not measure what the body uses, so it could keep no limit, and ended the body"),
             ("step_limit", None, "the body began more steps than the operator allows (`policy.most.steps`)"),
-            ("sandbox_unavailable", 501, "this machine cannot keep the isolation that was asked for; the message names what is missing"),
-            ("cancelled", 409, "somebody cancelled the run"),
+            ("sandbox_unavailable", 501, "this machine cannot provide the isolation that was asked for; the message names what is missing"),
+            ("cancelled", 409, "a caller cancelled the run"),
             ("artifact_not_found", 404, "no artifact of that id belongs to this tenant"),
             ("artifact_too_large", 413, "an artifact is above the limit, or outputs are above 1 MiB: `ctx.artifact` keeps what is large"),
             ("artifact_changed", 409, "a file became longer or shorter while it was kept as an artifact"),
             ("package_changed", 409, "the worker's code on disk is not the code that the run is pinned to, and is not run"),
             ("approval_rejected", 403, "a person said no"),
-            ("approval_expired", 410, "nobody decided in time"),
+            ("approval_expired", 410, "no person decided in time"),
+            ("approval_impossible", 409, "more persons must approve than may decide; the message names those who may"),
             ("merge_conflict", 409, "partial results contradict each other"),
+            ("depth_exceeded", None, "the run would stand below too many other runs"),
+            ("run_unavailable", 501, "no worker can be run from a durable function in this process; the message says what to do instead"),
+            ("gate_blocked", 409, "a gate of a pipeline let nothing pass; `details` has its reasons"),
+            ("route_unknown", None, "a route of a pipeline chose none of its labels, and has no `otherwise`"),
+            ("supervise_unknown_choice", None, "a supervisor of a pipeline chose a label that its node does not have"),
+            ("supervise_invalid_answer", None, "a supervisor of a pipeline gave no choice, no reason, or finished without outputs"),
+            ("supervise_turns", None, "a supervisor of a pipeline did not finish within its turns"),
+            ("until_not_reached", None, "the rules of an `until` of a pipeline held for none of its runs; `details` has the reasons"),
+            ("expired", 410, "the run waited in a queue for longer than it may"),
             ("poison_message", None, "a message failed every time it was tried, and is set aside"),
         ),
     ),
@@ -129,18 +148,22 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
             ("unknown_outcome", 202, "a side effect may or may not have happened; a person must look before anything is sent again"),
             ("receipt_conflict", None, "the same call was made before, with other arguments"),
             ("approval_required", 202, "a person must approve before the run goes on"),
+            ("undo_failed", None, "an undo of a pipeline failed, and a person left it as it is; `details` names the nodes"),
         ),
     ),
 )
 _EXITS = {"sandbox_unavailable": 3}
+_FINAL = frozenset({"edge_mismatch"})
+"""Codes of a retryable status that are not retried: the same values would not fit the next time either."""
 
 
 def _table() -> dict[str, Meaning]:
-    return {
-        code: Meaning(code, status, ENDINGS[status].retryable, http or ENDINGS[status].http, _EXITS.get(code, ENDINGS[status].exit), what)
-        for status, rows in _ROWS
-        for code, http, what in rows
-    }
+    return {code: _row(code, status, http, what) for status, rows in _ROWS for code, http, what in rows}
+
+
+def _row(code: str, status: Status, http: int | None, what: str) -> Meaning:
+    ending = ENDINGS[status]
+    return Meaning(code, status, ending.retryable and code not in _FINAL, http or ending.http, _EXITS.get(code, ending.exit), what)
 
 
 CODES: Mapping[str, Meaning] = _table()
@@ -157,8 +180,8 @@ def meaning_of(
 ) -> Meaning:
     """What a code means: by the table, else by the contract's catalogue, else by what its author said when raising it.
 
-    `retry_codes` is the operator's word, code by code. It decides between retryable and permanent, and can make nothing of what needs a
-    person or another request.
+    `retry_codes` is the operator's rule for each code. It decides between retryable and permanent. It changes nothing for a code that
+    needs a person or another request.
     """
     known = CODES.get(code) or _named((deployed or {}).get(code)) or _said(code, retryable)
     if needs_human and known.status is not Status.NEEDS_HUMAN:
@@ -173,8 +196,8 @@ def meaning_of(
     return _ended(known, Status.RETRYABLE_ERROR if again else Status.PERMANENT_ERROR)
 
 
-def ending_of(status: Status) -> Ending:
-    """What follows from a status where there is no code, `ok` above all."""
+def ending_of(status: Status) -> StatusEnding:
+    """What follows from a status without a code, for example `ok`."""
     return ENDINGS[status]
 
 

@@ -4,9 +4,9 @@ A schema of n places can stand for 2ⁿ evaluations: two references to the next 
 count is used wherever a reference leads to it, so counting costs no more than reading. The limits of every schema are in this file.
 
     evaluations   how many places are evaluated for one place of a value: a value of m places costs at most m times as much
-    numbers       how many steps more a place costs where `multipleOf` divides: exactly, however many digits the two numbers have
+    numbers       how many more steps a place costs where `multipleOf` divides; the division is exact for numbers of any length
     text          how many steps one character of a text can cost in patterns and formats
-    unbounded     the value decides how much it costs, more than in proportion: it is evaluated where it can be ended
+    unbounded     the cost grows faster than the value: such a schema is evaluated in a process that can be ended
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.contract.references import Path, References
 from holdfast.model import codec
 
 MAX_BYTES: Final = 64 * 1024
-"""Of a schema as JSON."""
+"""Bytes of a schema as JSON."""
 MAX_DEPTH: Final = 60
 """Levels of nesting, as written."""
 MAX_CHAIN: Final = 200
@@ -30,11 +30,11 @@ MAX_EVALUATIONS: Final = 100_000
 """Places of a schema, references followed."""
 MAX_PATTERNS: Final = 100
 IN_PLACE: Final = 100_000
-"""Steps that may be taken where everybody else waits: a few milliseconds."""
+"""The most steps of a check on the event loop, where all other work waits: a few milliseconds."""
 LISTED_IN_PLACE: Final = 1_000
-"""The same for listing every place where a value does not fit, of which each costs many times as much."""
+"""The most steps on the event loop when every place where a value does not fit is listed: each step costs many times as much then."""
 LISTED_PATIENTLY: Final = 50_000
-"""The same where the check can be ended: a second or two."""
+"""The most steps of a check in a process that can be ended: a second or two."""
 
 ONE: Final = (
     "additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "contains", "propertyNames", "if", "then", "else",
@@ -69,7 +69,7 @@ class Cost(msgspec.Struct, frozen=True):
     numbers: int = 0
 
     def steps(self, places: int, characters: int) -> int:
-        """At most this many for a value of that size; it says nothing of a schema whose cost is unbounded."""
+        """The most steps for a value of that size. It is not valid for a schema whose cost is unbounded."""
         return (self.evaluations + self.numbers) * places + self.text * characters
 
 
@@ -93,7 +93,7 @@ def cost_of(schema: Any) -> Cost:
 class _Edge(NamedTuple):
     target: int
     deeper: bool
-    """Whether it leads to a place inside the value."""
+    """Whether the step leads to a place inside the value."""
 
 
 class _Place:
@@ -148,7 +148,7 @@ class _Counting:
         return _Edge(id(below), word not in _SAME_PLACE)
 
     def _referred(self, word: str, part: Mapping[str, Any], path: Path) -> Iterator[_Edge]:
-        """What a reference leads to. One that we cannot follow may lead anywhere, as one that depends on where it is met."""
+        """The places that a reference leads to. A dynamic reference, or one that cannot be followed, may lead to any place."""
         found = self._references.found(part[word]) if word == "$ref" else []
         self._unbounded |= not found
         for target, at in found:
@@ -163,7 +163,7 @@ class _Counting:
         inside = set(group)
         within = [[edge for edge in place.edges if edge.target in inside] for place in places]
         if any(within):
-            # Along one way that leads into the value each place of the value is met once. Any other cycle multiplies, or never ends.
+            # A cycle with one way into the value visits each place of the value once. Any other cycle multiplies the cost, or never ends.
             one_way = all(len(edges) == 1 for edges in within) and any(edge.deeper for edges in within for edge in edges)
             self._unbounded |= not one_way
         evaluations = text = numbers = 0

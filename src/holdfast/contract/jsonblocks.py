@@ -20,6 +20,7 @@ _LARGEST = 2**63
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]:,]', re.S)
 _COLON = re.compile(r"\s*:")
 _AFTER = re.compile(r"\s*[{}\[\],\"]")
+_TRAILING = re.compile(r",\s*([}\]])")
 
 Path = tuple[str, ...]
 
@@ -97,15 +98,17 @@ class _Block:
             told = "The JSON ends in the middle. Is the page cut off, or a closing brace missing?"
             self._failed("json_cut_off", max(0, len(self._text.rstrip()) - 1), told)
             return
-        hint = ""
-        if self._text[: error.pos].rstrip().endswith(",") and self._text[error.pos : error.pos + 1] in ("}", "]"):
-            hint = " Take away the comma before it."
-        elif self._text[error.pos : error.pos + 1] == "'":
+        at, what, hint = error.pos, error.msg, ""
+        # Python 3.13 reports the comma; older versions report the character after it. The message is the same on each version.
+        comma = at if self._text.startswith(",", at) else len(self._text[:at].rstrip()) - 1
+        if closing := _TRAILING.match(self._text, comma):
+            at, what, hint = closing.end() - 1, f"a comma before {closing[1]}", " Take away the comma."
+        elif self._text[at : at + 1] == "'":
             hint = " Write strings with \", not with '."
-        elif self._text.startswith(("//", "/*", "#"), error.pos):
+        elif self._text.startswith(("//", "/*", "#"), at):
             hint = " JSON has no comments."
-        column = error.pos - (self._text.rfind("\n", 0, error.pos) + 1) + 1
-        self._failed("json_invalid", error.pos, f"This is not JSON: {error.msg} (column {column}).{hint}")
+        column = at - (self._text.rfind("\n", 0, at) + 1) + 1
+        self._failed("json_invalid", at, f"This is not JSON: {what} (column {column}).{hint}")
 
     def _failed(self, code: str, offset: int, message: str) -> None:
         self._notes.error(code, self._name, self._line(offset), message)
@@ -142,7 +145,7 @@ def _integer(text: str) -> int:
 
 
 def _last(text: str, key: str) -> int:
-    """Where a key stands for the last time; -1 becomes the start, for a key that is written with escapes."""
+    """The offset at which a key is written last; the start, if the key is written with escapes and so is not found."""
     return max(0, text.rfind(json.dumps(key, ensure_ascii=False)))
 
 

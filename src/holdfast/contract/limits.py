@@ -34,7 +34,8 @@ class Widened(msgspec.Struct, frozen=True):
 
 
 def tighten(limits: Limits, constraints: Constraints, *, run_timeout_seconds: float | None = None) -> Limits:
-    """The limits of one run: the contract's, as far as the request does not set tighter ones. Wider is `constraint_widened`.
+    """The limits of one run: those of the contract, or tighter ones that the request sets. A wider one is refused with
+    `constraint_widened`.
 
     `run_timeout_seconds` stands in the request itself, not among its constraints; it may only tighten as well.
     """

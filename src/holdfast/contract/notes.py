@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 
 from holdfast.contract.terms import Level, Problem
 
 MAX_PROBLEMS = 200
 MAX_GUESSES = 200
-"""Names of one page for which the one that was meant is looked for: each look takes its time."""
+"""The most names of one page for which a similar known name is searched: each search takes time."""
 _left: ContextVar[Iterator[int] | None] = ContextVar("guesses_left", default=None)
 _SHOWN_CHARACTERS = 60
 _MESSAGE_CHARACTERS = 900
@@ -22,33 +22,46 @@ class Notes:
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
+        self._words: Mapping[str, str] = {}
         self._noted_error = False
         self.failed = False
         """Whether there was any error."""
 
     def error(self, code: str, section: str, line: int, message: str) -> None:
-        """The page cannot be used like this."""
+        """Note an error: the page cannot be used as it is."""
         self.failed = True
         self._note(Level.ERROR, code, section, line, message)
 
     def warning(self, code: str, section: str, line: int, message: str) -> None:
-        """The meaning is certain, and somebody should look all the same."""
+        """Note a warning: the meaning is certain, but the author should look at it."""
         self._note(Level.WARNING, code, section, line, message)
 
     def _note(self, level: Level, code: str, section: str, line: int, message: str) -> None:
         first_error = level is Level.ERROR and not self._noted_error
         if len(self._problems) < MAX_PROBLEMS or first_error:
             self._noted_error |= level is Level.ERROR
-            self._problems.append(Problem(level, code, section, line, _printable(message)[:_MESSAGE_CHARACTERS]))
+            for word, own in self._words.items():
+                message = message.replace(word, own)
+            section = self._words.get(section, section)
+            self._problems.append(Problem(level, code, section, line, printable(message)[:_MESSAGE_CHARACTERS]))
+
+    @contextlib.contextmanager
+    def calling(self, words: Mapping[str, str]) -> Iterator[None]:
+        """Replace these words in what is noted meanwhile: a pipeline.md has a Pipeline spec where a worker.md has a Worker spec."""
+        self._words = words
+        try:
+            yield
+        finally:
+            self._words = {}
 
     def problems(self) -> tuple[Problem, ...]:
-        """In the order of the page; on one line errors first."""
+        """The problems in the order of the page; on one line, errors come first."""
         return tuple(sorted(self._problems, key=lambda problem: (problem.line, problem.level is Level.WARNING)))
 
 
 @contextlib.contextmanager
 def few_guesses() -> Iterator[None]:
-    """While one page is read, only so many names are looked for."""
+    """Bound the number of searches for similar names while one page is read."""
     token = _left.set(iter(range(MAX_GUESSES)))
     try:
         yield
@@ -57,7 +70,7 @@ def few_guesses() -> Iterator[None]:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """A sentence that names what was probably meant, with a space before it; empty when nothing is near."""
+    """A sentence with the name that was probably meant, after a space; empty when no known name is similar."""
     left = _left.get()
     if left is not None and next(left, None) is None:
         return ""
@@ -66,13 +79,12 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f" Did you mean `{spelled[near[0]]}`?" if near else ""
 
 
-def shown(value: object) -> str:
-    """The beginning of something from a page, fit to stand in a message."""
-    text = value if isinstance(value, str) else repr(value)
-    text = _printable(text)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+def shown(value: object, most: int = _SHOWN_CHARACTERS) -> str:
+    """The beginning of an author's value, on one line and without characters that control a terminal."""
+    text = printable(value if isinstance(value, str) else repr(value))
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _printable(text: str) -> str:
-    """On one line, and unable to steer a terminal: also a validator's own words repeat what stands on the page."""
+def printable(text: str) -> str:
+    """The text on one line, without control characters: even a validator's own message repeats text of the page."""
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)

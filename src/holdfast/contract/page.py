@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from holdfast.contract.notes import Notes, meant, shown
 
-KEY_IDEAS, DIAGRAM, SPEC = "Key ideas", "Diagram", "Worker spec"
+KEY_IDEAS, DIAGRAM, SPEC, PIPELINE_SPEC = "Key ideas", "Diagram", "Worker spec", "Pipeline spec"
 INPUT_SCHEMA, OUTPUT_SCHEMA, CONSTRAINTS = "Input schema", "Output schema", "Constraints"
 FAILURES, SIGNALS, SEE_ALSO, FAQ = "Failure modes & handling", "Observability signals", "See also", "FAQ"
-HEADINGS = (KEY_IDEAS, DIAGRAM, SPEC, INPUT_SCHEMA, OUTPUT_SCHEMA, CONSTRAINTS, FAILURES, SIGNALS, SEE_ALSO, FAQ)
+HEADINGS = (KEY_IDEAS, DIAGRAM, SPEC, PIPELINE_SPEC, INPUT_SCHEMA, OUTPUT_SCHEMA, CONSTRAINTS, FAILURES, SIGNALS, SEE_ALSO, FAQ)
 
 _KNOWN = {name.lower(): name for name in HEADINGS} | {"failure modes": FAILURES, "failure modes and handling": FAILURES}
 _LINE_END = re.compile(r"\r\n|\r|\n")  # not str.splitlines: it also splits at characters that may stand inside a JSON string
@@ -48,12 +48,12 @@ class Fence(msgspec.Struct, frozen=True):
 
 
 class Section(msgspec.Struct, frozen=True):
-    """What stands under one heading."""
+    """The lines and blocks under one heading."""
 
     name: str
     line: int
     lines: tuple[Line, ...]
-    """Those outside of fences."""
+    """The lines outside of fences."""
     fences: tuple[Fence, ...]
 
     def block(self, *kinds: str) -> tuple[Line, ...]:
@@ -75,8 +75,24 @@ class Page(msgspec.Struct, frozen=True):
     """The heading under which the page ends."""
 
     def section(self, name: str) -> Section | None:
-        """What stands under a known heading."""
+        """The section under a known heading."""
         return self.sections.get(name)
+
+
+_FRONT: Final = re.compile(r"\ufeff?---[ \t]*\r?\n(.{0,20000}?\n)---[ \t]*(\r?\n|$)", re.S)
+_FRONT_KEY: Final = re.compile(r"^(name|description|tools|model)[ \t]*:", re.M)
+_MENTION: Final = re.compile(rb"^ {0,3}(#{1,6}[ \t]+)?[*_]*pipeline[ \t]+spec", re.I | re.M)
+
+
+def mentions_pipeline(data: bytes) -> bool:
+    """Whether a page may have a Pipeline spec. It is quick, and may be wrong: a fenced block may show such a heading."""
+    return _MENTION.search(data.replace(b"\r", b"\n")) is not None
+
+
+def defines_agent(text: str) -> bool:
+    """Whether a page is the definition of a coding agent: front matter with a name, a description and more, in the form of such tools."""
+    front = _FRONT.match(text)
+    return front is not None and {"name", "description"} <= {hit[1] for hit in _FRONT_KEY.finditer(front[1])}
 
 
 class _Heading(NamedTuple):
@@ -107,6 +123,7 @@ class _Parting:
         self._name, self._line = "", 1
         self._lines: list[Line] = []
         self._fences: list[Fence] = []
+        self._closings: dict[str, int] = {}
 
     def page(self) -> Page:
         index = 0
@@ -131,28 +148,36 @@ class _Parting:
         if known := heading.known:
             return heading.marked or (known not in self._sections and known != self._name)
         if heading.level == 1:
-            return self._name != SPEC
+            return self._name not in (SPEC, PIPELINE_SPEC)
         if heading.marked and (hint := meant(heading.title, HEADINGS)):
             title = shown(heading.title)
-            self._notes.warning("unknown_section", title, line, f"`{title}` is no section of a worker.md.{hint}")
+            self._notes.warning("unknown_section", title, line, f"`{title}` is not a section of a worker.md.{hint}")
         return heading.marked
 
     def _fenced(self, start: int, mark: str, info: str) -> int:
-        """Take a fenced block; the index after it. One that nobody closed ends at the next heading that can be nothing else."""
+        """Read a fenced block; answers with the index after it. A block without a closing fence ends at the next certain heading. A fence
+        of more than three characters that is closed is for blocks with headings and fences in them."""
         closing = re.compile(rf"[ \t]*{re.escape(mark[0])}{{{len(mark)},}}[ \t]*")
+        whole = len(mark) > 3 and self._last_closing(mark, closing) > start
         for end in range(start + 1, len(self._all)):
             text = self._all[end].text
             if closing.fullmatch(text):
                 self._fences.append(Fence(self._all[start].number, info, tuple(self._all[start + 1 : end]), True))
                 return end + 1
             heading = _heading(text)
-            if heading and heading.level >= 2 and heading.known:
+            if heading and heading.level >= 2 and heading.known and not whole:
                 break
         else:
             end = len(self._all)
         self._notes.warning("fence_not_closed", self._name, self._all[start].number, f"This block is never closed. End it with `{mark}`.")
         self._fences.append(Fence(self._all[start].number, info, tuple(self._all[start + 1 : end]), False))
         return end
+
+    def _last_closing(self, mark: str, closing: re.Pattern[str]) -> int:
+        """The index of the last line that could close such a fence; -1 for none."""
+        if mark not in self._closings:
+            self._closings[mark] = max((at for at, line in enumerate(self._all) if closing.fullmatch(line.text)), default=-1)
+        return self._closings[mark]
 
     def _close(self) -> None:
         name = self._name
@@ -213,6 +238,6 @@ def _paragraph(lines: Sequence[Line], flat: bool) -> str:
 
 
 def _title(above: Sequence[str]) -> str:
-    """The first line that is not the site's own."""
+    """The title of a page: its first line, without the line `worker.md` that the web site puts above each page."""
     rest = [line for line in above if not _SITE_LINE.search(line)]
     return (rest or list(above) or [""])[0]

@@ -1,4 +1,4 @@
-"""Regular expressions that a stranger wrote: in linear time and bounded memory, whatever they say and whatever they meet."""
+"""Regular expressions from untrusted authors: matched in linear time and bounded memory, for any pattern and any text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import re2
 
 MAX_CHARACTERS: Final = 1_000
-"""Of one pattern."""
+"""Characters of one pattern."""
 _MEMORY: Final = 512 * 1024
 """Bytes that one compiled pattern and its search may take."""
 _KEPT: Final = 1_024

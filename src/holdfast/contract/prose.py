@@ -1,4 +1,4 @@
-"""What the prose of a page says to machines: its error codes with their retry rules, and the fields of its logs."""
+"""Reads the prose of a page: its error codes with their retry rules, and the fields of its logs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _rule(named: Named) -> tuple[bool | None, Status | None] | None:
 
 
 def _compare(named: Named, bullet: Line, notes: Notes) -> None:
-    """The page against the table, which wins: what a code of the runtime means is the same for every worker."""
+    """Compare the page with the table. The table wins: a code of the runtime means the same for every worker."""
     known = CODES.get(named.code)
     if known is None:
         if _rule(named) is None:

@@ -1,4 +1,4 @@
-"""The request and the response, as they travel: the same over HTTP, on the command line and in Python."""
+"""The request and the response of a worker: the same over HTTP, on the command line and in Python."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import msgspec
 from holdfast.contract.checking import MAX_DEPTH, Checker, Mismatch, brief, checker_of
 from holdfast.contract.codes import Status as Status
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.model import codec
+from holdfast.model import codec, reading
 from holdfast.model.errors import PayloadNotJson
 from holdfast.model.shapes import crowding
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the request comes from. A missing `trace_id` is made at the door."""
+    """Where the request comes from. The server makes a missing `trace_id`."""
 
     trace_id: str | None = None
     span_id: str | None = None
@@ -78,6 +78,10 @@ class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Tokens = Tokens()
     cost_usd: Decimal = Decimal(0)
     tool_calls: int = 0
+    cached_tokens: int = 0
+    """Of the input: tokens that the server had in its cache."""
+    reasoning_tokens: int = 0
+    """Of the output: tokens that the model thought with."""
 
 
 class Observability(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +94,7 @@ class Observability(msgspec.Struct, frozen=True, kw_only=True):
     usage: RunUsage = RunUsage()
     isolation: str | None = None
     partial: bool = False
-    """Outputs came with an error."""
+    """The response has outputs and an error."""
     log_fields: dict[str, Any] = {}
 
 
@@ -106,7 +110,7 @@ class ArtifactRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker's run came to."""
+    """The result of a worker's run."""
 
     run_id: str
     worker_id: str
@@ -145,7 +149,7 @@ REQUEST_SCHEMA: dict[str, Any] = {
     "properties": {
         "worker_id": _TEXT,
         "version": _TEXT,
-        "inputs": {"type": "object", "x-redact": True},  # only the worker's own schema knows which of them may be shown
+        "inputs": {"type": "object", "x-redact": True},  # only the worker's schema says which values may be shown
         "constraints": {"type": "object", "additionalProperties": False, "properties": _CONSTRAINTS},
         "trace": {"type": "object", "additionalProperties": False, "properties": _TRACE},
         "idempotency_key": _TEXT,
@@ -157,9 +161,9 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | None = None) -> WorkerRequest:
-    """The request that a JSON text or a document holds; all that does not fit is told at once, as `schema_mismatch`.
+    """The request in a JSON text or a document. One `schema_mismatch` lists everything that does not fit.
 
-    `worker_id` is the one of the address it came to, where there is one: the document may leave it out, and must not name another.
+    `worker_id` is the worker of the URL, if the URL names one: the document may leave it out, and must not name another.
     """
     value = _loaded(document)
     if worker_id is not None and isinstance(value, dict):
@@ -170,7 +174,7 @@ def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | 
     if problems:
         told = "; ".join(_told(problem) for problem in problems)
         raise InvalidRequest(f"The request does not fit: {told}.", details=problems)
-    return msgspec.convert(value, WorkerRequest, strict=False)
+    return reading.converted(value, WorkerRequest, strict=False)
 
 
 def response_text(response: Response) -> bytes:
@@ -186,7 +190,7 @@ def response_document(response: Response) -> dict[str, Any]:
 
 def response_from(text: str | bytes) -> Response:
     """The response that `response_text` wrote."""
-    return msgspec.json.decode(text, type=Response)
+    return reading.decoded(text, Response)
 
 
 @cache

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 Path = tuple[str, ...]
 
 
-class Found(NamedTuple):
-    """What a reference leads to, and where that stands."""
+class SchemaPart(NamedTuple):
+    """A part of a schema, and its path."""
 
     part: Any
     path: Path
@@ -20,25 +20,25 @@ class References:
     """The references of one schema."""
 
     def __init__(self, root: Any) -> None:
-        self._root = Found(root, ())
+        self._root = SchemaPart(root, ())
 
-    def found(self, reference: str) -> list[Found]:
-        """What a reference leads to; nothing if it leads nowhere inside the schema."""
+    def found(self, reference: str) -> list[SchemaPart]:
+        """The parts that a reference leads to; empty if it leads nowhere inside the schema."""
         document, _, fragment = reference.partition("#")
         start = [self._root] if not document else self._named.get(("$id", document), [])
         if not fragment:
             return start
         if fragment.startswith("/"):
             path = tuple(_unescaped(step) for step in fragment.split("/")[1:])
-            return [Found(part, (*base.path, *path)) for base in start for part in _pointed(base.part, path)]
+            return [SchemaPart(part, (*base.path, *path)) for base in start for part in _pointed(base.part, path)]
         if not document:
             return self._named.get(("$anchor", fragment), [])
         return [found for found in self._named.get(("$anchor", fragment), []) if any(_inside(found.path, base.path) for base in start)]
 
     @cached_property
-    def _named(self) -> dict[tuple[str, str], list[Found]]:
+    def _named(self) -> dict[tuple[str, str], list[SchemaPart]]:
         """Everything with a name of its own, by the kind of the name and the name."""
-        named: dict[tuple[str, str], list[Found]] = {}
+        named: dict[tuple[str, str], list[SchemaPart]] = {}
         waiting = [self._root]
         while waiting:
             found = waiting.pop()
@@ -46,11 +46,11 @@ class References:
                 for kind, name in _names(found.part):
                     named.setdefault((kind, name), []).append(found)
                 waiting.extend(
-                    Found(below, (*found.path, str(key))) for key, below in found.part.items() if isinstance(below, Mapping | list)
+                    SchemaPart(below, (*found.path, str(key))) for key, below in found.part.items() if isinstance(below, Mapping | list)
                 )
             elif isinstance(found.part, list):
                 waiting.extend(
-                    Found(below, (*found.path, str(at))) for at, below in enumerate(found.part) if isinstance(below, Mapping | list)
+                    SchemaPart(below, (*found.path, str(at))) for at, below in enumerate(found.part) if isinstance(below, Mapping | list)
                 )
         return named
 

@@ -1,4 +1,4 @@
-"""What a caller or an author must change, and what a caller may try again."""
+"""Errors of the contract layer: a request or a page that must change, and an overload after which a caller may try again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InvalidRequest(Rejected):
     def __init__(self, message: str | None = None, *, error_code: str = "schema_mismatch", details: Sequence[msgspec.Struct] = ()) -> None:
         super().__init__(message)
         self.error_code = error_code
-        """One of the one table: `schema_mismatch`, `constraint_widened`, `worker_not_found` …"""
+        """A code of the table in codes.py: `schema_mismatch`, `constraint_widened`, `worker_not_found` …"""
         self.details: list[dict[str, Any]] = msgspec.to_builtins(list(details))
 
 

@@ -1,4 +1,4 @@
-"""The two schemas of a page: are they draft 2020-12, and do they say what the spec says?"""
+"""The two schemas of a page: checks that they are draft 2020-12, and that they agree with the spec."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLAIN = (
 KEYWORDS = (*ONE, *MANY, *NAMED, *_PLAIN)
 _KNOWN = frozenset(KEYWORDS)
 _MOST_DEFS_BYTES = 512 * 1024
-"""Of all `$defs` as a body gets them: each one that refers to others carries all of them."""
+"""The most bytes of all `$defs` as a body gets them. Each definition carries a copy of those that it refers to."""
 _LOOSE = ("anyOf", "oneOf", "allOf", "const", "not", "if")
 
 
@@ -82,7 +82,7 @@ def _explained(error: SchemaInvalid, path: tuple[str, ...]) -> str:
         return f"The schema is refused{where}: {reason[:300]}. {_SMALLER[error.code]}"
     if "etrieval is disabled" in reason or "not present in a registry" in reason:
         return f"A reference leads out of the page{where}. Put what it means under `$defs` and refer to `#/$defs/NAME`."
-    return f"This is no schema of draft 2020-12{where}: {reason[:300]}"
+    return f"This is not a valid schema of draft 2020-12{where}: {reason[:300]}"
 
 
 def _schemas(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
@@ -101,15 +101,15 @@ def _schemas(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 
 
 def _as(kind: type[T], value: Any) -> T:
-    """The value, if it is of that kind; it need not be before the schema is known to be one."""
+    """The value if it has that type, else an empty value of the type. Before the schema is checked, any value may stand there."""
     return value if isinstance(value, kind) else kind()
 
 
 def _words(path: tuple[str, ...], part: Mapping[str, Any], block: JsonBlock, section: str, notes: Notes) -> None:
-    """Words that the checker would pass over in silence."""
+    """Note keywords that the validator would ignore."""
     for word in part:
         if word not in _KNOWN and not word.startswith("x-") and (hint := meant(word, KEYWORDS)):
-            notes.warning("unknown_keyword", section, block.at(*path, word), f"`{shown(word)}` is no word of JSON Schema.{hint}")
+            notes.warning("unknown_keyword", section, block.at(*path, word), f"`{shown(word)}` is not a word of JSON Schema.{hint}")
     form = part.get("format")
     if isinstance(form, str) and form not in FORMATS:
         told = f"The format `{shown(form)}` is not known here and is not checked.{meant(form, FORMATS)}"
@@ -117,7 +117,7 @@ def _words(path: tuple[str, ...], part: Mapping[str, Any], block: JsonBlock, sec
 
 
 def derived(fields: Sequence[Field], *, closed: bool) -> dict[str, Any]:
-    """The schema that the lines of a spec amount to, in the shape that the site's pages have."""
+    """A schema made from the lines of a spec, in the shape that the site's pages have."""
     return {
         "$schema": DRAFT,
         "type": "object",
@@ -134,7 +134,7 @@ def _shape(field: Field) -> dict[str, Any]:
 
 
 def fields_of(schema: Mapping[str, Any]) -> tuple[Field, ...]:
-    """What a schema says a spec would list, where there is no spec."""
+    """The fields of a schema, for a page without a spec."""
     required, references = frozenset(schema.get("required", ())), References(schema)
     properties = schema.get("properties", {})
     return tuple(Field(name, _type(references, part) or "any", name not in required) for name, part in properties.items())
@@ -228,7 +228,7 @@ def defs_of(schemas: Mapping[str, Mapping[str, Any]], blocks: Mapping[str, JsonB
             if isinstance(part, dict) and any("$ref" in one for _, one in _schemas(part)):
                 alone = {**part, "$defs": {**own, **part.get("$defs", {})}}
                 carried += size
-            if carried > _MOST_DEFS_BYTES:  # before anything compares or writes them
+            if carried > _MOST_DEFS_BYTES:  # check the size before any code compares or writes the definitions
                 line = blocks[section].at("$defs", name)
                 told = f"The `$defs`, each with all it refers to, have more than {_MOST_DEFS_BYTES} bytes. Refer to fewer of them."
                 notes.error("schema_too_large", section, line, told)

@@ -1,7 +1,7 @@
-"""The Worker spec: YAML to the eye, but read line by line with what we know of its keys, for on real pages YAML's own rules fail.
+"""The Worker spec. It looks like YAML, but it is read line by line by its known keys, because YAML's own rules fail on real pages.
 
-`version: 1.0` would be a number, `purpose: one: two` no YAML at all, and a page may have lost all its indentation. So: where lines are
-indented, indentation says what belongs to what; where none is, the known keys do.
+In YAML `version: 1.0` would be a number and `purpose: one: two` an error, and a page may have lost all its indentation. So indentation
+says which line belongs to which key; on a page without indentation the known keys say so.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ TEXTS = ("worker_id", "version", "purpose")
 BOUNDS = (
     "timeout_seconds", "run_timeout_seconds", "idle_timeout_seconds", "max_tokens", "max_cost_usd", "max_tool_calls", "tool_quotas",
     "max_cpu_seconds", "max_memory_mb", "allow_subprocess", "tools_allowed", "egress", "approvals_required", "rate_limit",
+    "schedule",
 )  # fmt: skip
 GROUPS: dict[str, tuple[str, ...]] = {
     "constraints": BOUNDS,
@@ -28,10 +29,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 LISTS = ("inputs", "outputs")
 TOP = (*TEXTS, *LISTS, *GROUPS)
-_OWNER = {key: group for group, keys in GROUPS.items() for key in keys}
+OWNER = {key: group for group, keys in GROUPS.items() for key in keys}
+"""The group of each key that stands in one."""
 _KEY = re.compile(r"([\"'`]?)([A-Za-z_$][\w.$-]*)\1(?:\s*\((?P<flag>[^()]*)\))?[ \t]*:(?:[ \t]+(?P<value>.*)|[ \t]*)")
 _MOST_LINES = 100
-"""Of one inline list or map."""
+"""The most lines of one inline list or map."""
 _BULLET = re.compile(r"([ \t]*)[-*•–](?:[ \t]+(.*)|[ \t]*)")
 
 
@@ -42,7 +44,7 @@ class Given(msgspec.Struct):
     line: int
     section: str = SPEC
     items: list[Given] = []
-    """What stood below it, line by line, where it did not say its value itself."""
+    """The lines below the key, if the key has no value on its own line."""
 
 
 class Spec(msgspec.Struct):
@@ -54,13 +56,13 @@ class Spec(msgspec.Struct):
     """`inputs` and `outputs`: one text each, `name: type`."""
     groups: dict[str, dict[str, Given]] = {}
     lines: dict[str, int] = {}
-    """Where `inputs` and `outputs` stand."""
+    """The lines of `inputs` and `outputs`."""
 
 
 def read_spec(section: Section, notes: Notes) -> Spec:
     """The spec under its heading; what cannot be placed is noted."""
     lines = section.block("yaml", "yml", "")
-    return _Reader(section.line, lines, notes).read()
+    return _SpecReader(section.line, lines, notes).read()
 
 
 def _indent(text: str) -> int:
@@ -68,7 +70,7 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-class _Reader:
+class _SpecReader:
     def __init__(self, line: int, lines: Sequence[Line], notes: Notes) -> None:
         self._lines = [one for one in lines if one.text.strip() and one.text.lstrip()[0] != "#" and one.text.strip() not in ("---", "...")]
         self._notes = notes
@@ -77,11 +79,11 @@ class _Reader:
         self._base = min((_indent(one.text) for one in keys), default=0)
         self._flat = all(_indent(one.text) <= self._base for one in keys)
         self._top = ""
-        """The top-level key we are below."""
+        """The top-level key of the current line."""
         self._retries_indent = -1
-        """Of a `retries` that stands inside of the constraints; what is deeper belongs to it."""
+        """The indentation of a `retries` inside the constraints; lines that are deeper belong to it."""
         self._open: Given | None = None
-        """What the next items belong to."""
+        """The key that the next items belong to."""
         self._open_key, self._open_indent = "", 0
 
     def read(self) -> Spec:
@@ -132,7 +134,7 @@ class _Reader:
             return _indent(line.text) <= self._base
         if self._top in GROUPS and key in GROUPS[self._top]:
             return False
-        if key in TOP or key in _OWNER:
+        if key in TOP or key in OWNER:
             return True
         # An unknown name: an entry of the map, or a field of the list, that is open right now; else a key of its own.
         return not (self._top in LISTS or self._top in GROUPS)
@@ -150,12 +152,12 @@ class _Reader:
         elif key in GROUPS:
             self._top = key
             self._group(key, value, line.number)
-        elif key in _OWNER:
-            self._top = _OWNER[key]
+        elif key in OWNER:
+            self._top = OWNER[key]
             self._bound(self._top, key, value, line)
         else:
             self._top = key
-            told = f"`{shown(key)}` is no key of a Worker spec, and is left out.{meant(key, (*TOP, *_OWNER))}"
+            told = f"`{shown(key)}` is not a key of a Worker spec, and is left out.{meant(key, (*TOP, *OWNER))}"
             self._notes.warning("unknown_field", SPEC, line.number, told)
 
     def _fields(self, key: str, value: str, line: int) -> None:
@@ -204,14 +206,14 @@ class _Reader:
         """Whether this is an entry of the map that is open, `fetch_url: 5` below `tool_quotas:`, and not a key of the group."""
         if self._open is None or self._open.value is not None:
             return False
-        return indent > self._open_indent if not self._flat else self._open_key == "tool_quotas" and key not in _OWNER
+        return indent > self._open_indent if not self._flat else self._open_key == "tool_quotas" and key not in OWNER
 
     def _bound(self, group: str, key: str, value: str, line: Line) -> None:
         given = Given(value_of(value), line.number, SPEC, [])
         self._put(self._spec.groups[group], key, given)
         self._open, self._open_key, self._open_indent = given, key, _indent(line.text)
         if key not in GROUPS[group]:
-            told = f"`{shown(key)}` is no key of `{group}`, and is left out.{meant(key, (*GROUPS[group], *TOP))}"
+            told = f"`{shown(key)}` is not a key of `{group}`, and is left out.{meant(key, (*GROUPS[group], *TOP))}"
             self._notes.warning("unknown_field", SPEC, line.number, told)
 
     def _item(self, line: Line) -> None:

@@ -1,4 +1,4 @@
-"""What a contract says: the frozen Contract, its parts, and the problems a reader found on the way."""
+"""The frozen Contract, its parts, and the problems of a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ from holdfast.contract.checking import Checker, checker_of
 from holdfast.contract.codes import Named
 
 DEFAULT_TIMEOUT_SECONDS = 60
-BUILT_IN_TOOLS = frozenset({"fetch_url", "json_schema_validate", "language_model", "parameter_store", "parse_html"})
+BUILT_IN_TOOLS = frozenset(
+    {
+        "fetch_url",
+        "json_schema_validate",
+        "language_model",
+        "merge_rules",
+        "parameter_store",
+        "parse_html",
+        "read_repo",
+        "redact_pii",
+        "rules_engine",
+    }
+)
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -33,10 +45,10 @@ class ToolGrant(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one run may go. None: this contract does not bound it."""
+    """The limits of one run. None: this contract has no such limit."""
 
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-    """For one attempt, sandbox start included."""
+    """The time limit of one attempt, which includes the start of the sandbox."""
     run_timeout_seconds: float | None = None
     idle_timeout_seconds: float | None = None
     max_tokens: int | None = None
@@ -47,7 +59,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_memory_mb: int | None = None
     allow_subprocess: bool = False
     tools: tuple[ToolGrant, ...] = ()
-    """The allow-list: what is not here is refused."""
+    """The allow-list: any other tool is refused."""
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +72,7 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """So many runs in so many seconds, for each tenant or each user."""
+    """A number of runs in a number of seconds, for each tenant or each user."""
 
     count: int
     per_seconds: float
@@ -88,10 +100,12 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     approvals_required: tuple[str, ...] = ()
     retries: Retries = Retries()
     rate_limit: RateLimit | None = None
+    schedule: str | None = None
+    """When it is started without inputs: a cron expression and perhaps a zone, or `every` and an interval."""
     errors: dict[str, Named] = {}
     log_fields: tuple[str, ...] = ("worker_id", "attempt", "duration_ms", "status", "error_code")
     sha256: str = ""
-    """Of the page's text."""
+    """The hash of the page's text."""
 
     @property
     def tools(self) -> tuple[ToolGrant, ...]:
@@ -124,7 +138,7 @@ class Problem(msgspec.Struct, frozen=True):
     section: str
     """The heading it stands under; empty above the first one."""
     line: int
-    """From 1."""
+    """The number of the line, from 1."""
     message: str
 
     def __str__(self) -> str:
@@ -132,8 +146,8 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.level.value}[{self.code}] {where}: {self.message}"
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """What a page gave: a contract unless there are errors, and every problem in the order of the page."""
+class PageReading(msgspec.Struct, frozen=True):
+    """The result of reading a page: a contract unless there are errors, and every problem in the order of the page."""
 
     contract: Contract | None
     problems: tuple[Problem, ...] = ()
@@ -145,5 +159,5 @@ class Reading(msgspec.Struct, frozen=True):
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems where the meaning is certain all the same."""
+        """The problems that leave no doubt about the meaning of the page."""
         return tuple(problem for problem in self.problems if problem.level is Level.WARNING)

@@ -1,4 +1,4 @@
-"""The small words of a spec: lists, flags in brackets, types, numbers, rates."""
+"""The small parts of a spec's lines: lists, flags in brackets, types, numbers, rates."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""durable — what authors write: contexts whose calls are recorded once and replayed ever after.
+"""durable — what authors of durable functions use: contexts whose calls are recorded once and answered from the record in a replay.
 
-Belongs: the official SDK's names, one operation per file, retries, serdes, the two drivers.
-Does not: engines, stores, HTTP; state comes and goes through a Port.   May import: holdfast.model.
+Belongs: the official SDK's modules and names, one operation per file (`operation/`), retries, serdes, the two drivers (`async_driver`,
+`blocking_driver`), plugins (`hooks/`), functions outside an engine's process (`remote/`), and the `journal` for workers and pipelines.
+Does not: engines, stores, HTTP; a Port reads and writes the state.   May import: holdfast.model.
 Start reading at plan.py, then operation/step.py, then context.py.
 """
 

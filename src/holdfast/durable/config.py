@@ -52,7 +52,7 @@ class BatchItemStatus(Enum):
 
 
 class CompletionOutcome(Enum):
-    """What ending a batch now means for the batch as a whole."""
+    """Whether a batch that `should_complete` ends now counts as succeeded or as failed."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -104,12 +104,12 @@ class CompletionStatus:
 
 @dataclass(frozen=True)
 class CompletionConfig:
-    """When a map or parallel has seen enough. Nothing set means: stop at the first failure.
+    """When a map or parallel is complete. Without any setting it stops at the first failure.
 
-    `min_successful`: stop at so many successes. `tolerated_failure_count` and `tolerated_failure_percentage` (of all branches):
-    stop when failures go *above* them. `should_complete` decides alone and excludes the other three; it is asked before the first
-    branch starts and after every change. Let it depend on nothing but its argument, and never take back a yes as progress grows:
-    after a resume the branches report again, in any order.
+    `min_successful`: stop at so many successes. `tolerated_failure_count` and `tolerated_failure_percentage` (of all branches): stop when
+    failures go *above* them. `should_complete` decides alone and excludes the other three; it is asked before the first branch starts and
+    after every change. It must depend only on its argument, and after it has once said that the batch is complete, more progress must not
+    change that: after a resume the branches report again, in any order.
     """
 
     min_successful: int | None = None
@@ -201,10 +201,10 @@ class StepSemantics(Enum):
 class StepConfig:
     """How a step runs.
 
-    `retry_strategy` None means `RetryPresets.default()`. `sub_type` labels the step in the history in place of "Step"; changing it
-    while executions live is a change of their path, like changing a name. `timeout` limits each attempt in real time: a body that takes
-    longer fails with a TimeoutError, which the retry strategy judges. An `async def` body is cancelled then; a thread cannot be stopped, so
-    a `def` body goes on in the background, and what it returns is dropped.
+    `retry_strategy` None means `RetryPresets.default()`. `sub_type` labels the step in the history in place of "Step"; changing it while
+    executions are under way changes their path, as another name would. `timeout` limits each attempt in real time: a body that takes longer
+    fails with a TimeoutError, which the retry strategy judges. An `async def` body is cancelled then; a thread cannot be stopped, so a
+    `def` body goes on in the background, and what it returns is dropped.
     """
 
     retry_strategy: RetryStrategy | None = None
@@ -264,7 +264,7 @@ class InvokeConfig(Generic[P, R]):
     serdes_result: SerDes[R] | None = None
     tenant_id: str | None = None
     cascade: bool = field(default=True, kw_only=True)
-    """Stop the invoked execution when this one is stopped or times out. On AWS it never is."""
+    """Stop the invoked execution when this one is stopped or times out. On AWS the invoked execution is never stopped."""
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,14 @@ def named(name: str | None, func: Callable[..., Any]) -> str | None:
 
 
 def _bound(func: Callable[..., Any], call: Callable[..., T]) -> Callable[..., T]:
-    """Remember whose arguments were bound: its name names the operation, its colour decides where it runs."""
+    """Remember the function whose arguments were bound: the operation gets its name, and `def` or `async def` decides where it runs."""
     call._original_name = func.__name__  # type: ignore[attr-defined]
     call._original = func  # type: ignore[attr-defined]
     return call
 
 
 def _binding(bind: Any, decorator: str) -> None:
-    """Remember that this function must be called before a durable call can run it, so that its author can be told."""
+    """Mark a function that must be called with its arguments first, so that a mistake gets a clear message."""
     bind._binds_arguments = decorator
 
 
@@ -55,7 +55,8 @@ def durable_with_child_context(func: Callable[Concatenate[Any, Params], T]) -> C
 def durable_parallel_branch(
     name: str | None = None,
 ) -> Callable[[Callable[Concatenate[Any, Params], T]], Callable[Params, ParallelBranch[T]]]:
-    """Make `f(branch_context, *args)` into `f(*args)`, a branch for `context.parallel`; unnamed it is called by its place."""
+    """Make `f(branch_context, *args)` into `f(*args)`, a branch for `context.parallel`. Without `name`, the branch is called
+    `parallel-branch-{index}`."""
 
     def decorate(func: Callable[Concatenate[Any, Params], T]) -> Callable[Params, ParallelBranch[T]]:
         @functools.wraps(func)

@@ -1,7 +1,7 @@
-"""How long to wait: durations, backoff and jitter. Pure; chance enters as an argument.
+"""How long to wait: durations, backoff and jitter. Pure functions; random numbers are an argument.
 
-Users import `Duration` and `JitterStrategy` from config.py and `RetryDecision` from retries.py, as in the official SDK. They stand
-here, below both, because configs speak of retry decisions and retry decisions of durations.
+Users import `Duration` and `JitterStrategy` from config.py and `RetryDecision` from retries.py, as in the official SDK. The classes are
+defined here, because config.py uses retry decisions and retry decisions use durations.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from enum import StrEnum
 from random import Random, SystemRandom
 from typing import SupportsFloat, TypeAlias
 
-from holdfast.durable import checking
+from holdfast.durable import argument_checks
 from holdfast.durable.exceptions import ValidationError
 
 Numeric: TypeAlias = int | float
 
 CHANCE: Random = SystemRandom()
-"""Where jitter comes from unless a caller says otherwise. The kernel's, so that forked processes do not draw the same numbers."""
+"""The default source of jitter. The kernel makes the numbers, so that forked processes do not draw the same ones."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Duration:
 
     def __post_init__(self) -> None:
         if type(self.seconds) is not int:
-            object.__setattr__(self, "seconds", checking.whole(self.seconds, "Duration", "seconds"))
+            object.__setattr__(self, "seconds", argument_checks.whole(self.seconds, "Duration", "seconds"))
         if self.seconds < 0:
             raise ValidationError("Duration seconds must be positive")
 
@@ -62,15 +62,15 @@ class Duration:
 def _cut(value: float, unit: int) -> int:
     """So many units in whole seconds."""
     if isinstance(value, bool) or not isinstance(value, SupportsFloat):
-        raise ValidationError(f"Duration: {checking.shown(value)} is no length of time; it must be a finite number.")
+        raise ValidationError(f"Duration: {argument_checks.shown(value)} is not a length of time; it must be a finite number.")
     try:
         return int(value * unit)
     except (TypeError, ValueError, OverflowError):
-        raise ValidationError(f"Duration: {checking.shown(value)} is no length of time; it must be a finite number.") from None
+        raise ValidationError(f"Duration: {argument_checks.shown(value)} is not a length of time; it must be a finite number.") from None
 
 
 class JitterStrategy(StrEnum):
-    """How much chance goes into a delay, so that many retries do not come back at one moment.
+    """How much of a delay is random, so that many retries do not happen at the same moment.
 
     NONE: the delay as computed. FULL: anything between nothing and the delay. HALF: at least half of it.
     """
@@ -80,7 +80,7 @@ class JitterStrategy(StrEnum):
     HALF = "HALF"
 
     def apply_jitter(self, delay: float, *, random: Random = CHANCE) -> float:
-        """The delay with chance in it."""
+        """The delay with its random part."""
         match self:
             case JitterStrategy.NONE:
                 return delay
@@ -131,4 +131,4 @@ class RetryDecision:
 
 
 RetryStrategy: TypeAlias = Callable[[Exception, int], RetryDecision]
-"""Asked with the error and the number of the attempt that just failed, counted from 1."""
+"""A retry strategy. It is called with the error and with the number of the attempt that just failed, counted from 1."""

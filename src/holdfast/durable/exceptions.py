@@ -74,7 +74,7 @@ CheckpointErrorCategory = DurableApiErrorCategory
 def wire_name(error: BaseException | type[BaseException]) -> str:
     """The name an error class has in checkpoints: `module.QualName`, builtins bare.
 
-    Our own classes carry the official package's names, so a function may move between Holdfast and AWS in mid-flight.
+    Our own classes carry the official package's names, so a function may move between Holdfast and AWS while its executions are under way.
     """
     cls = error if isinstance(error, type) else type(error)
     module = cls.__module__
@@ -108,7 +108,7 @@ class ValidationError(DurableExecutionsError):
 
     code = "validation_error"
     tells_line = False
-    """Its message has the author's line already."""
+    """The message names the author's line already."""
 
 
 class InvalidStateError(DurableExecutionsError):
@@ -118,7 +118,7 @@ class InvalidStateError(DurableExecutionsError):
 
 
 class OrderedLockError(DurableExecutionsError):
-    """An earlier holder of the lock failed, so nobody can follow in order."""
+    """An earlier holder of the lock failed, so later holders cannot follow in order."""
 
     code = "ordered_lock_error"
 
@@ -142,7 +142,7 @@ class ExecutionError(UnrecoverableError):
 
     code = "execution_error"
     tells_line = False
-    """Its message has the author's line already."""
+    """The message names the author's line already."""
 
     def __init__(self, message: str, termination_reason: TerminationReason = TerminationReason.EXECUTION_ERROR) -> None:
         super().__init__(message, termination_reason)
@@ -328,7 +328,7 @@ class ChildContextError(DurableOperationError):
 
 
 class WaitForConditionError(DurableOperationError):
-    """The condition was not met."""
+    """`wait_for_condition` failed: its strategy gave up before the condition was met, or the check or the strategy raised an error."""
 
     code = "wait_for_condition_error"
 

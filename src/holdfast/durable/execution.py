@@ -1,4 +1,4 @@
-"""The entry: a handler becomes a durable function."""
+"""`@durable_execution`: makes a handler a durable function."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args, overload
 
 from holdfast.durable import hints
-from holdfast.durable.calling import is_async
-from holdfast.durable.outcomes import event_of, text_of
+from holdfast.durable.invocation_outcome import event_of, text_of
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
 from holdfast.durable.plugin_discovery import load_configured_plugins
+from holdfast.durable.user_code import is_async
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.execution import Terms
+from holdfast.model.execution import Outcome, Terms
 from holdfast.model.ids import LATEST, checked_function, checked_version
 from holdfast.model.operations import Kind
 from holdfast.model.typed import Unfitting, models_in, typed
 
 _TERMS = Terms()
 _OnMismatch = Literal["quarantine", "fail"]
-"""What happens to an execution whose history the code does not match: it is put aside for mended code, or it fails, as on AWS."""
+"""What happens to an execution whose history the code does not match: quarantine until the code is mended, or failure, as on AWS."""
 
 
 class DurableFunction:
     """A handler with what an engine must know to run it.
 
-    `read`, `write` and `kind` are for the runtime's own: how its input comes from its text, its result becomes one, and what it is.
+    Only the runtime itself sets `read`, `write` and `kind`: how text becomes the input, how the result becomes text (or an outcome
+    that also tells the queue of the execution something), and whether this is a function or a worker.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class DurableFunction:
         boto3_client: Any = None,
         plugins: Sequence[DurableInstrumentationPluginFactory] = (),
         read: Callable[[str | None], Any] = event_of,
-        write: Callable[[Any], str] = text_of,
+        write: Callable[[Any], str | Outcome] = text_of,
         kind: Kind = Kind.FUNCTION,
         on_mismatch: _OnMismatch = "quarantine",
     ) -> None:
@@ -64,10 +65,10 @@ class DurableFunction:
         if hint is None:
             return event
         typing = functools.partial(typed, hint=hint)
-        return hints.given_back(event, typing, f"The input of function {self.name!r}")
+        return hints.given_back(event, typing, f"The input of function {self.name!r}", "Send an input that fits")
 
     def _text(self, result: Any) -> str:
-        """What the handler returned, as it is stored."""
+        """The stored text of what the handler returned."""
         text = text_of(result)
         if models_in(result):
             what, typing = f"What function {self.name!r} returned", hints.typing_of(self.handler)
@@ -76,7 +77,7 @@ class DurableFunction:
         return text
 
     def typed(self, result: Any) -> Any:
-        """A result that was read, in the class that the handler's return annotation names; as it is, with a warning, if it does not fit."""
+        """A stored result in the class that the handler's return annotation names; unchanged, with a warning, if it does not fit."""
         typing = hints.typing_of(self.handler)
         if typing is None:
             return result
@@ -87,8 +88,8 @@ class DurableFunction:
             return result
 
     def __call__(self, event: Any, context: Any) -> Any:
-        """What a Lambda runtime calls: one invocation, from its event to its output."""
-        from holdfast.durable.remote.answering import answer  # of no use to an engine, so it is loaded only here
+        """One invocation, from its event to its output. A Lambda runtime calls this."""
+        from holdfast.durable.remote.lambda_entry import answer  # engines do not need it, so it is loaded only here
 
         return answer(self, event, context)
 
@@ -124,12 +125,12 @@ def durable_execution(
 ) -> DurableFunction | Callable[[Callable[..., Any]], DurableFunction]:
     """Make `handler(event, context)` durable; `def` and `async def` both work.
 
-    `name` is the handler's own unless given; `version` pins executions that are under way to this code; `execution_timeout` is in
-    seconds, and the whole execution's; a closed execution is kept for `retention_days`. An execution with more than `max_operations`, or
-    `max_bytes` of payloads, fails: a guard against endless loops, to be raised at will. `plugins` are factories of plugins, which
-    are told what the function does (plugin.py); those that the environment names come after them. `on_mismatch` says what happens to an
-    execution whose history the code does not match: "quarantine" puts it aside until mended code is there and a person releases it,
-    "fail" fails it, as AWS does. `boto3_client` is the official SDK's: it has a meaning on AWS only.
+    `name` is the handler's name unless given. `version` pins executions under way to this code. `execution_timeout` is in seconds and
+    for the whole execution. A closed execution is kept for `retention_days`. An execution with more than `max_operations`, or more than
+    `max_bytes` of payloads, fails: this stops endless loops, and both may be raised. `plugins` are factories of plugins, which observe
+    the function (plugin.py); plugins that the environment names follow them. `on_mismatch` says what happens to an execution whose
+    history the code does not match: "quarantine" keeps it until the code is mended and a person releases it, "fail" fails it, as AWS
+    does. `boto3_client` is an argument of the official SDK and is used only on AWS.
     """
     terms = Terms(execution_timeout, retention_days, max_operations, max_bytes).checked()
 

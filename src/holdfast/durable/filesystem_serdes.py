@@ -3,10 +3,10 @@
 A checkpoint keeps one of three texts: `{"data": "<text>"}`, `{"file": "<path>"}`, `{"file": "<path>", "preview": {…}}`. Texts, paths and
 files are the official SDK's, so either reads what the other wrote.
 
-The files must live as long as the execution and be seen by every machine that may go on with it: a disk of one machine, or a shared mount.
+The files must live as long as the execution, and every machine that may run it must see them: a disk of one machine, or a shared mount.
 
-When a checkpoint is written, the file it names is whole and on disk. A file is never replaced by another value: a checkpoint may point to
-it, and whoever wrote it may have lost the execution to somebody else meanwhile. The other value goes beside it.
+When a checkpoint is written, its file is complete and on disk. A file is never replaced by another value, because a checkpoint may refer
+to it and its writer may have lost the execution to another runner meanwhile. The other value goes into a file beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.durable.serdes import EXTENDED_TYPES_SERDES, SerDes, SerDesContext
 from holdfast.durable.types import DurableExecutionArn
 
 _INLINE_BYTES = 256 * 1024 - 1024
-"""What a checkpoint of the service holds, less a kilobyte for what stands around the value."""
+"""The size limit of a checkpoint, minus a kilobyte for the text around the value."""
 
 
 class FileSystemSerDesMode(StrEnum):
@@ -115,7 +115,7 @@ class FileSystemSerDes(SerDes[Any]):
         return path
 
     def _refuse_outside(self, path: str) -> None:
-        """A reference may come from outside, as the answer to a callback, and an ARN from a foreign history."""
+        """Refuse a path outside `base_path`: it may come from the answer to a callback, or from an imported history."""
         base = os.path.realpath(self._base_path)
         if os.path.commonpath([base, os.path.realpath(path)]) != base:
             raise SerDesError(
@@ -129,7 +129,7 @@ def _encoded(name: str, encoding: FileSystemPathEncoding) -> str:
 
 
 def _keep(path: str, data: bytes) -> str:
-    """Write a file whole and for good; its path, or that of another beside it if something else is there."""
+    """Write a complete file to disk; returns its path, or the path of another file beside it if the name is taken."""
     folder = os.path.dirname(path)
     _make_folder(folder)
     temporary = os.path.join(folder, f".{os.urandom(8).hex()}.tmp")
@@ -148,7 +148,7 @@ def _keep(path: str, data: bytes) -> str:
 
 def _place(temporary: str, path: str, data: bytes) -> str:
     try:
-        os.link(temporary, path)  # not a rename, which would replace what is there
+        os.link(temporary, path)  # not a rename, which would replace an existing file
         return path
     except FileExistsError:
         pass
@@ -158,7 +158,7 @@ def _place(temporary: str, path: str, data: bytes) -> str:
             return path
     with open(path, "rb") as found:
         if found.read() == data:
-            os.fsync(found.fileno())  # its writer may not have done so
+            os.fsync(found.fileno())  # the other writer may not have synced the file
             return path
     beside = f"{path.removesuffix('.json')}.{hashlib.sha256(data).hexdigest()}.json"
     os.replace(temporary, beside)
@@ -166,7 +166,7 @@ def _place(temporary: str, path: str, data: bytes) -> str:
 
 
 def _make_folder(folder: str) -> None:
-    """Like os.makedirs, with each new name on disk."""
+    """Like os.makedirs, and syncs each new folder to disk."""
     if not folder or os.path.isdir(folder):
         return
     above = os.path.dirname(folder.rstrip(os.sep))

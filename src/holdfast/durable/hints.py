@@ -1,4 +1,4 @@
-"""What an author's annotations say of the values that a durable call keeps: which class to give back, and where one should be named."""
+"""Type annotations of authors: which class a stored value becomes again, and where an annotation is missing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.model.typed import Unfitting, is_model, models_in, names_models, r
 log = logging.getLogger("holdfast.durable")
 
 Typing = Callable[[Any], Any]
-"""Gives a value that was read its type."""
+"""Turns a stored value into its class."""
 
 _PLAIN: Final = frozenset({"None", "str", "int", "float", "bool", "dict", "list", "tuple", "object", "Any", "bytes"})
 _warned: set[tuple[object, ...]] = set()
-"""Places that were told of; once for each is enough."""
+"""Functions that were warned about; one warning for each is enough."""
 
 
 def returned(func: Any) -> Any:
@@ -42,9 +42,9 @@ def taken(handler: Any) -> Any:
 
 
 def written(func: Any) -> Any:
-    """The function as its author wrote it, behind bound arguments and wrappers."""
+    """The author's own function, without bound arguments and wrappers."""
     while True:
-        if type(func) is FunctionType:  # most are: every step comes through here
+        if type(func) is FunctionType:  # most functions are plain: every step takes this path
             own = func.__dict__
             inner = (own.get("_original") or own.get("__wrapped__")) if own else None
             if inner is None:
@@ -85,7 +85,7 @@ def _is_set(cell: Any) -> bool:
 
 
 class BatchOf:
-    """The functions of a batch: each item of a BatchResult is what its own function says."""
+    """The functions of a batch: each item of a BatchResult gets the class that its own function names."""
 
     __slots__ = ("_at",)
 
@@ -93,7 +93,7 @@ class BatchOf:
         self._at = at
 
     def typing(self) -> Typing:
-        """Gives every item its type."""
+        """Turns every item into its class."""
 
         def items(batch: Any) -> Any:
             if not isinstance(batch, BatchResult):
@@ -108,7 +108,7 @@ class BatchOf:
 
 
 class StateOf:
-    """The check of a condition: its state is what it says it returns, or what the state was at the beginning."""
+    """The check of a condition: the state gets the class that the check returns, or the class of the initial state."""
 
     __slots__ = ("func", "initial")
 
@@ -116,7 +116,7 @@ class StateOf:
         self.func, self.initial = func, initial
 
     def typing(self) -> Typing | None:
-        """Gives the state its type."""
+        """Turns the state into its class."""
         hint = returned(self.func)
         if hint is None and is_model(type(self.initial)):
             hint = type(self.initial)
@@ -132,7 +132,7 @@ class AnswerOf:
         self._named = getattr(serdes, "named", None)
 
     def typing(self) -> Typing | None:
-        """Gives what was read its type."""
+        """Turns what was read into its class."""
         return None if self._named is None else functools.partial(typed, hint=self._named)
 
 
@@ -140,25 +140,23 @@ _TYPED: Final = frozenset({BatchOf, StateOf, AnswerOf})
 
 
 def typing_of(func: Any) -> Typing | None:
-    """Gives a function's results the type that its annotation names; None if it names none."""
+    """A function that turns stored results into the class that the annotation names; None without such an annotation."""
     if type(func) in _TYPED:
         return cast("BatchOf | StateOf | AnswerOf", func).typing()
     hint = returned(func)
     return None if hint is None else functools.partial(typed, hint=hint)
 
 
-def given_back(value: Any, typing: Typing, what: str) -> Any:
-    """A value that was just written, as a replay will give it."""
+def given_back(value: Any, typing: Typing, what: str, advice: str = "Return what the annotation says") -> Any:
+    """The value in the class that the annotation names; raises if the value does not fit. Used for results, states and inputs."""
     try:
         return typing(value)
     except Unfitting as error:
-        raise SerDesError(
-            f"{what} does not fit its annotation: {error}. Return what the annotation says, or mend the annotation."
-        ) from None
+        raise SerDesError(f"{what} does not fit its annotation: {error}. {advice}, or correct the annotation.") from None
 
 
 def recalled_as(value: Any, typing: Typing, what: str, operation_id: str) -> Any:
-    """A recorded value; one that does not fit any more was written by other code than this."""
+    """A recorded value in its class. A value that does not fit was written by other code."""
     try:
         return typing(value)
     except Unfitting as error:
@@ -170,7 +168,7 @@ def recalled_as(value: Any, typing: Typing, what: str, operation_id: str) -> Any
 
 
 def tell_of_lost_types(before: Any, after: Any, func: Any, what: str) -> None:
-    """Warn, once for each place, that a model comes back as a dict because no annotation names it."""
+    """Warn, once for each function, that a model becomes a dict because no annotation names its class."""
     lost = models_in(before)
     if len(lost) <= len(models_in(after)):
         return

@@ -1,4 +1,4 @@
-"""Who an operation is: its id from its place in the code, and the check that a replay meets the same one."""
+"""The identity of an operation: its id, which follows from its place in the code, and the check that a replay finds the same operation."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from holdfast.durable.author_lines import author_line
 from holdfast.durable.exceptions import NonDeterministicExecutionError
-from holdfast.durable.lines import author_line
 from holdfast.model.operations import Action, Operation, Type, Update
 
 
@@ -19,11 +19,11 @@ def operation_id(prefix: str | None, number: int) -> str:
 
 
 PATCH: Final = "Patch"
-"""The sub-type of the marker that `context.patched` leaves: a step that has succeeded, and that no other call can be."""
+"""The sub-type of the marker that `context.patched` records: a succeeded step that no other call makes."""
 
 
 def patch_id(prefix: str | None, name: str) -> str:
-    """The id of a marker, from its name: it takes no number, so it moves no other operation."""
+    """The id of a marker, from its name alone. It takes no number, so the ids of other operations do not change."""
     return blake2b(f"{prefix or ''}/patch/{name}".encode()).hexdigest()[:64]
 
 
@@ -49,7 +49,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         )
 
     def check(self, recorded: Operation) -> None:
-        """Refuse to go on when the history holds another operation at this place."""
+        """Raise if the history has another operation with this id."""
         if (
             recorded.type is self.type
             and recorded.sub_type == self.sub_type
@@ -69,6 +69,6 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
 
 def described(kind: Type, sub_type: str | None, name: str | None, parent_id: str | None = None) -> str:
-    """An operation as people are told of it."""
+    """An operation as messages name it."""
     where = f" inside context {parent_id[:8]}" if parent_id else ""
     return f"{sub_type or kind.value} {name!r}{where}" if name else f"unnamed {sub_type or kind.value}{where}"

@@ -1,4 +1,4 @@
-"""How an invocation is ended from inside. None of these is an error, so none is an `Exception`: let them pass.
+"""Exceptions that end an invocation from inside. They are no errors, so none is an `Exception`: do not catch them.
 
 Users import them from exceptions.py.
 """
@@ -14,7 +14,7 @@ _WALL_CLOCK = SystemClock()
 
 
 class BackgroundThreadError(BaseException):
-    """Checkpoints can no longer be written, so this invocation ends here. Let it pass."""
+    """Checkpoints can no longer be written, so this invocation ends here. Do not catch it."""
 
     code: ClassVar[str] = "background_thread_error"
 
@@ -57,7 +57,7 @@ class TimedSuspendExecution(SuspendExecution):
 
 
 class ContinueAsNew(BaseException):
-    """This execution ends here and goes on as a new one. Not an error: let it pass."""
+    """This execution ends here and goes on as a new one. Not an error: do not catch it."""
 
     code: ClassVar[str] = "continue_as_new"
 

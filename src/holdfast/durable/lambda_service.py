@@ -1,4 +1,4 @@
-"""The service's words as the SDK says them: errors as they stand in a checkpoint, and the official names of our enumerations."""
+"""AWS Lambda's names: errors in the form of a checkpoint, and the official names of our enumerations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NoReturn
 
+from holdfast.durable.author_lines import refused_at
 from holdfast.durable.exceptions import DurableOperationError, SerDesError, wire_name
-from holdfast.durable.lines import refused_at
 from holdfast.model.operations import Action as OperationAction
 from holdfast.model.operations import Failure
 from holdfast.model.operations import Status as OperationStatus
@@ -37,7 +37,7 @@ class CallbackTimeoutType(Enum):
 
 
 class InvocationStatus(Enum):
-    """How an invocation ended. RETRY never leaves the SDK: it is raised, so that the service invokes again."""
+    """How an invocation ended. RETRY is never sent: the SDK raises instead, so that the service invokes again."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -54,7 +54,7 @@ def _text(exception: BaseException) -> str:
 
 @dataclass(frozen=True)
 class ErrorObject:
-    """An error as a checkpoint keeps it: four fields, each of which may be missing."""
+    """An error in a checkpoint: four fields, each of which may be missing."""
 
     message: str | None
     type: str | None
@@ -68,9 +68,9 @@ class ErrorObject:
 
     @classmethod
     def from_exception(cls, exception: BaseException) -> ErrorObject:
-        """Describe an exception. Only errors of ours carry data and a stack trace on; a user's traceback stays in the logs.
+        """Describe an exception. Only Holdfast's own errors keep their data and stack trace; a user's traceback is only in the logs.
 
-        What our own code refused tells the author's line.
+        An error that Holdfast's checks raised names the author's line.
         """
         if isinstance(exception, SerDesError):
             # A user's subclass is recorded as the base: the replay knows no other, and must raise the same.
@@ -81,7 +81,7 @@ class ErrorObject:
 
     @classmethod
     def from_message(cls, message: str) -> ErrorObject:
-        """An error of which only the message is known."""
+        """An error with only a message."""
         return cls(message, None, None, None)
 
     @classmethod
@@ -103,10 +103,10 @@ class ErrorObject:
         return DurableOperationError.from_error_fields(self.type, self.message, self.data, self.stack_trace)
 
     def raise_as_operation_error(self, operation_error_cls: builtins.type[DurableOperationError]) -> NoReturn:
-        """Raise the operation's own error, from what escaped it.
+        """Raise the operation's own error class, with this error as its cause.
 
-        The first run and the replay both come through here, so user code sees the same error twice. A value that could not be
-        written or read stays a SerDesError whatever the operation was.
+        The first run and a replay both use this method, so user code gets the same error in both. A value that could not be written or
+        read stays a SerDesError in every kind of operation.
         """
         raised = SerDesError if self.type == _SERDES_ERROR else operation_error_cls
         raise raised(

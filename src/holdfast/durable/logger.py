@@ -1,7 +1,7 @@
-"""A logger that knows where it stands and does not say things twice.
+"""A logger that adds the execution and the operation to each line, and writes no line twice.
 
-Every line carries the execution and the operation as `extra` fields. While its context replays, the logger is silent: those lines
-were written by the first run. Loggers are made for every operation and most never speak, so making one copies nothing.
+The execution and the operation are `extra` fields of every line. While its context replays, the logger is silent, because the first run
+wrote those lines. Every operation gets a logger and most loggers are never used, so making one copies nothing.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Protocol, cast
 
 from holdfast.durable.protocols import LoggerInterface
 
-# Our two frames stand between user code and the standard library, which shall report the user's line.
+# Two frames of Holdfast are between user code and the standard library, which must report the user's line.
 _STACK_LEVEL = 3
 
 
 class HasExecutionArn(Protocol):
-    """All a logger needs to know of an execution."""
+    """What a logger needs to know about an execution."""
 
     @property
     def durable_execution_arn(self) -> str: ...
 
 
 class HasIdentity(Protocol):
-    """All a logger needs to know of an operation."""
+    """What a logger needs to know about an operation."""
 
     @property
     def operation_id(self) -> str: ...
@@ -53,7 +53,7 @@ class LogInfo:
         return cls(execution_state, op_id.parent_id, op_id.operation_id, op_id.name, attempt)
 
     def with_parent_id(self, parent_id: str) -> LogInfo:
-        """The same place under another parent."""
+        """A copy of this place under another parent."""
         return replace(self, parent_id=parent_id)
 
     def to_extra(self) -> dict[str, object]:
@@ -95,13 +95,13 @@ class Logger(LoggerInterface):
 
     @classmethod
     def where(cls, logger: LoggerInterface, info: Callable[[], LogInfo], is_replaying: Callable[[], bool]) -> Logger:
-        """A logger for a place that is asked for only when a line is really written."""
+        """A logger whose fields are computed only when a line is written."""
         made = cls(logger, {}, is_replaying)
         made._extra = info
         return made
 
     def with_is_replaying(self, is_replaying: Callable[[], bool]) -> Logger:
-        """The same logger under another context's replay."""
+        """The same logger, silent while another context replays."""
         made = Logger(self._logger, {}, is_replaying)
         made._extra = self._extra
         return made

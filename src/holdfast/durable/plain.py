@@ -1,4 +1,4 @@
-"""Plain functions: ordinary handlers that durable ones invoke. They take part in an execution of their own, without durable calls."""
+"""Plain functions: ordinary handlers that durable functions invoke. Each call is an execution of its own, without durable calls."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import logging
 from collections.abc import Callable
 from typing import Any, overload
 
-from holdfast.durable.calling import is_async
-from holdfast.durable.calls import Calls
+from holdfast.durable.base_context import BaseContext
 from holdfast.durable.execution import DurableFunction
+from holdfast.durable.user_code import is_async
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST, Arn
 
 log = logging.getLogger("holdfast.plain")
 
 MAX_SECONDS = 900
-"""What Lambda grants to one invocation of an ordinary function."""
+"""The longest time that Lambda allows for one invocation of an ordinary function."""
 
 
 class PlainContext:
-    """The context object of an ordinary Lambda handler, as far as it means something here."""
+    """The context object of an ordinary Lambda handler, with the members that have a meaning here."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: BaseContext) -> None:
         arn = calls.execution_context.durable_execution_arn
         execution = Arn.parse(arn)
         self.aws_request_id = execution.id
@@ -32,7 +32,7 @@ class PlainContext:
         self._calls = calls
 
     def get_remaining_time_in_millis(self) -> int:
-        """How long it may still take."""
+        """Milliseconds until the execution times out."""
         return int(self._calls.remaining().total_seconds() * 1000)
 
     def log(self, msg: object) -> None:
@@ -69,13 +69,13 @@ def plain_function(
 ) -> DurableFunction | Callable[[Callable[[Any, Any], Any]], DurableFunction]:
     """Make an ordinary `handler(event, context)` a target of `context.invoke`; `def` and `async def` both work.
 
-    It is called once and its result kept; an exception is its failure. Only if its process dies is it called again.
+    The handler is called once and its result is stored; an exception fails it. It is called again only if its process dies.
     """
     terms = Terms(timeout).checked()
 
     def decorate(plain: Callable[[Any, Any], Any]) -> DurableFunction:
         @functools.wraps(plain)
-        def call(event: Any, calls: Calls) -> Any:
+        def call(event: Any, calls: BaseContext) -> Any:
             return plain(event, PlainContext(calls))
 
         if is_async(plain):

@@ -1,4 +1,4 @@
-"""Plain JSON, as results of handlers and payloads of `invoke` are written, with models as their JSON; and what is said of other types."""
+"""Plain JSON: how results of handlers and payloads of `invoke` are written, and the messages about types that JSON does not have."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _KNOWN: Final = (str, int, float, type(None))
 
 
 def json_text(value: Any, cure: str, *, allow_nan: bool = True) -> str:
-    """The value as JSON. What JSON does not know is a TypeError with its type, its place in the whole, and the cure.
+    """The value as JSON. A type that JSON does not have raises a TypeError that names the type, its place in the value, and the cure.
 
-    The sentence for a value that is itself unknown stays the standard library's (model.cures).
+    If the value itself has such a type, the message begins with the standard library's sentence (model.cures).
     """
     found: Unwritable | None = None
     try:
-        return json.dumps(value, allow_nan=allow_nan, default=_model)
+        return (_ENCODER if allow_nan else _STRICT).encode(value)
     except TypeError as error:
         with contextlib.suppress(RecursionError):
             found = first_unwritable(value, lambda item: isinstance(item, _KNOWN))
@@ -39,12 +39,16 @@ def _model(value: Any) -> Any:
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
+_ENCODER: Final = json.JSONEncoder(default=_model)  # `json.dumps` would make one for every value
+_STRICT: Final = json.JSONEncoder(allow_nan=False, default=_model)
+
+
 def refusal(value: Any, known: tuple[type, ...]) -> SerDesError:
-    """What the default serdes says of a value in which it does not know a type."""
+    """The message of the default serdes about a value with an unknown type."""
     found: Unwritable | None = None
     with contextlib.suppress(RecursionError):
         found = first_unwritable(value, lambda item: isinstance(item, known))
-    if found is None:  # it stands in a batch, or too deep
+    if found is None:  # the unknown type is inside a batch, or too deep
         return SerDesError(f"Unsupported type in {type(value)}. {OF_A_STEP}")
     if not found.path and not found.why:
         return SerDesError(f"Unsupported type: {type(value)}")

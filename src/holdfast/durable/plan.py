@@ -1,15 +1,16 @@
-"""Plans: what an operation does, written once for both colours.
+"""Plans: what an operation does, written once for `def` and `async def` handlers.
 
-A plan is a plain generator. It yields what it needs, the driver serves it, and the answer comes back from the `yield`:
+A plan is a plain generator. It yields a request, the driver serves it, and the `yield` returns the answer:
 
-    Look      what does the history hold at this place?          → Operation | None
-    Record    write an update; `wait` for the disk, or ride with the next write
+    Look      which operation does the history have here?              → Operation | None
+    Record    write an update; `wait` for the disk, or defer it to the next write
     Run       call user code                                     → its result, or its exception is thrown in
+    Accept    ask the service of workers to accept a run         → Order | Failure
     Suspend   go on when this operation has changed
     Spawn     begin another plan beside this one
     NextDone  wait until one of those has ended                  → Done
 
-blocking.py drives plans of `def` handlers, awaiting.py those of `async def` ones. A plan knows neither threads nor loops.
+blocking_driver.py drives plans of `def` handlers, async_driver.py those of `async def` ones. A plan knows neither threads nor loops.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ import msgspec
 
 from holdfast.durable.identifier import Identity
 from holdfast.model.operations import Operation, Update
+from holdfast.model.run_port import EnqueueAsked, RunAsked
 
 T = TypeVar("T")
 
 
 class Look(msgspec.Struct, frozen=True, gc=False):
-    """Ask the history for an operation; another one at its place is an error."""
+    """Ask the history for an operation; another operation in its place is an error."""
 
     identity: Identity
 
@@ -44,25 +46,32 @@ class Run(msgspec.Struct, frozen=True):
     func: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     inline: bool = False
-    """It makes durable calls itself, so it must run where the plan runs."""
+    """The code makes durable calls itself, so it must run where the plan runs."""
     timeout: float | None = None
-    """Seconds of real time after which a TimeoutError is thrown in. A coroutine is cancelled then; a thread cannot be, and goes on."""
+    """Seconds of real time after which the call ends with a TimeoutError. A coroutine is cancelled; a thread cannot be, and goes on."""
+
+
+class Accept(msgspec.Struct, frozen=True):
+    """Ask the service to accept a run, or what is to be enqueued. Nothing is written: the plan records the answer with the operation."""
+
+    identity: Identity
+    asked: RunAsked | EnqueueAsked
 
 
 class Suspend(msgspec.Struct, frozen=True, gc=False):
-    """Nothing can be done until this operation changes, or one of the others does; all of them have just been looked at, this one last."""
+    """Wait until this operation, or one of the others, changes. The plan has just looked at all of them, at this one last."""
 
     operation_id: str
     others: tuple[Operation, ...] = ()
 
 
 class Spawn(msgspec.Struct, frozen=True):
-    """Begin a plan beside this one; `key` names it when it is done."""
+    """Start a plan beside this one; its `Done` carries the `key`."""
 
     key: int
     plan: Plan[Any]
     again: Callable[[], Plan[Any]] | None = None
-    """The plan from its beginning, for a driver that runs it again once what it waited for has changed."""
+    """Makes the plan again, for a driver that runs it from its start when what it waited for has changed."""
 
 
 class NextDone(msgspec.Struct, frozen=True, gc=False):
@@ -77,11 +86,11 @@ class Done(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-Effect = Look | Record | Run | Suspend | Spawn | NextDone
+Effect = Look | Record | Run | Accept | Suspend | Spawn | NextDone
 Plan = Generator[Effect, Any, T]
 
 
 def too_late(run: Run, *, cancelled: bool) -> TimeoutError:
-    """What a body that did not end in its time comes to."""
+    """The error of a body that did not end in time."""
     what = "it was cancelled" if cancelled else "a thread cannot be stopped, so its body may still be running; its result is dropped"
     return TimeoutError(f"The step did not end within {run.timeout:g} s: {what}.")

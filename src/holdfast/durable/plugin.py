@@ -1,4 +1,4 @@
-"""Plugins: code that is told what an execution does and has no part in it; traces, metrics and audit logs are made of this.
+"""Plugins: code that observes an execution and does not change it, for traces, metrics and audit logs.
 
     class Counting(DurableInstrumentationPlugin):
         def on_operation_end(self, info: OperationEndInfo) -> None:
@@ -79,11 +79,11 @@ class OperationInfo:
     result: str | None = field(default=None, kw_only=True)
     error: ErrorObject | None = field(default=None, kw_only=True)
     attempt: int | None = field(default=None, kw_only=True)
-    """Of a step: the attempts it has ended, and in the hooks of its function the one that runs."""
+    """For a step: how many attempts have ended; in the hooks of its function, the number of the attempt that runs."""
 
     @staticmethod
     def from_operation(operation: Operation, *, is_replayed: bool = False) -> OperationInfo:
-        """An operation as it is stored. The error is a copy, so nothing a plugin does to it reaches the handler."""
+        """A stored operation. The error is a copy, so a plugin cannot change the handler's error."""
         return OperationInfo(
             operation_id=operation.id,
             operation_type=operation.type,
@@ -102,7 +102,7 @@ class OperationInfo:
 
 @dataclass(frozen=True)
 class OperationStartInfo(OperationInfo):
-    """An operation begins, or is met again by a replay while it is still open. A new one has no `start_time` yet."""
+    """An operation begins, or a replay reaches it while it is open. A new operation has no `start_time` yet."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class OperationEndInfo(OperationInfo):
 
 @dataclass(frozen=True)
 class OperationChangeInfo:
-    """What a checkpoint changed: the operations whose status is another one, and all of them."""
+    """What a checkpoint changed: the operations with a new status, and all operations."""
 
     execution_arn: str | None
     updated_operations: dict[str, OperationInfo]
@@ -123,7 +123,7 @@ class OperationChangeInfo:
 
 
 class UserFunctionOutcome(Enum):
-    """How a run of a user's function ended. INCOMPLETE: it was left in the middle, and will be run again."""
+    """How a user's function ended. INCOMPLETE: it was interrupted, and will run again."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -131,7 +131,7 @@ class UserFunctionOutcome(Enum):
 
     @classmethod
     def from_error(cls, error: ErrorObject | None) -> UserFunctionOutcome:
-        """An error is a failure, none is a success."""
+        """A failure if there is an error, else a success."""
         return cls.SUCCEEDED if error is None else cls.FAILED
 
 
@@ -140,12 +140,12 @@ class UserFunctionStartInfo(OperationInfo):
     """A user's function begins: the body of a step, of a condition, of a context."""
 
     is_replay_children: bool = False
-    """It is run again only because its result was too large to be stored."""
+    """The function runs again only because its result was too large to be stored."""
 
 
 @dataclass(frozen=True)
 class UserFunctionEndInfo(OperationInfo):
-    """A user's function returned, raised, or was left."""
+    """A user's function returned, raised, or was interrupted."""
 
     is_replay_children: bool
     outcome: UserFunctionOutcome
@@ -159,7 +159,7 @@ class UserFunctionEndInfo(OperationInfo):
         outcome: UserFunctionOutcome | None = None,
         clock: Clock = _WALL_CLOCK,
     ) -> UserFunctionEndInfo:
-        """The end of the run that began so; without an outcome, the error decides."""
+        """The end of the function that this start belongs to. Without an outcome the error decides it."""
         return cls(
             operation_id=start_info.operation_id,
             operation_type=start_info.operation_type,
@@ -177,20 +177,20 @@ class UserFunctionEndInfo(OperationInfo):
         )
 
 
-# --- invocations: what holds payloads is not shown by `repr`, because plugins log their infos, and tells no two infos apart ----
+# --- invocations: fields with payloads are left out of `repr`, because plugins log these objects, and out of comparisons -------
 
 
 @dataclass(frozen=True)
 class InvocationInfo:
-    """One invocation of an execution. `operations` is all that is stored of it, by id, the execution itself included."""
+    """One invocation of an execution. `operations` has every stored operation by id, also the execution itself."""
 
     request_id: str | None
     execution_arn: str | None
     is_first_invocation: bool
-    """No earlier invocation left an operation behind."""
+    """Whether no earlier invocation recorded an operation."""
     execution_start_time: datetime | None = None
     execution_input: Any = field(default=None, kw_only=True, repr=False, compare=False, hash=False)
-    """The event, as a copy of the plugins' own."""
+    """A copy of the event, for the plugins alone."""
     operations: dict[str, OperationInfo] = field(default_factory=dict, kw_only=True, repr=False, compare=False, hash=False)
 
 
@@ -199,7 +199,7 @@ class InvocationStartInfo(InvocationInfo):
     """An invocation begins."""
 
     updated_operations: dict[str, OperationInfo] = field(default_factory=dict, kw_only=True, repr=False, compare=False, hash=False)
-    """What the service changed since the last invocation: waits that are over, answers that came, retries that are due."""
+    """What the service changed since the last invocation: waits that are over, callbacks that were answered, retries that are due."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class InvocationEndInfo(InvocationInfo):
         output: Outcome,
         operations: dict[str, OperationInfo] | None = None,
     ) -> InvocationEndInfo:
-        """The end of the invocation that began so; without operations, they are those of its start."""
+        """The end of the invocation that this start belongs to. Without operations it has those of the start."""
         start = invocation_start_info
         return cls(
             request_id=start.request_id,
@@ -265,8 +265,8 @@ class DurableInstrumentationPlugin:
     lock. A hook makes no durable calls.
 
     For one operation: its start, then the start and end of its function, then its end, before the call returns; a child's end comes
-    before its parent's. An operation ends once, in the invocation that first sees it closed; one that nobody asked for ends before the
-    invocation does. A context whose body a replay runs again, because its result is not stored, ends at every run.
+    before its parent's. An operation ends once, in the invocation that first sees it closed; an operation whose result no code reads ends
+    before the invocation does. A context whose body a replay runs again, because its result is not stored, ends at every run.
 
     Whatever a hook raises is logged and changes nothing, but for KeyboardInterrupt, SystemExit and GeneratorExit: those end the
     invocation, which is tried again.
@@ -277,7 +277,7 @@ class DurableInstrumentationPlugin:
         return None
 
     def on_invocation_start(self, info: InvocationStartInfo) -> None:
-        """Called before the handler is, in every invocation."""
+        """Called in every invocation, before the handler."""
 
     def on_invocation_end(self, info: InvocationEndInfo) -> None:
         """Called last, however the invocation ended."""
@@ -286,20 +286,20 @@ class DurableInstrumentationPlugin:
         """Called before an operation's start is written, and when a replay meets one that is still open."""
 
     def on_operation_end(self, info: OperationEndInfo) -> None:
-        """Called when an operation is over, by whoever asked for it, before the result is handed on."""
+        """Called when an operation is over, before the code gets its result."""
 
     def on_operation_change(self, info: OperationChangeInfo) -> None:
-        """Called after checkpoints that changed something; one call may tell of several, and of the newest state only."""
+        """Called after checkpoints that changed something. One call may cover several checkpoints; it shows only the newest state."""
 
     def on_user_function_start(self, info: UserFunctionStartInfo) -> None:
         """Called before a user's function, on its own thread or in its task: context variables set here are seen there."""
 
     def on_user_function_end(self, info: UserFunctionEndInfo) -> None:
-        """Called after a user's function, in the same place; always, even if the function was left in the middle."""
+        """Called after a user's function, on the same thread or in the same task; always, even if the function did not run to its end."""
 
 
 class DurableInstrumentationPluginFactory(Protocol):
-    """Makes the plugins of one kind: an object with this method, no class to inherit from.
+    """Makes the plugins of one kind. Any object with this method will do; there is no class to inherit from.
 
     What outlives an invocation belongs here: exporters, connections, settings. A class marked `__durable_registration_api__ = 1` may
     also name an `exclusive_group`, of which a function takes only one, and have `on_registration_result(registered)` called once it is
@@ -307,5 +307,6 @@ class DurableInstrumentationPluginFactory(Protocol):
     """
 
     def create_plugin(self, info: InvocationStartInfo, /) -> DurableInstrumentationPlugin:
-        """The plugin for this invocation, which is told the same info first. If it raises, the invocation goes without."""
+        """The plugin for this invocation. Its `on_invocation_start` gets the same info. If this method raises, the invocation runs without
+        the plugin."""
         ...

@@ -31,7 +31,7 @@ def load_configured_plugins(
     """The factories of a function, in the order their plugins are called. One that is both written down and named is there once."""
     factories = list(explicit_plugins or ())
     met: list[object] = list(factories)
-    """Also those that turn out not to be factories: what they hold must be let go."""
+    """All objects that were found, also those that are not factories: each is told if it is not used, so that it can free what it holds."""
     try:
         for place, factory in enumerate(factories):
             _check(factory, f"plugins[{place}]", "Pass an instance of a factory: plugins=[MyFactory()].")
@@ -143,7 +143,8 @@ def _full_name(named: Any) -> str:
 
 
 def _kind(factory: object) -> type:
-    """The class that speaks for a factory: its own, or itself. An object may pretend about its `__class__`, not about its type."""
+    """The class whose marks count for a factory: the class of the object, or the factory itself if it is a class. An object can lie about
+    its `__class__`, but not about its type."""
     return cast("type", factory) if issubclass(type(factory), type) else type(factory)
 
 
@@ -153,7 +154,7 @@ def _marked(cls: type) -> bool:
 
 
 def _speaker(cls: type) -> type | None:
-    """The nearest class that says something about the mark, if what it says is 1: the marks of its bases are overruled."""
+    """The nearest class that sets the mark, if it sets the mark to 1. The marks of its bases do not count then."""
     nearest = next((base for base in cls.__mro__ if _MARK in vars(base)), None)
     return nearest if nearest is not None and _marked(nearest) else None
 
@@ -188,7 +189,7 @@ def _group(base: type, cls: type) -> str | None:
 
 
 def _tell(factories: Iterable[object], *, registered: bool) -> None:
-    """Tell each factory once whether it is in use. What it makes of that is its own affair."""
+    """Tell each factory once whether it is in use. An error of the factory in this call is logged and changes nothing."""
     for factory in {id(factory): factory for factory in factories}.values():
         try:
             speaker = _speaker(_kind(factory))

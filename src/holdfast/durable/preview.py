@@ -1,4 +1,4 @@
-"""A small picture of a large value, to stand in a checkpoint beside the reference to the whole.
+"""A preview of a large value, for a checkpoint that refers to the whole value.
 
 For `FileSystemSerDesConfig.generate_preview`, or any `SerDes` of your own that keeps values elsewhere:
 `lambda value: build_preview(value, PreviewConfig(mode=PreviewMode.EXCLUDE_ALL, include=[PreviewField("order_id")]))`.
@@ -29,7 +29,7 @@ class FieldMatchMode(StrEnum):
 
 @dataclass(frozen=True)
 class PreviewField:
-    """A field by name (`ANYWHERE`, with all that is below it) or by dotted path (`PATH`). Names with a dot in them cannot be said."""
+    """A field by name (`ANYWHERE`, with all that is below it) or by dotted path (`PATH`). A name with a dot cannot be given."""
 
     name: str
     match: FieldMatchMode = FieldMatchMode.ANYWHERE
@@ -53,7 +53,7 @@ class PreviewConfig:
 def build_preview(value: Any, config: PreviewConfig) -> dict[str, Any] | None:
     """The part of a dictionary that the config shows, nested as in the original; None when that is nothing.
 
-    A list has no place of its own: the fields of its items stand where the list stood, later ones over earlier ones.
+    A list does not appear in the preview: the fields of its items take its place, and later items overwrite earlier ones.
     """
     if not isinstance(value, dict):
         return None
@@ -68,14 +68,14 @@ def build_preview(value: Any, config: PreviewConfig) -> dict[str, Any] | None:
 
 
 def _shown(value: object, above: str, config: PreviewConfig) -> Iterator[tuple[str, Any]]:
-    """Each leaf that is to be seen, with its dotted path. Lazily: of a large value only what fits is looked at."""
+    """Each leaf that is shown, with its dotted path. Lazy: the rest of a large value is not visited once the preview is full."""
     if isinstance(value, list):
         for item in value:
             yield from _shown(item, above, config)
     elif isinstance(value, dict):
         for key, item in value.items():
             if "." in str(key):
-                continue  # it could not be told from a path
+                continue  # a key with a dot would look like a path
             path = f"{above}.{key}" if above else str(key)
             if _named(path, config.exclude):
                 continue

@@ -1,6 +1,6 @@
-"""What authors may bring themselves: a logger, a way to write values, a summary of a large result.
+"""What authors may replace: the logger, the serdes, the summary of a large result.
 
-Users import these from types.py and serdes.py, as in the official SDK. They stand here, below config.py, because configs hold them.
+Users import these from types.py and serdes.py, as in the official SDK. They are defined here because config.py uses them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SCALARS = frozenset({type(None), str, bool, int, float})
 
 
 class LoggerInterface(Protocol):
-    """Any logger with the five verbs of the standard library's."""
+    """Any logger with these five methods of the standard library's logger."""
 
     def debug(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None: ...
 
@@ -32,14 +32,14 @@ class LoggerInterface(Protocol):
 
 @dataclass(frozen=True)
 class SerDesContext:
-    """Whose value is being written or read."""
+    """The execution and the operation whose value is written or read."""
 
     operation_id: str = ""
     durable_execution_arn: str = ""
 
 
 class SerDes(ABC, Generic[T]):
-    """How a value becomes the text of a checkpoint, and text the value again.
+    """Turns a value into the text of a checkpoint, and the text into the value again.
 
     What `deserialize` returns is what user code gets, on the first run as well as on replay.
     """
@@ -54,7 +54,7 @@ class SerDes(ABC, Generic[T]):
 
     @staticmethod
     def is_primitive(obj: Any) -> bool:
-        """Whether plain JSON says it all: a scalar, or a list of nothing else."""
+        """Whether plain JSON is enough: a scalar, or a list of scalars and such lists."""
         if isinstance(obj, list):
             return _SCALARS.issuperset(map(type, obj)) or all(map(SerDes.is_primitive, obj))
         return obj is None or isinstance(obj, str | int | float)

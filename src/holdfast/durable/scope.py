@@ -1,6 +1,6 @@
-"""A scope: one context's place in the execution. Counts its calls, knows whether it replays, and derives what must not change.
+"""A scope: one context's part of the execution. It counts the context's calls, knows whether the context replays, and derives time and ids.
 
-Both colours of context stand on it. A scope is used by one strand at a time: two at once would make the order of ids a matter of luck.
+Both contexts (`def` and `async def`) use it. One strand uses a scope at a time: with two the order of ids would depend on luck.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from holdfast.durable.concurrency.looking import is_unread
+from holdfast.durable.concurrency.unread import is_unread
 from holdfast.durable.exceptions import ExecutionError, NonDeterministicExecutionError, SuspendExecution
-from holdfast.durable.forgotten import Unstarteds, let_go, not_awaited, remembered
 from holdfast.durable.identifier import PATCH, Identity, described, operation_id, patch_id
 from holdfast.durable.logger import Logger, LogInfo
 from holdfast.durable.plan import Plan
 from holdfast.durable.protocols import LoggerInterface
 from holdfast.durable.state import ExecutionState
+from holdfast.durable.unawaited import Unstarteds, let_go, not_awaited, remembered
 from holdfast.model.operations import OPEN, Action, Operation, SubType, Type
 
 log = logging.getLogger("holdfast.durable")
@@ -57,7 +57,7 @@ class Unread(NamedTuple):
     total: int
 
     def described(self) -> str:
-        """The call, as its author named it."""
+        """The call, with the name that its author gave."""
         return described(self.at.type, self.at.sub_type, self.at.name)
 
 
@@ -97,21 +97,21 @@ class Scope:
     ) -> None:
         self.state = state
         self.make_context = make_context
-        """Builds the context that user code sees, in the colour of its handler."""
+        """Makes the context that user code gets: for a `def` or an `async def` handler."""
         self.parent_id = parent_id
         self.prefix = prefix if prefix is not None else parent_id
         self.replaying = replaying
         self.suspended = False
-        """A suspension went through this context; whoever calls it again must have swallowed it."""
+        """A suspension passed through this context; code that calls it again has caught the suspension."""
         self.continuing = False
-        """The handler asked to go on as a new execution; whoever goes on here must have swallowed that."""
+        """The handler called continue_as_new; code that goes on after that has caught the exception."""
         self.unstarted: Unstarteds | None = None
         """Calls that were made and have not begun; None without any, because ten thousand contexts may wait in memory."""
         self.unread: tuple[Unread, ...] = ()
         """Results of map and parallel in which branches failed."""
         self._count = 0
         self._upcoming: str | None = None
-        """The id of the next call, if it is known already: a replay has to look ahead."""
+        """The id of the next call, if it is known already: a replay looks one call ahead."""
         self._busy = False
         self._seen_at = state.header.started_at
         self._uuids = 0
@@ -122,7 +122,7 @@ class Scope:
 
     @property
     def logger(self) -> Logger:
-        """Logs with this context's fields. Made when it is asked for: most contexts log nothing, and many wait in memory."""
+        """A logger with this context's fields. Made at the first use: most contexts log nothing, and many wait in memory."""
         if self._logger is None:
             self._logger = Logger.from_log_info(self._logs_to(), LogInfo(self.state, self.parent_id), self.is_replaying)
         return self._logger
@@ -140,17 +140,17 @@ class Scope:
         return self._log_to if self._log_to is not None else logging.getLogger()
 
     def is_replaying(self) -> bool:
-        """Whether this context still repeats what an earlier invocation did."""
+        """Whether this context still repeats the calls of an earlier invocation."""
         return self.replaying
 
     def next_identity(self, kind: Type, sub_type: str, name: str | None) -> Identity:
-        """Take the next place in this context. Taken at the call, so that ids follow the order of the code."""
+        """The identity of the next call. Each call takes it at once, so that ids follow the order of the code."""
         self._count += 1
         id, self._upcoming = self._upcoming or operation_id(self.prefix, self._count), None
         return Identity(id, kind, sub_type, self.parent_id, name)
 
     def child(self, identity: Identity, *, virtual: bool = False) -> Scope:
-        """The scope inside an operation; a virtual one leaves no operation of its own, so its calls report to ours."""
+        """The scope inside an operation. A virtual one records no operation of its own, so its calls belong to this scope's operation."""
         return Scope(
             self.state,
             self.make_context,
@@ -161,15 +161,15 @@ class Scope:
         )
 
     def branch(self, identity: Identity, index: int, sub_type: SubType, name: str) -> Identity:
-        """The identity of a branch: counted from 0 under its batch, whatever order branches run in."""
+        """The identity of a branch: by its index under its batch, in whatever order branches run."""
         return Identity(operation_id(identity.operation_id, index), Type.CONTEXT, sub_type.value, identity.operation_id, name)
 
     def call(self, identity: Identity) -> _Call:
-        """Wrap one durable call: one at a time, and the end of the replay is noticed where it is reached."""
+        """A context manager around one durable call: checks that it is the only one, and notices the end of the replay."""
         return _Call(self, identity)
 
     def began(self, identity: Identity) -> bool:
-        """A call begins; says whether it is the one that an earlier invocation waited in."""
+        """Note that a durable call begins. Returns whether an earlier invocation waited in this call."""
         self._check_free()
         self._busy = True
         return self._begin_call(identity) if self.replaying else False
@@ -181,7 +181,7 @@ class Scope:
             raise ExecutionError(_BUSY)
 
     def ended(self, identity: Identity, *, resumed: bool) -> None:
-        """A call is over, well or not."""
+        """Note that a durable call returns to user code: with a result, an error or a suspension."""
         self._busy = False
         operations = self.state.operations
         done = operations.get(identity.operation_id)
@@ -190,6 +190,10 @@ class Scope:
         if self.replaying:
             self._upcoming = operation_id(self.prefix, self._count + 1)
             self.replaying = not resumed and self._upcoming in operations
+
+    def passed(self, done: Operation) -> None:
+        """The current call went through more than one operation, and this is the last of them."""
+        self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
 
     def check_not_swallowed(self) -> None:
         """Refuse the result of code that caught a suspension and went on."""
@@ -216,7 +220,7 @@ class Scope:
                 self.unstarted = None
 
     def tell_unread(self) -> None:
-        """The context's code came to its end: warn of failed branches that it never looked at."""
+        """The context's code has ended: warn about failed branches whose result it never read."""
         header = self.state.header
         for batch in self.unread:
             if is_unread(batch.result):
@@ -224,15 +228,15 @@ class Scope:
         self.unread = ()
 
     def leave(self) -> None:
-        """The context's code is over, well or not: what was never awaited is closed without a word."""
+        """The context's code is over, with a result or an error: close the calls that were never awaited, without a warning."""
         if self.unstarted:
             let_go(self.unstarted)
 
     def _begin_call(self, identity: Identity) -> bool:
-        """Leave the replay before work that is new; says whether to leave it after the call instead."""
+        """End the replay before new work; returns whether the replay ends after the call instead."""
         found: Operation | None = self.state.operations.get(identity.operation_id)
         if found is not None and self.state.hooks is not None:
-            with contextlib.suppress(NonDeterministicExecutionError):  # another operation is the call's to complain about
+            with contextlib.suppress(NonDeterministicExecutionError):  # the call itself raises if it is another operation
                 identity.check(found)
                 self.state.hooks.met_again(found)
         if found is None or (found.type is Type.STEP and found.status in OPEN):
@@ -243,7 +247,7 @@ class Scope:
     # --- changed code
 
     def patched(self, name: str) -> bool:
-        """Whether the code behind a marker is to run. The first call in this context decides, so that a loop gets one answer."""
+        """Whether the code behind a marker runs. The first call in this context decides, so that a loop always gets the same answer."""
         self._check_free()
         known = self._patches = self._patches if self._patches is not None else {}
         if name not in known:
@@ -256,13 +260,13 @@ class Scope:
         return known[name]
 
     def _goes_on(self) -> bool:
-        """Whether the history has more of this context than it has come back from: the next call, or its end."""
+        """Whether the history has more of this context than was replayed so far: the next call, or the context's end."""
         operations = self.state.operations
         around = [operations[id] for id in {self.prefix, self.parent_id} if id is not None and id in operations]
         return operation_id(self.prefix, self._count + 1) in operations or any(op.status not in OPEN for op in around)
 
     def _mark(self, at: Identity) -> bool:
-        """Leave the marker. It rides with the next write, and nothing that this context does later is written before it."""
+        """Record the marker. It goes with the next write, before everything that this context does later."""
         update = at.update(Action.SUCCEED)
         if self.state.hooks is not None:
             self.state.hooks.recording(update)
@@ -272,11 +276,11 @@ class Scope:
     # --- the same on every replay, without a checkpoint
 
     def now(self) -> datetime:
-        """The service's time at the latest operation this context has come back from."""
+        """The service's time at the end of this context's latest operation."""
         return datetime.fromtimestamp(self._seen_at / 1000, UTC)
 
     def uuid(self) -> uuid.UUID:
-        """An id nobody else has."""
+        """A unique id, the same on every replay."""
         self._uuids += 1
         return uuid.UUID(bytes=self._derived("uuid", self._uuids)[:16], version=4)
 

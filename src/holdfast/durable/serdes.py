@@ -37,7 +37,7 @@ VALUE_TOKEN = "v"
 
 
 class TypeTag(StrEnum):
-    """What an envelope holds."""
+    """The tag of an envelope: the type of its value."""
 
     NONE = "n"
     STR = "s"
@@ -134,7 +134,7 @@ def _write_model(value: Any) -> str:
 def _members(value: dict[Any, Any]) -> str:
     pairs = [
         (_quote(key) if type(key) is str else _key(key))
-        # Text is what most members are: written right here, it saves a call each.
+        # Most members are text; writing them here saves one call for each.
         + (':{"t":"s","v":' + _quote(item) + "}" if type(item) is str else ":" + _WRITERS[type(item)](item))
         for key, item in value.items()
     ]
@@ -225,7 +225,7 @@ def _parse(data: str) -> Any:
         if end == len(data):
             return value
     except (StopIteration, TypeError):
-        pass  # white space, bytes, or no JSON at all: the standard library knows, and says it best
+        pass  # white space, bytes, or no JSON: the standard library has the right message
     return json.loads(data)
 
 
@@ -280,7 +280,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _unwrap(item: Any) -> Any:
-    """The value in an envelope; what is no envelope is taken as it stands."""
+    """The value in an envelope; a value without an envelope is returned unchanged."""
     if type(item) is not dict or "v" not in item or "t" not in item:
         return item
     try:
@@ -300,11 +300,11 @@ def _read(data: str) -> Any:
     raise SerDesError('Malformed envelope: missing "t" or "v" at root.')
 
 
-# ---- the doors -------------------------------------------------------------------------------------------------------------
+# ---- the serdes ------------------------------------------------------------------------------------------------------------
 
 
 class PassThroughSerDes(SerDes[T]):
-    """For text that is already what it should be."""
+    """Stores text unchanged."""
 
     def serialize(self, value: T, _: SerDesContext) -> str:
         """The value, which must be a text."""

@@ -1,7 +1,7 @@
-"""What a handler's SDK knows of its execution: the operations it has been told of, its token, and what it has yet to write.
+"""What a running handler knows about its execution: the operations, its token, and the updates that are not written yet.
 
-One write is under way at a time, because each uses up the token of the one before. Everything recorded meanwhile goes out together
-with the next. The two drivers differ only in how they wait.
+One write is under way at a time, because each write uses up the token of the one before. Updates that are recorded meanwhile are written
+together by the next write. The two drivers differ only in how they wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SUSPENDED = "This execution is suspended: durable calls are refused until it is
 
 
 class ExecutionState:
-    """One execution, as one handler sees it. Ten thousand of them may wait in memory, so they are kept small."""
+    """One execution in one handler. Ten thousand of these may wait in memory, so they are kept small."""
 
     __slots__ = (
         "broken",
@@ -60,30 +60,35 @@ class ExecutionState:
         self.revision: int = invocation.header.revision
         self.unwritten: list[Update] = []
         self.broken: BaseException | None = None
-        """Why nothing can be written any more. What rode with a failed write is lost with it, so every strand is told."""
+        """Why nothing can be written any more. The updates of a failed write are lost, so every strand gets this error."""
         self.suspended = False
         """A suspension was raised; nothing may be recorded any more."""
         self.misuse: str | None = None
-        """A durable call was cut short by user code, which a replay could not repeat."""
+        """User code cancelled a durable call, which a replay could not repeat."""
         self.mismatch: NonDeterministicExecutionError | None = None
-        """The code was found not to match the history."""
+        """The error that says that the code does not match the history."""
         self.quarantines = False
-        """A mismatch is for mended code to go on from: the handler makes no more durable calls, whether it caught the error or not."""
+        """A mismatch quarantines the execution. The handler makes no more durable calls then, also when it caught the error."""
         self.unwritten_since = 0.0
         self.stragglers = stragglers
         self.hooks: Hooks | None = None
-        """Where plugins are told what happens; None without any, and asked for before every call."""
+        """The hooks that call plugins; None without plugins."""
         if not invocation.fresh:
             for operation in port.state(invocation.token):
                 self.operations[operation.id] = operation
 
     @property
     def has_history(self) -> bool:
-        """Whether an earlier invocation has left operations."""
+        """Whether an earlier invocation recorded operations."""
         return bool(self.operations)
 
+    @property
+    def ends_ride(self) -> bool:
+        """Whether the end of a context goes with the next write, and the code goes on without it."""
+        return False
+
     def look(self, identity: Identity) -> Operation | None:
-        """The recorded operation at this place, which must be the one the code asks for."""
+        """The recorded operation with this id; raises if it is another operation than the code asks for."""
         self.check_usable()
         found = self.operations.get(identity.operation_id)
         if found is not None:
@@ -102,12 +107,12 @@ class ExecutionState:
             raise SuspendExecution(_SUSPENDED)
 
     def raised(self, error: BaseException) -> None:
-        """A durable call ended with an error: remember the first that says that the code does not match."""
+        """A durable call raised: remember the first error that says that the code does not match the history."""
         if self.mismatch is None and isinstance(error, NonDeterministicExecutionError):
             self.mismatch = error
 
     def learn(self, operations: Iterable[Operation]) -> None:
-        """Learn of operations as they are now."""
+        """Store operations as they are now."""
         for operation in operations:
             self.operations[operation.id] = operation
 
@@ -117,19 +122,19 @@ class ExecutionState:
         self.unwritten.append(update)
 
     def record_later(self, update: Update) -> None:
-        """Take an update that rides with the next write; it is written by itself if none comes soon."""
+        """Take a deferred update: it goes with the next write, or alone if no write follows soon."""
         first = not self.unwritten
         self.record(update)
         if first:
             self.unwritten_since = monotonic()
             self.stragglers.add(self)
 
-    def write_riders(self) -> None:
-        """Write what rides, if it still does; a failure is told to the strand that writes next."""
-        raise AssertionError("each driver has its own way to write")
+    def write_deferred(self) -> None:
+        """Write the deferred updates, if they are not written yet. The strand that writes next gets a failure."""
+        raise AssertionError("a driver implements write_deferred")
 
-    def landed(self, answer: Checkpointed) -> None:
-        """A write is on disk."""
+    def applied(self, answer: Checkpointed) -> None:
+        """A write is on disk: take its token and its changes."""
         self.revision = answer.revision
         if answer.token is None:
             raise BackgroundThreadError("The execution is over.", LeaseLost())
@@ -140,7 +145,7 @@ class ExecutionState:
             self.hooks.learning(answer.operations, self.learn)
 
     def failed(self, error: HoldfastError) -> BackgroundThreadError:
-        """A write was refused: this invocation cannot go on. Only a mistake of the handler's own fails the execution."""
+        """A write was refused, so this invocation cannot go on. The execution fails only where the handler made a mistake."""
         source: Exception = error
         if isinstance(error, Rejected):
             source = CheckpointError(f"The checkpoint was refused: {error}", DurableApiErrorCategory.EXECUTION)

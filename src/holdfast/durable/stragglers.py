@@ -1,6 +1,7 @@
-"""Stragglers: updates that ride with the next write, and the limit to how long they may.
+"""Stragglers: deferred updates that no other write has taken along within 5 ms.
 
-The START of an at-least-once step is not worth a commit of its own, but a long body must not hide that it began.
+The START of an at-least-once step is not worth a commit of its own, so it waits for the next write. But a step with a long body must show
+that it began, so a timer or a thread writes what has waited too long.
 """
 
 from __future__ import annotations
@@ -15,112 +16,112 @@ from holdfast.model.operations import Update
 
 log = logging.getLogger("holdfast.durable")
 
-_RIDE_SECONDS: Final = 0.005
+_DEFERRED_SECONDS: Final = 0.005
 
 
-class Riding(Protocol):
-    """Something with updates that ride."""
+class Deferring(Protocol):
+    """A state with deferred updates."""
 
     unwritten: list[Update]
     unwritten_since: float
 
-    def write_riders(self) -> None: ...
+    def write_deferred(self) -> None: ...
 
 
 class Stragglers(Protocol):
-    """Is told of every update that rides."""
+    """Writes deferred updates that have waited too long."""
 
-    def add(self, state: Riding) -> None: ...
+    def add(self, state: Deferring) -> None: ...
 
 
-def _due(states: dict[Riding, None]) -> list[Riding]:
-    """Those that have ridden long enough; those that were written meanwhile are forgotten."""
+def _due(states: dict[Deferring, None]) -> list[Deferring]:
+    """The states whose updates have waited long enough. States whose updates were written meanwhile are dropped."""
     now = monotonic()
     due = []
     for state in list(states):
         if not state.unwritten:
             states.pop(state, None)
-        elif now - state.unwritten_since >= _RIDE_SECONDS * 0.9:
+        elif now - state.unwritten_since >= _DEFERRED_SECONDS * 0.9:
             states.pop(state, None)
             due.append(state)
     return due
 
 
-def _write(state: Riding) -> None:
-    """Write what rides. Whatever goes wrong with it, the next one rides with the same timer or thread."""
+def _write(state: Deferring) -> None:
+    """Write the deferred updates of one state. An error must not stop the timer or the thread that serves the other states."""
     try:
-        state.write_riders()
+        state.write_deferred()
     except Exception:
-        log.exception("what one execution had to tell could not be written; its next write tells it")
+        log.exception("the deferred updates of one execution could not be written; its next write gets the error")
 
 
 class LoopStragglers:
-    """For coroutines: one timer of the loop for all, and none while nothing rides."""
+    """For coroutines: one timer of the loop for all states, and no timer while there is nothing to write."""
 
     def __init__(self) -> None:
-        self._states: dict[Riding, None] = {}
+        self._states: dict[Deferring, None] = {}
         self._planned = False
 
-    def add(self, state: Riding) -> None:
-        """An update rides."""
+    def add(self, state: Deferring) -> None:
+        """A state has a deferred update."""
         self._states[state] = None
         if not self._planned:
             self._planned = True
-            asyncio.get_running_loop().call_later(_RIDE_SECONDS, self._write)
+            asyncio.get_running_loop().call_later(_DEFERRED_SECONDS, self._write)
 
     def _write(self) -> None:
         for state in _due(self._states):
             _write(state)
         self._planned = bool(self._states)
         if self._planned:
-            asyncio.get_running_loop().call_later(_RIDE_SECONDS, self._write)
+            asyncio.get_running_loop().call_later(_DEFERRED_SECONDS, self._write)
 
 
 class Unhurried:
-    """For tests: what rides waits for the next write, however long that takes: a busy machine makes no more writes than an idle one."""
+    """For tests: deferred updates always wait for the next write, so that a busy machine makes as many writes as an idle one."""
 
-    def add(self, state: Riding) -> None:
-        """An update rides."""
+    def add(self, state: Deferring) -> None:
+        """A state has a deferred update."""
 
     def close(self) -> None:
         """There is nothing to stop."""
 
 
 class ThreadStragglers:
-    """For handlers on threads: one thread that sleeps while nothing rides."""
+    """For handlers on threads: one thread, which sleeps while there is nothing to write."""
 
     def __init__(self) -> None:
-        self._states: dict[Riding, None] = {}
+        self._states: dict[Deferring, None] = {}
         self._adding = threading.Lock()
-        self._riding = threading.Event()
+        self._wake = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def add(self, state: Riding) -> None:
-        """An update rides."""
+    def add(self, state: Deferring) -> None:
+        """A state has a deferred update."""
         with self._adding:
             self._states[state] = None
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="holdfast-stragglers", daemon=True)
                 self._thread.start()
-        self._riding.set()
+        self._wake.set()
 
     def close(self, *, wait: bool = False) -> None:
-        """Stop watching; with `wait` the thread is gone afterwards, and what it was writing is written."""
+        """Stop the thread; with `wait` return when it is gone and its last write is done."""
         self._closed = True
-        self._riding.set()
+        self._wake.set()
         if wait and self._thread is not None:
             self._thread.join()
 
     def _watch(self) -> None:
         pause = threading.Event()
         while not self._closed:
-            self._riding.wait()
-            pause.wait(_RIDE_SECONDS)
-            self._riding.clear()
+            self._wake.wait()
+            pause.wait(_DEFERRED_SECONDS)
+            self._wake.clear()
             with self._adding:
                 due = _due(self._states)
                 if self._states:
-                    self._riding.set()
+                    self._wake.set()
             for state in due:
                 _write(state)

@@ -1,4 +1,4 @@
-"""The shapes authors meet: the context a handler gets, the contexts its steps get, and what operations return."""
+"""The types that authors use: the context of a handler, the contexts of its steps, and what operations return."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WaitForConditionCheckContext(OperationContext):
 
 
 class Callback(Protocol[C_co]):
-    """A question to the outside: hand `callback_id` to whoever will answer."""
+    """A callback: give `callback_id` to the system that will answer."""
 
     callback_id: str
 
@@ -106,7 +106,7 @@ class DurableContext(Protocol):
 
     @abstractmethod
     def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Callback[Any]:
-        """Open a question that somebody outside answers."""
+        """Create a callback that an outside system answers."""
         ...
 
 

@@ -2,5 +2,5 @@
 
 Belongs: start, claim, checkpoint, timers, callbacks, settle, takeover, group commit, delivery of signals, upkeep.
 Does not: SQL, user code, HTTP; handlers run in a Host that is handed in.   May import: holdfast.store.seam, holdfast.model.
-Start reading at engine.py, then writer.py and scheduler.py; outbox.py and upkeep.py stand alone.
+Start reading at engine.py, then invocations.py (the life of an invocation), scheduler.py and writer.py; the outbox and upkeep stand alone.
 """

@@ -1,4 +1,5 @@
-"""Who waits for the end of which execution. One that goes on as another is waited for there."""
+"""Endings: the callers that wait for the end of an execution. If an execution continues as another one, they wait for the end of that
+one."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from holdfast.engine.quarantines import quarantined
 from holdfast.model.errors import EngineClosed, ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus, State
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 
 log = logging.getLogger("holdfast.engine")
 
@@ -25,15 +26,15 @@ class Ending(NamedTuple):
 class Endings:
     """The waiters of one engine, on its loop."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ExecutionStore) -> None:
         self._store = store
         self._waiters: dict[str, list[asyncio.Future[Ending]]] = {}
         self.heard: Callable[[Execution, str | None], None] | None = None
-        """Hears of every end that this engine wrote, with its payload if that is at hand."""
+        """Called for every end that this engine wrote, with the payload of the end if the engine has it in memory."""
 
     @property
     def awaited(self) -> list[str]:
-        """The executions that somebody waits for."""
+        """The executions that callers wait for."""
         return list(self._waiters)
 
     async def wait(self, execution: str, *, live: bool) -> Ending:
@@ -46,7 +47,8 @@ class Endings:
             raise
 
     def watch(self, execution: str, *, live: bool) -> asyncio.Future[Ending]:
-        """The same for somebody who waits for other things too, and says so when he gives up."""
+        """A future with the ending of an execution, for a caller that also waits for other things. The caller must call `give_up` when
+        it no longer waits."""
         waiter: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(execution, []).append(waiter)
         try:
@@ -61,23 +63,24 @@ class Endings:
             raise
 
     def give_up(self, waiter: asyncio.Future[Ending]) -> None:
-        """Somebody does not wait any more."""
-        for waited, waiters in list(self._waiters.items()):  # all of them: it may have moved on with the execution
+        """A caller does not wait any more."""
+        for waited, waiters in list(self._waiters.items()):  # in any list: it moves when its execution continues
             if waiter in waiters:
                 waiters.remove(waiter)
                 if not waiters:
                     del self._waiters[waited]
 
     def tell(self, header: Execution, payload: str | None = None, *, ours: bool = False) -> None:
-        """Tell those who wait for a result, if this is the end, or if a person must act first; a payload that is not at hand is read."""
+        """Answer the callers that wait for this execution, if it is closed, or if a person must release it first. If the payload is not
+        given, it is read from the store."""
         if ours and self.heard is not None and header.status is not ExecutionStatus.RUNNING:
             try:
                 self.heard(header, payload)
-            except Exception:  # whoever only listens must not keep anybody from an answer
+            except Exception:  # a listener's error must not keep a caller from its answer
                 log.exception("could not tell of the end of %s", header.name)
         aside = header.state is State.QUARANTINED
         waiters = None if header.status is ExecutionStatus.RUNNING and not aside else self._waiters.pop(header.id, None)
-        while waiters and header.continued_as is not None:  # they wait for the last one of the chain
+        while waiters and header.continued_as is not None:  # callers wait for the last one of the chain
             waiters += self._waiters.pop(header.continued_as, [])
             try:
                 heir = self._store.find(header.continued_as)
@@ -101,8 +104,8 @@ class Endings:
         _answer(waiters, ending)
 
     def close(self) -> None:
-        """Nobody will be told any more."""
-        closed = EngineClosed("The engine was closed while somebody waited for a result.")
+        """Answer every caller that still waits: no end will be told any more."""
+        closed = EngineClosed("The engine was closed while a caller waited for a result.")
         for waiters in self._waiters.values():
             _answer(waiters, closed)
         self._waiters.clear()

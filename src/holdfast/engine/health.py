@@ -1,19 +1,24 @@
-"""Health: whether the disk under the store works, as far as this engine knows.
+"""Trouble with the store: trouble that concerns the whole engine, and trouble that concerns one execution.
 
-While it does not, the engine pauses. Nothing is claimed, what invocations have to write is kept and their callers wait, and who asks
-for something new is refused. The watch tries again once a second (scheduler.py), and everything goes on when the disk takes it. People
-are told once when a pause begins and once when it is surely over: a disk that takes this and not that is ill all the time.
+`Health` is the first kind: whether the disk under the store works, as far as this engine knows. While the disk fails, the engine pauses:
+it claims nothing, it keeps what invocations have to write while their callers wait, and it refuses callers who ask for something new.
+The poller tries again once a second (scheduler.py), and everything goes on when the disk takes a write. The log tells people once when a
+pause begins and once when it is surely over: a disk that takes one write and refuses the next counts as failing all the time.
+
+`spared` and `readable` are for the second kind: a row that cannot be read harms its own execution only.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from holdfast.model.clock import monotonic
-from holdfast.model.errors import DiskFailed
+from holdfast.model.errors import DiskFailed, HoldfastError
+from holdfast.model.execution import Execution
+from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
 
@@ -30,12 +35,12 @@ class Health:
         self._changing = threading.Lock()
         self._fell_at = self._rose_at = 0.0
         self._told = False
-        """People know that it is ill, and not yet that it is well."""
+        """The log says that the disk fails, and does not yet say that it works again."""
         self.trouble: DiskFailed | None = None
         """Why the engine pauses, if it does."""
 
     def fell(self, trouble: DiskFailed) -> None:
-        """The disk did not take or give something."""
+        """The disk refused a read or a write."""
         with self._changing:
             self.trouble = trouble
             if not self._told:
@@ -43,15 +48,45 @@ class Health:
                 log.error("%s pauses until its store works again: %s", self._runner, trouble)
 
     def rose(self) -> None:
-        """The disk took something."""
+        """The disk took a write."""
         with self._changing:
             if self.trouble is not None:
                 self.trouble, self._rose_at = None, monotonic()
                 self._well()
 
     def tell(self) -> None:
-        """Tell people that it is over, when that is sure; to be called again and again."""
+        """Tell people that the pause is over, once that is sure. The poller calls this again and again."""
         with self._changing:
             if self._told and self.trouble is None and monotonic() - self._rose_at >= _SURE_SECONDS:
                 self._told = False
                 log.warning("%s goes on: its store works again after %.0f s", self._runner, self._rose_at - self._fell_at)
+
+
+class spared:  # noqa: N801  it is used like a function
+    """Wraps the work for one of several executions: an error is logged, and the work for the others goes on. A failing disk is raised to
+    the caller, or whatever the caller wants to hear of."""
+
+    __slots__ = ("_execution", "_raises")
+
+    def __init__(self, execution: str, raises: type[Exception] = DiskFailed) -> None:
+        self._execution, self._raises = execution, raises
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, trouble: BaseException | None, __: object) -> bool:
+        if not isinstance(trouble, Exception) or isinstance(trouble, self._raises):
+            return False
+        log.warning(
+            "could not look after %s: %s", self._execution, trouble, exc_info=None if isinstance(trouble, HoldfastError) else trouble
+        )
+        return True
+
+
+def readable(store: Store, executions: Iterable[str], raises: type[Exception] = DiskFailed) -> Iterator[Execution]:
+    """The executions among these that exist and can be read. Errors of the kind `raises` are the caller's."""
+    for execution in executions:
+        header = None
+        with spared(execution, raises):
+            header = store.find(execution)
+        if header is not None:
+            yield header

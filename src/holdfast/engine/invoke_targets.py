@@ -8,46 +8,65 @@ import msgspec
 
 from holdfast.engine.registry import Registry, latest
 from holdfast.model import codec
+from holdfast.model.admission import Enqueue
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.execution import Birth, new_execution
 from holdfast.model.ids import FunctionName, IdSource
-from holdfast.model.operations import Failure, Kind, Type, Update
+from holdfast.model.operations import RUN, Failure, Kind, Type, Update
 from holdfast.model.transitions import Children
-from holdfast.store.seam import Hosted, Store
+from holdfast.store.seam import FunctionStore, Hosted
 
 
 class InvokeTargets:
     """Finds the targets of chained invokes: functions hosted here, then those that any other process of the store has hosted."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, ids: IdSource) -> None:
+    def __init__(self, store: FunctionStore, registry: Registry, clock: Clock, ids: IdSource) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
         self._ids = ids
 
     def children(self, parent: str, updates: Sequence[Update]) -> Children:
-        """What each invoke among these updates starts."""
-        return {update.id: self._child(parent, update) for update in updates if update.type is Type.CHAINED_INVOKE}
+        """What each invoke among these updates starts. Many may invoke the same function, which is looked for once."""
+        found: dict[str, Hosted | None] = {}
+        return {update.id: self._child(parent, update, found) for update in updates if starts_another(update)}
 
-    def _child(self, parent: str, update: Update) -> Birth | Failure:
+    def function(self, name: str, version: str | None) -> Hosted | None:
+        """The plain function of a name and version, hosted here or elsewhere."""
+        found = self._target(name if version is None else f"{name}:{version}")
+        return found if found is not None and found.kind is Kind.FUNCTION else None
+
+    def _child(self, parent: str, update: Update, found: dict[str, Hosted | None]) -> Birth | Failure:
+        if update.error is not None and update.sub_type == RUN:
+            return update.error  # the worker's service refused the request
         try:
-            target, order = self._target(update.function_name or ""), update.order
+            name, order = update.function_name or "", update.order
+            if name not in found:
+                found[name] = self._target(name)
+            target = found[name]
             if target is None or target.kind is not (Kind.FUNCTION if order is None else order.kind):
-                return _unknown(update)  # a worker is no function: whatever a payload holds, it was not accepted
+                return _unknown(update)  # a worker is no function: its run needs an order that was accepted
             payload = codec.storable(order.input if order is not None else "{}" if update.payload is None else update.payload)
             return self._birth(parent, update, target, payload)
-        except Rejected as refused:  # trouble with the store is no answer
+        except Rejected as refused:  # trouble with the store is raised, and is no failure of the operation
             kind = "InvalidParameterValueException" if isinstance(refused, InvalidParameter) else type(refused).__name__
             return Failure(str(refused), kind)
 
     def _birth(self, parent: str, update: Update, target: Hosted, payload: str) -> Birth:
-        now = self._clock.now()
-        who = {"tenant": update.tenant_id or None, "trace": update.trace_id or None}
-        header = new_execution(self._ids(now), None, target.function, target.version, payload=payload, now=now, terms=target.terms, **who)
-        return Birth(
-            msgspec.structs.replace(header, parent=parent, parent_operation=update.id, cascade=update.cascade), payload, target.kind
-        )
+        now, order = self._clock.now(), update.order
+        terms, tenant, trace = target.terms, update.tenant_id, update.trace_id
+        if order is not None:
+            terms, tenant, trace = order.terms or terms, order.tenant or tenant, order.trace or trace
+        who = {"tenant": tenant or None, "trace": trace or None}
+        header = new_execution(self._ids(now), None, target.function, target.version, payload=payload, now=now, terms=terms, **who)
+        if order is not None and order.queued is not None:
+            asked = Enqueue(**msgspec.structs.asdict(order.queued))
+            return Birth(header, payload, target.kind, charges=order.charges, graph=order.graph, enqueue=asked)
+        header = msgspec.structs.replace(header, parent=parent, parent_operation=update.id, cascade=update.cascade)
+        if order is None:
+            return Birth(header, payload, target.kind)
+        return Birth(header, payload, target.kind, charges=order.charges, graph=order.graph)
 
     def _target(self, name: str) -> Hosted | None:
         function = FunctionName.parse(name)
@@ -62,6 +81,11 @@ class InvokeTargets:
     def _elsewhere(self, name: str) -> dict[str, Hosted]:
         hosted = self._store.hosted(name)
         return {one.version: one for one in hosted if (one.function, one.version) not in self._registry.gone}
+
+
+def starts_another(update: Update) -> bool:
+    """Whether an update starts another execution."""
+    return update.type is Type.CHAINED_INVOKE or update.order is not None
 
 
 def _unknown(update: Update) -> Failure:

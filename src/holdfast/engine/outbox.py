@@ -1,9 +1,9 @@
 """Delivering signals: each subscriber given to this engine hears of every change of a status, in order, at least once.
 
-One task for each. It takes the delivery, which one runner of the store has at a time; reads the signals after the subscriber's cursor;
-calls its function for one after the other; and moves the cursor behind those that were taken. A signal that is not taken is tried
-again until it is: none is ever passed over. The cursor is moved at most ten times a second, so a crash repeats what was delivered
-since, and nothing else.
+One task for each subscriber. The task takes the delivery, which one runner of the store has at a time; reads the signals after the
+subscriber's cursor; calls the subscriber's function for one signal after the other; and moves the cursor behind those that the function
+took. A signal that is not taken is tried again until it is: none is ever passed over. The cursor is moved at most ten times a second, so
+a crash repeats what was delivered since, and nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import DiskFailed, HoldfastError
 from holdfast.model.life import backoff_ms
 from holdfast.model.signals import StatusSignal, Subscriber
-from holdfast.store.seam import Store
+from holdfast.store.seam import OutboxStore
 
 log = logging.getLogger("holdfast.engine")
 T = TypeVar("T")
@@ -32,16 +32,18 @@ _PAGE: Final = 100
 _KEEP_SECONDS: Final = 0.1
 """How often the cursor is moved at most; also how long a runner believes that it has the delivery without asking."""
 _TAKE_SECONDS: Final = 1.0
-"""How often to look whether whoever delivers is gone."""
+"""How often to look whether the runner that delivers is gone."""
 _TROUBLE_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 1.0
-"""How long closing waits for functions that have a signal in hand; it will be repeated to those that take longer."""
+"""How long closing waits for functions that have a signal in hand. A function that takes longer gets the signal again."""
 
 
 class Outbox:
     """The subscribers of one engine."""
 
-    def __init__(self, store: Store, subscribers: Mapping[str, Subscriber], *, clock: Clock, chance: random.Random, runner: str) -> None:
+    def __init__(
+        self, store: OutboxStore, subscribers: Mapping[str, Subscriber], *, clock: Clock, chance: random.Random, runner: str
+    ) -> None:
         self._store = store
         self._threads = ThreadPoolExecutor(max(len(subscribers), 1), thread_name_prefix="holdfast-outbox")
         self._deliveries = [
@@ -95,17 +97,17 @@ class Outbox:
 
 
 class _Lost(Exception):
-    """Somebody else delivers now."""
+    """Another runner delivers now."""
 
 
 class _Delivery:
-    """What one subscriber is told."""
+    """The delivery of signals to one subscriber."""
 
     def __init__(
         self,
         name: str,
         receive: Subscriber,
-        store: Store,
+        store: OutboxStore,
         threads: ThreadPoolExecutor,
         *,
         clock: Clock,
@@ -129,15 +131,15 @@ class _Delivery:
         self._kept_at = 0.0
         self.retry_at: int | None = None
 
-    # --- said by others
+    # --- called by the engine
 
     @property
     def idle(self) -> bool:
-        """It rests, and nobody woke it."""
+        """Whether it rests and was not woken."""
         return self._rests_until is not None and not self._rests_until.is_set()
 
     def wake(self) -> None:
-        """There are new signals, which concern only the one that delivers."""
+        """There are new signals. Only the runner that delivers acts on this."""
         if self._holding:
             self._wake.set()
 
@@ -164,10 +166,10 @@ class _Delivery:
                 try:
                     await self._deliver(expect)
                 except _Lost:
-                    log.info("%s: somebody else delivers to %s now", self._runner, self.name)
-                except DiskFailed:  # the watch tells of it
+                    log.info("%s: another runner delivers to %s now", self._runner, self.name)
+                except DiskFailed:  # health.py logs it
                     await self._rest(self._wake, _TROUBLE_SECONDS)
-                except Exception as trouble:  # whatever it is, the signals are still there
+                except Exception as trouble:  # the signals are still there
                     log.warning("delivering to %s: %s", self.name, trouble, exc_info=not isinstance(trouble, HoldfastError))
                     await self._rest(self._wake, _TROUBLE_SECONDS)
                 finally:
@@ -183,7 +185,7 @@ class _Delivery:
             await self._rest(self._wake, _TAKE_SECONDS)
             return
         self._holding = True
-        self._kept, self._done = cursor, max(cursor, self._done)  # what was taken before a bad moment of the store is not repeated
+        self._kept, self._done = cursor, max(cursor, self._done)  # no signal taken before a store failure is repeated
         while not self._closing:
             self._wake.clear()
             page = self._store.signals(self.name, self._runner, self._done, _PAGE)
@@ -215,22 +217,22 @@ class _Delivery:
                 self._done = signal.number
                 return True
             failures += 1
-            known = isinstance(error, HoldfastError)  # one of ours says all there is to say; a stranger's place must be found
+            known = isinstance(error, HoldfastError)  # an error of Holdfast's explains itself; any other error is logged with its traceback
             told = error if known else repr(error)
             log.warning(
                 "%s did not take signal %s; it is tried again: %s", self.name, signal.number, told, exc_info=None if known else error
             )
-            await self._keep()  # what was taken before is not repeated, however long this one takes
+            await self._keep()  # so the signals before this one are not repeated, however long this one takes
             self._again.clear()
             self.retry_at = self._clock.now() + backoff_ms(failures, self._chance.random())
             expect(self.retry_at)
             await self._rest(self._again)
             self.retry_at = None
-            await self._keep()  # asks whether the delivery is still ours
+            await self._keep()  # this write also asks whether the delivery is still this runner's
         return False
 
     async def _call(self, signal: StatusSignal) -> BaseException | None:
-        """What went wrong, if anything did."""
+        """Call the subscriber's function. Returns its error; None if the function took the signal."""
         try:
             answer = self._receive(signal) if self._is_async else await self._in_thread(lambda: self._receive(signal))
             if inspect.isawaitable(answer):
@@ -239,7 +241,7 @@ class _Delivery:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return error  # something the function waited for was cancelled, not we
+            return error  # what the function waited for was cancelled, not this task
         except (Exception, SystemExit) as error:  # a function that wants to end the program ends its own call
             return error
         return None
@@ -252,7 +254,7 @@ class _Delivery:
         self._kept, self._kept_at = done, monotonic()
 
     def _finish(self) -> None:
-        """Leave the cursor where it belongs; on the loop, because a function that does not come back may have our thread."""
+        """Write the final position of the cursor. This runs on the loop, because a function that does not return may hold the thread."""
         if self._done == self._kept:
             return
         try:

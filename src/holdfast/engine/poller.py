@@ -1,4 +1,7 @@
-"""The poller: asks the store again and again on a thread of its own, so that a busy event loop does not let the lease run out."""
+"""The poller: polls the store on a thread of its own, so that a busy event loop does not let the runner's lease run out.
+
+What one poll does is the scheduler's (`Scheduler._polls`); here is only how often and where it runs. Simulations have a poller on the loop.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,33 @@ from typing import Protocol
 
 
 class Poller(Protocol):
-    """Looks at the store again and again."""
+    """Takes one poll after another."""
 
     def end(self) -> None:
-        """Look no more; what is being looked at is finished first."""
+        """Take no more polls; the poll in hand is finished first."""
         ...
 
 
 StartPoller = Callable[[Iterator[None], float], Poller]
-"""Begins a watch: takes the next look every so many seconds."""
+"""Begins to poll: takes the next element of the iterator every so many seconds."""
 
 
 class ThreadPoller:
-    """A watch on a thread of its own."""
+    """Polls on a thread of its own."""
 
-    def __init__(self, looks: Iterator[None], seconds: float) -> None:
-        self._looks = looks
+    def __init__(self, polls: Iterator[None], seconds: float) -> None:
+        self._polls = polls
         self._seconds = seconds
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="holdfast-watch", daemon=True)
+        self._thread = threading.Thread(target=self._poll, name="holdfast-poller", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Wait for the look in hand."""
+        """Wait for the poll in hand."""
         self._ended.set()
         self._thread.join()
 
-    def _watch(self) -> None:
-        for _ in self._looks:
+    def _poll(self) -> None:
+        for _ in self._polls:
             if self._ended.wait(self._seconds):
                 return

@@ -1,35 +1,57 @@
-"""The port, in process: a checkpoint is a method call away from its group commit."""
+"""The port of handlers that run in the engine's process: each checkpoint is a direct call that waits for the group commit."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
+from holdfast.engine.entries import Deliver
 from holdfast.engine.health import Health
-from holdfast.engine.invoke_targets import InvokeTargets
-from holdfast.engine.writer import Deliver, Writer
-from holdfast.model.charging import Charge
-from holdfast.model.errors import DiskFailed, HoldfastError
+from holdfast.engine.invoke_targets import InvokeTargets, starts_another
+from holdfast.engine.live_parents import LiveParents
+from holdfast.engine.rooms import Rooms
+from holdfast.engine.writer import Writer
+from holdfast.model import codec
+from holdfast.model.charges import Charge
+from holdfast.model.errors import DiskFailed, HoldfastError, RunUnavailable
+from holdfast.model.execution import Execution
 from holdfast.model.ids import Position
-from holdfast.model.operations import Operation, Type, Update, unpruned
+from holdfast.model.ledger import LedgerEntry
+from holdfast.model.operations import Failure, Kind, Operation, Order, Update, unpruned
+from holdfast.model.run_port import Acceptor, EnqueueAsked, RunAsked
 from holdfast.model.transitions import NO_CHILDREN, Children
 from holdfast.model.verbs import Checkpoint, Checkpointed
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 
 T = TypeVar("T")
+Landed = Callable[[Checkpointed | HoldfastError], None]
+
+_NO_WORKERS: Final = (
+    "context.run: this process serves no workers. Give their files to the engine that has the function: "
+    '`holdfast.open(..., workers=["worker.py"])`, `holdfast serve functions.py worker.py`, '
+    "or `holdfast run functions.py --worker worker.py`."
+)
 
 
 class EnginePort:
     """What a handler in this process writes through."""
 
-    def __init__(self, store: Store, writer: Writer, invoking: InvokeTargets, health: Health) -> None:
+    def __init__(
+        self, store: ExecutionStore, writer: Writer, targets: InvokeTargets, health: Health, rooms: Rooms, parents: LiveParents
+    ) -> None:
         self._store = store
         self._writer = writer
-        self._invoking = invoking
+        self._rooms = rooms
+        self._parents = parents
+        self._targets = targets
         self._health = health
+        self._loop = asyncio.get_running_loop()
+        self.acceptor: Callable[[], Acceptor | None] = lambda: None
+        """Gives the service that accepts runs of workers; None where no workers are served."""
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
-        """From a handler's thread; returns when it is on disk."""
+        """Write a checkpoint from a handler's thread. Returns when the checkpoint is on disk."""
         children = self._children(token, updates)
         answer = self._writer.call(Checkpoint(token, tuple(updates), client_token, children))
         assert isinstance(answer, Checkpointed)
@@ -39,24 +61,41 @@ class EnginePort:
         self,
         token: Position,
         updates: Sequence[Update],
-        landed: Callable[[Checkpointed | HoldfastError], None],
+        landed: Landed,
         *,
         client_token: str | None = None,
         charges: tuple[Charge, ...] = (),
+        ledger: tuple[LedgerEntry, ...] = (),
     ) -> None:
-        """From the engine's loop; `landed` gets the answer there, at once when nobody else would run beside."""
+        """Write a checkpoint from the engine's loop. `landed` gets the answer on the loop, at once if no other coroutine could run
+        meanwhile.
+
+        Children that are hosted here and find room are claimed in the same write. A repeated request makes no child, so a request that
+        may be one (it has a client token) claims none.
+        """
+        self._parents.writes(token.execution)
         try:
             children = self._children(token, updates)
         except HoldfastError as trouble:
             landed(trouble)
             return
-        write = Checkpoint(token, tuple(updates), client_token, children, charges)
+        if children and client_token is None:
+            children = self._rooms.for_births(children)
+            landed = self._settling(children, landed)
+        write = Checkpoint(token, tuple(updates), client_token, children, charges, ledger)
         deliver = cast("Deliver", landed)  # a checkpoint is answered by a Checkpointed
         answer = self._writer.write_now(write)
         if answer is None:
             self._writer.submit(write, deliver)
         else:
             deliver(answer)
+
+    def _settling(self, children: Children, landed: Landed) -> Landed:
+        def both(answer: Checkpointed | HoldfastError) -> None:
+            self._rooms.answered(children, answer)
+            landed(answer)
+
+        return both
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
         """The operations a replay needs."""
@@ -70,21 +109,41 @@ class EnginePort:
     def seen(self, token: Position) -> int:
         """The revision that an invocation was last told of: by its latest checkpoint with a client token, else when it began.
 
-        For a host whose handlers write from afar. It is read from the store, because any process may have served that checkpoint.
+        For a host whose handlers write over HTTP. The store is asked, because any process may have served that checkpoint.
         """
         header = self._read(lambda: self._store.find(token.execution))
         written = header is not None and header.client is not None and header.client.startswith(f"{token.epoch}.")
         return header.client_revision if header is not None and written else token.revision
 
+    async def accept(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
+        """Accept a run that a handler asks for, or an execution that it enqueues."""
+        acceptor = self.acceptor()
+        if isinstance(asked, EnqueueAsked):
+            if self._read(lambda: self._targets.function(asked.target, asked.version)) is not None:
+                return Order(Kind.FUNCTION, codec.dumps(asked.input), queued=asked.queued)
+            if acceptor is None:
+                return Failure(f"Function not found: {asked.target}", "ResourceNotFoundException")
+        if acceptor is None:
+            raise RunUnavailable(_NO_WORKERS)
+        try:
+            return await acceptor(parent, operation_id, asked)
+        except DiskFailed as trouble:
+            self._health.fell(trouble)
+            raise
+
+    def accept_blocking(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
+        """Accept a run or an enqueue that a handler asks for, from the thread of the handler."""
+        return asyncio.run_coroutine_threadsafe(self.accept(parent, operation_id, asked), self._loop).result()
+
     def _children(self, token: Position, updates: Sequence[Update]) -> Children:
-        """What the invokes among these updates start; most writes have none."""
+        """What the invokes and enqueues among these updates start; most writes have none."""
         for update in updates:
-            if update.type is Type.CHAINED_INVOKE:
-                return self._read(lambda: self._invoking.children(token.execution, updates))
+            if starts_another(update):
+                return self._read(lambda: self._targets.children(token.execution, updates))
         return NO_CHILDREN
 
     def _read(self, read: Callable[[], T]) -> T:
-        """Let the engine know when the disk fails: then it does not count against the execution."""
+        """Tell the engine when the disk fails: such a failure does not count against the execution."""
         try:
             return read()
         except DiskFailed as trouble:

@@ -1,4 +1,5 @@
-"""Executions that were put aside: what is told of them. Who waits for their end is answered at once, because a person must act first."""
+"""What people are told about quarantined executions. Callers that wait for the end of such an execution get an error at once, because a
+person must act first."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from holdfast.model import codec
 from holdfast.model.errors import ExecutionQuarantined, HoldfastError
 from holdfast.model.execution import Execution, Quarantine
 from holdfast.model.life import next_try, reason_of
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 
 _CAUSES = {
     Quarantine.RUNNER_DIED: "its runner died {deaths} times in a row, also when nothing else ran beside it.",
@@ -22,16 +23,16 @@ _MENDS = {
 }
 
 
-def quarantined(store: Store, header: Execution) -> ExecutionQuarantined:
-    """The error of whoever waits for the end of an execution that was put aside."""
+def quarantined(store: ExecutionStore, header: Execution) -> ExecutionQuarantined:
+    """The error for callers that wait for the end of a quarantined execution."""
     who = f"{header.function}/{header.name}"
     reason = reason_of(header)
     told = f"{who} is quarantined ({reason}): {why(store, header)}: holdfast executions release {who}"
     return ExecutionQuarantined(told, None if reason is None else reason.value)
 
 
-def why(store: Store, header: Execution) -> str:
-    """Why an execution was put aside, with the error that its last invocation left, and what a person does about it."""
+def why(store: ExecutionStore, header: Execution) -> str:
+    """Why an execution is quarantined, with the error that its last invocation left, and what a person does about it."""
     reason = reason_of(header) or Quarantine.RUNNER_DIED
     cause = _CAUSES[reason].format(deaths=header.deaths)
     told = None if reason is Quarantine.RUNNER_DIED else _message(store, header)
@@ -41,7 +42,7 @@ def why(store: Store, header: Execution) -> str:
 
 
 def waits(header: Execution) -> str | None:
-    """What is told of an execution that was put aside for a while and is tried again by itself; None for any other."""
+    """What people are told of an execution that is put aside for a while and then tried again; None for any other."""
     at = next_try(header)
     if at is None:
         return None
@@ -49,8 +50,8 @@ def waits(header: Execution) -> str | None:
     return f"Its runner died {header.deaths} times in a row. It is tried again by itself at {when}, alone on its runner."
 
 
-def _message(store: Store, header: Execution) -> str | None:
-    """What the error said, if it can be read."""
+def _message(store: ExecutionStore, header: Execution) -> str | None:
+    """The message of the error that the quarantine is for, if it can be read."""
     if header.quarantine_event is None:
         return None
     try:

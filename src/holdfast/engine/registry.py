@@ -11,6 +11,7 @@ from holdfast.model.errors import DuplicateFunction, FunctionNotFound
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST
 from holdfast.model.operations import Kind
+from holdfast.model.places import Only
 from holdfast.store.seam import Hosted, Target
 
 _MORE_THAN_ANY: Final = 10**9
@@ -27,7 +28,7 @@ class Capacity:
 
     @property
     def unused(self) -> bool:
-        """Nothing is live here, nor about to be."""
+        """Whether no invocation is live in it, and none has reserved room."""
         return self.free == self._room
 
 
@@ -37,7 +38,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str = LATEST
     terms: Terms = Terms()
-    slots: Capacity
+    capacity: Capacity
     kind: Kind = Kind.FUNCTION
 
 
@@ -51,27 +52,29 @@ class Registry:
 
     def __init__(self, functions: Iterable[Function]) -> None:
         self._functions: dict[tuple[str, str], Function] = {}
-        self._slots: set[Capacity] = set()
+        self._capacities: set[Capacity] = set()
         self._is_shut = False
+        self.only: Only | None = None
+        """The executions of these functions that the runner takes; None for all."""
         self.aliases: dict[tuple[str, str], str] = {}
         """Versions by function and alias."""
         self.gone: set[tuple[str, str]] = set()
-        """Versions that were removed on purpose: nobody shall wait for them, though the store remembers that somebody had them."""
+        """Versions that were removed on purpose: an invoke of one fails at once, though the store remembers that a runner hosted it."""
         for function in functions:
             if (function.name, function.version) in self._functions:
                 raise DuplicateFunction(f"Function {function.name!r} was given twice in version {function.version}.")
             self.put(function)
 
     def put(self, function: Function) -> None:
-        """Have a function from now on, or its new terms; what runs goes on."""
+        """Host a function from now on, or under new terms; what runs goes on."""
         self._functions[function.name, function.version] = function
         self.gone.discard((function.name, function.version))
-        if function.slots not in self._slots:
-            self._slots.add(function.slots)
-            function.slots.free -= _MORE_THAN_ANY if self._is_shut else 0
+        if function.capacity not in self._capacities:
+            self._capacities.add(function.capacity)
+            function.capacity.free -= _MORE_THAN_ANY if self._is_shut else 0
 
     def remove(self, name: str, version: str) -> None:
-        """Have a version no longer: its executions stay, and wait for whoever has it."""
+        """Host a version no longer: its executions stay, and wait for a runner that hosts it."""
         self._functions.pop((name, version), None)
         self.gone.add((name, version))
 
@@ -82,8 +85,11 @@ class Registry:
     def wanted(self, name: str, version: str | None, kind: Kind = Kind.FUNCTION) -> Function:
         """The function a caller means: the version named, else `$LATEST`, else the highest there is.
 
-        What is of another kind is not there for this caller: a worker takes orders that were accepted, and cannot be started by its name.
+        A function of another kind is not found: a worker takes orders that were accepted, and cannot be started by its name.
         """
+        found = None if version is None else self._functions.get((name, version))
+        if found is not None and found.kind is kind:
+            return found
         ours = [f for f in self._functions.values() if f.kind is kind]
         versions = [f.version for f in ours if f.name == name]
         if not versions:
@@ -95,9 +101,13 @@ class Registry:
             raise FunctionNotFound(f"Function {name!r} has no version {version} here. Known versions: {', '.join(sorted(versions))}.")
         return found
 
+    def kind_of(self, name: str) -> Kind | None:
+        """What a function that is hosted here is; None for one that is not."""
+        return next((f.kind for f in self._functions.values() if f.name == name), None)
+
     def targets(self) -> Sequence[Target]:
         """Everything hosted here."""
-        return [Target(f.name, f.version) for f in self._functions.values()]
+        return [Target(f.name, f.version, self.only) for f in self._functions.values()]
 
     def hosted(self) -> Sequence[Hosted]:
         """Everything hosted here, with its terms."""
@@ -105,28 +115,36 @@ class Registry:
 
     def is_full(self) -> bool:
         """Whether there is a function here that has no room at all now."""
-        return any(f.slots.free <= 0 for f in self._functions.values())
+        return any(f.capacity.free <= 0 for f in self._functions.values())
 
     def is_unused(self) -> bool:
         """Whether nothing at all is live here."""
-        return all(slots.unused for slots in self._slots)
+        return all(capacity.unused for capacity in self._capacities)
 
     def shut(self) -> None:
-        """Have no room for anything new, until it is opened again."""
+        """Give no room to anything new, until `open` is called."""
         self._is_shut = True
-        for slots in self._slots:
-            slots.free -= _MORE_THAN_ANY
+        for capacity in self._capacities:
+            capacity.free -= _MORE_THAN_ANY
 
     def open(self) -> None:
-        """Have room again: what was there, and what became free meanwhile."""
+        """Give room again: what was free before, and what became free meanwhile."""
         self._is_shut = False
-        for slots in self._slots:
-            slots.free += _MORE_THAN_ANY
+        for capacity in self._capacities:
+            capacity.free += _MORE_THAN_ANY
+
+    def full(self) -> dict[Capacity, list[Target]]:
+        """The functions that have no room now, by the capacity that they share. None while a suspect runs alone."""
+        found: dict[Capacity, list[Target]] = {}
+        for f in self._functions.values() if not self._is_shut else ():
+            if f.capacity.free <= 0:
+                found.setdefault(f.capacity, []).append(Target(f.name, f.version, self.only))
+        return found
 
     def claimable(self) -> dict[Capacity, list[Target]]:
-        """What could be claimed now, by the room it needs."""
+        """The functions that have room for another invocation now, by the capacity that they share."""
         found: dict[Capacity, list[Target]] = {}
         for f in self._functions.values():
-            if f.slots.free > 0:
-                found.setdefault(f.slots, []).append(Target(f.name, f.version))
+            if f.capacity.free > 0:
+                found.setdefault(f.capacity, []).append(Target(f.name, f.version, self.only))
         return found

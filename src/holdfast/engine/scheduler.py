@@ -1,8 +1,43 @@
-"""The scheduler of due work: timers fire, ready executions are claimed, dead runners' work is taken over, other processes are heard.
+"""The scheduler: finds work that no caller asks for at that moment, and gives it to the invocations.
 
-One task looks around when something may have become ready, when the next timer is due, and once a second for dead runners. A thread
-asks twenty times a second whether another process wrote (one PRAGMA, cheaper than a turn of the loop) and renews the lease, so that a
-busy loop does not look like a dead runner; it also notices a loop that stands still (stalling.py).
+A call (a start, an answer) claims what it makes ready in its own write. Everything else is found here: timers that are due, executions
+that are ready, executions of dead runners, schedules that are due (timetable.py), and what other processes wrote. One task takes rounds:
+
+                     rung, a timer is due, or a second has passed
+                  ┌─────────────────────────────────────────────────────────────┐
+                  ▼                                                             │
+    begin ──▶  round ──▶ read others' writes ──▶ fire ──▶ claim ──▶ admit ──▶ rest
+               ▲  │                                       │
+               │  │ the disk fails                        │ a suspect: it runs alone
+               │  ▼                                       ▼
+              paused                                  shut to others
+
+The agenda (agenda.py) says when to take the next round, and which of these questions are worth asking. The scheduler reads the agenda,
+asks the store for candidates, and gives them to the invocations, which decide again inside the write; so two runners that find the same
+execution never both get it, and a round that comes too early or twice does no harm.
+
+A thread, the poller, does what must not wait for a busy loop. Twenty times a second it asks whether another process wrote (one PRAGMA,
+cheaper than a turn of the loop) and rings. Every three seconds it renews the lease. It also notices a loop that stands still
+(loop_watch.py).
+
+Queues. The store picks what is admitted next, because it sees the lanes (store.lanes); a round only tells it for how many executions
+there is room here. The agenda's `queued` says that asking is worth it: an execution was enqueued, a slot or room came free, a lane opened,
+or another process wrote.
+
+The disk fails. The engine pauses (health.py): no round is taken. The poller tries once a second to write what was kept; the first write
+that the disk takes ends the pause, and the next round reads everything again, as after a sleep.
+
+A runner dies. The kernel, or a lease that is over, says so; a round asks once a second. The claim that takes a dead runner's execution
+also writes the end of the invocation that died.
+
+The machine slept. All leases are over, also those of living runners. So a runner between whose looks much time passed, or that has just
+begun, believes only the kernel until every living runner has had time to renew its lease.
+
+One execution is in trouble: it cannot be read, or its claim fails. The round leaves it alone for a minute and goes on with the others.
+
+Suspects. After two deaths in a row nothing says which execution kills its runner. A suspect is therefore claimed only when nothing else
+is live here, and nothing else is claimed until the suspect ends, makes progress or has had ten seconds. Neither side waits for ever: a
+suspect that has waited ten seconds for an empty runner is claimed beside the others.
 """
 
 from __future__ import annotations
@@ -11,18 +46,21 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from holdfast.engine.health import Health
+from holdfast.engine.agenda import Agenda
+from holdfast.engine.health import Health, readable
+from holdfast.engine.invocations import Invocations
+from holdfast.engine.live_parents import LiveParents
+from holdfast.engine.loop_watch import LoopWatch
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.poller import Poller, StartPoller
-from holdfast.engine.registry import Function, Registry
-from holdfast.engine.sparing import readable
-from holdfast.engine.stalling import LoopWatch
-from holdfast.engine.upkeep import Upkeep
+from holdfast.engine.registry import Registry
+from holdfast.engine.timetable import Timetable
+from holdfast.engine.upkeep import Chore, Upkeep
+from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import DiskFailed, HoldfastError, Rejected, Retryable
-from holdfast.model.execution import Execution, State
 from holdfast.model.life import SUSPECT_DEATHS
 from holdfast.store.seam import Store
 
@@ -38,43 +76,39 @@ _TROUBLE_SECONDS: Final = 1.0
 _TROUBLED_SECONDS: Final = 60.0
 """How long an execution that could not be fired or claimed is left alone."""
 _ASLEEP_MS: Final = _LEASE_MS // 2
-"""Time that passed between two looks for dead runners, from which on we have slept ourselves, or the clock was set."""
+"""More time than this between two looks for dead runners means that this process slept, or that the clock was set."""
 _AWAKE_SECONDS: Final = _HEARTBEAT_SECONDS + _DEATHS_SECONDS
-"""How long we must have been awake to call a silent runner dead: in this time every living one has renewed its lease."""
+"""How long a runner must have been awake to call a silent one dead: in this time every living runner has renewed its lease."""
 _ALONE_SECONDS: Final = 10.0
 """How long a suspect waits for everything else to end here, and how long it has this runner for itself."""
 _BATCH: Final = 500
 
 
-class Scheduled(Protocol):
-    """The engine, as far as it is tended."""
-
-    store: Store
-    clock: Clock
-    registry: Registry
-    outbox: Outbox
-    health: Health
-    runner: str
-    watching: StartPoller
-    backlog: bool
-
-    @property
-    def idle(self) -> bool: ...
-    def news(self) -> None: ...
-    def retry(self) -> None: ...
-    async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None: ...
-    async def fire(self, execution: str) -> None: ...
-
-
 class Scheduler:
-    """Looks after one engine."""
+    """Finds work for the invocations of one runner."""
 
-    def __init__(self, engine: Scheduled) -> None:
-        self._engine = engine
-        self._store = engine.store
-        self._upkeep = Upkeep(engine.store, engine.clock)
-        self._wake = asyncio.Event()
-        self._next: int | None = None
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        invocations: Invocations,
+        writer: Writer,
+        outbox: Outbox,
+        health: Health,
+        agenda: Agenda,
+        parents: LiveParents,
+        timetable: Timetable,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        runner: str,
+        chores: Sequence[Chore] = (),
+    ) -> None:
+        self._store, self._registry, self._invocations, self._writer = store, registry, invocations, writer
+        self._outbox, self._health, self._agenda, self._parents = outbox, health, agenda, parents
+        self._timetable = timetable
+        self._loop, self._clock, self._runner = loop, clock, runner
+        self._upkeep = Upkeep(store, clock, chores)
         self._deaths_at = 0.0
         self._looked_at = 0
         self._awake_at = 0.0
@@ -83,115 +117,106 @@ class Scheduler:
         self._suspect_asked_at: float | None = None
         self._troubled: dict[str, float] = {}
         """Executions that could not be fired or claimed, and when each is tried again: no other execution waits for them."""
-        self._foreign = False
-        self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
-        self._watch: Poller | None = None
-        self._loop_watch = None if engine.clock.virtual else LoopWatch(self._loop)
-        self._lease_ms = _VIRTUAL_LEASE_MS if engine.clock.virtual else _LEASE_MS
+        self._poller: Poller | None = None
+        self._loop_watch = None if clock.virtual else LoopWatch(loop)
+        self._lease_ms = _VIRTUAL_LEASE_MS if clock.virtual else _LEASE_MS
 
-    async def begin(self) -> None:
-        """Join the store and look around at once: what a dead process left is taken over here."""
-        self._store.join(self._engine.runner, self._engine.clock.now() + self._lease_ms)
-        self._store.publish(self._engine.registry.hosted())
-        self._engine.outbox.begin(self.expect_at)
-        self._watch = self._engine.watching(self._looks(), _NEWS_SECONDS)
-        self._engine.backlog = True
-        self._task = asyncio.create_task(self._tend(), name="holdfast-scheduler")
+    @property
+    def idle(self) -> bool:
+        """Nothing runs, nothing is being written, no signal is being delivered, and no schedule is in hand."""
+        return self._invocations.idle and self._outbox.idle and self._timetable.idle
+
+    async def begin(self, start_poller: StartPoller) -> None:
+        """Join the store and take the first round at once: what a dead process left is taken over in it."""
+        self._store.join(self._runner, self._clock.now() + self._lease_ms)
+        self._store.publish(self._registry.hosted())
+        self._outbox.begin(self._agenda.ring_at)
+        self._poller = start_poller(self._polls(), _NEWS_SECONDS)
+        self._task = asyncio.create_task(self._run(), name="holdfast-scheduler")
 
     async def end(self) -> None:
-        """Stop looking, and let the lease go last."""
-        if self._watch is not None:
-            self._watch.end()
+        """Take no more rounds, and stop what else goes on by itself; the runner keeps its lease until it leaves the store."""
+        if self._poller is not None:
+            self._poller.end()
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+        await self._timetable.end()
         await self._upkeep.end()
-        await self._engine.outbox.end()
+        await self._outbox.end()
 
-    def look(self) -> None:
-        """Look around now."""
-        self._wake.set()
-
-    def expect(self, header: Execution) -> None:
-        """An execution was left alone: remember when it wants us again."""
-        times = [header.due_at, header.ready_at if header.state is State.READY else None]
-        for at in times:
-            if at is not None and (self._next is None or at < self._next):
-                self._next = at
-        if header.state is State.READY or self._engine.clock.virtual:
-            self.look()
-
-    def expect_at(self, at: int) -> None:
-        """Somebody wants us to look around then."""
-        if self._next is None or at < self._next:
-            self._next = at
-        self.look()
-
-    async def _tend(self) -> None:
+    async def _run(self) -> None:
         while True:
             try:
-                if self._engine.health.trouble is not None:
+                if self._health.trouble is not None:
                     await self._until_well()
                 await self._round()
                 await self._rest()
             except DiskFailed as trouble:
-                self._engine.health.fell(trouble)
-                self._foreign = True  # what this round did not get to see is seen in the next
-            except Exception as trouble:  # whatever it is, it must not end the scheduler
-                log.warning("the scheduler of %s: %s", self._engine.runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
-                self._engine.backlog = True
+                self._health.fell(trouble)
+                self._agenda.others_wrote = True  # what this round could not read is read in the next
+            except Exception as trouble:  # no error may end the scheduler
+                log.warning("the scheduler of %s: %s", self._runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
+                self._agenda.backlog = self._agenda.queued = True
                 await asyncio.sleep(_TROUBLE_SECONDS)
 
     async def _until_well(self) -> None:
-        """Claim nothing while the disk fails; then look at everything, as after a sleep: nobody could renew a lease meanwhile."""
-        while self._engine.health.trouble is not None:
-            self._wake.clear()
-            await self._wake.wait()
+        """Claim nothing while the disk fails; then read everything, as after a sleep: no runner could renew a lease meanwhile."""
+        while self._health.trouble is not None:
+            self._agenda.rung.clear()
+            await self._agenda.rung.wait()
         self._looked_at = 0
-        self._foreign = True
+        self._agenda.others_wrote = True
 
     async def _round(self) -> None:
-        self._wake.clear()
-        engine = self._engine
-        if self._foreign:
-            self._foreign = False
-            engine.backlog = True
-            engine.news()
-            engine.outbox.news()
-        now = engine.clock.now()
+        agenda, outbox = self._agenda, self._outbox
+        agenda.rung.clear()
+        if agenda.others_wrote:
+            agenda.others_wrote = False
+            agenda.backlog = agenda.queued = True
+            self._invocations.others_wrote()
+            outbox.news()
+            self._timetable.news()
+        now = self._clock.now()
         self._upkeep.look(now)
-        engine.outbox.look(now)
-        due = self._next is None or self._next <= now
+        outbox.look(now)
+        self._timetable.look(now)
+        due = agenda.timer_at is None or agenda.timer_at <= now
+        agenda.queued |= due and agenda.timer_at is not None  # what is due may also be a lane that opens
         if due:
             await self._fire_due(now)
         dead = self._dead(now)
-        if engine.backlog or dead or due:  # what is due may also be the next try of a failed invocation
-            engine.backlog = False
+        if agenda.backlog or dead or due:  # what is due may also be the next try of a failed invocation
+            agenda.backlog = False
             await self._claim_ready(now, dead)
-        # What there is no room for is not waited for: whoever makes room looks again, because of the backlog.
-        room = engine.registry.claimable().values()
-        times = (self._store.next_due([target for targets in room for target in targets]), engine.outbox.next_at)
-        self._next = min((at for at in times if at is not None), default=None)
-        if self._troubled and self._next is not None:  # what is due may be one of them, and stays due
-            self._next = max(self._next, now + int(_TROUBLE_SECONDS * 1000))
+        if agenda.queued:
+            await self._admit(now)
+        # An execution for which there is no room is not waited for: the invocation that makes room rings, because of the backlog.
+        room = self._registry.claimable().values()
+        times = (self._store.next_due([target for targets in room for target in targets]), outbox.next_at)
+        agenda.timer_at = min((at for at in times if at is not None), default=None)
+        if self._troubled and agenda.timer_at is not None:  # the next timer may be that of an execution in trouble, and stays due
+            agenda.timer_at = max(agenda.timer_at, now + int(_TROUBLE_SECONDS * 1000))
+        elif agenda.queued and agenda.timer_at is not None:  # a lane may have opened for which there is no room here
+            agenda.timer_at = max(agenda.timer_at, now + int(_NEWS_SECONDS * 1000))
 
     async def _fire_due(self, now: int) -> None:
         while due := self._well(self._store.due(now, _BATCH + len(self._troubled)), _BATCH):
-            await self._each({execution: self._engine.fire(execution) for execution in due})
+            await self._each({execution: self._invocations.fire(execution) for execution in due})
             if len(due) < _BATCH:
                 return
 
     def _well(self, found: Sequence[str], room: int) -> list[str]:
-        """Those of these that were not in trouble lately."""
+        """The executions among these that were not in trouble lately."""
         if self._troubled:
             now = monotonic()
             self._troubled = {execution: until for execution, until in self._troubled.items() if until > now}
         return [execution for execution in found if execution not in self._troubled][:room]
 
     async def _each(self, work: Mapping[str, Awaitable[None]]) -> None:
-        """Do something for many executions at once. What fails for one is told and left alone for a while; what concerns all is raised."""
+        """Wait for the work of many executions. One that fails is logged and left alone for a while; what concerns all is raised."""
         for execution, trouble in zip(work, await asyncio.gather(*work.values(), return_exceptions=True), strict=True):
             if isinstance(trouble, Retryable) or (trouble is not None and not isinstance(trouble, Exception)):
                 raise trouble
@@ -209,97 +234,128 @@ class Scheduler:
         if now - self._looked_at > _ASLEEP_MS:
             self._awake_at = monotonic()
         self._looked_at = now
-        # After a sleep all leases are over, also those of runners that slept beside us and live. Until they had time to say so, only the
-        # kernel's word counts: at time 0 no lease is over.
+        # After a sleep all leases are over, also those of living runners that slept too. Until they had time to renew them, only the kernel
+        # is believed: at time 0 no lease is over.
         awake = monotonic() - self._awake_at >= _AWAKE_SECONDS
-        return self._store.dead(now if awake else 0) - {self._engine.runner}
+        return self._store.dead(now if awake else 0) - {self._runner}
 
     async def _claim_ready(self, now: int, dead: frozenset[str]) -> None:
-        engine = self._engine
+        registry, agenda = self._registry, self._agenda
         self._end_suspicion()
         offered = []
-        for slots, targets in engine.registry.claimable().items():
-            room = min(slots.free, _BATCH)
+        for capacity, targets in registry.claimable().items():
+            room = min(capacity.free, _BATCH)
             found = self._well(self._store.claimable(targets, dead, now, room + len(self._troubled)), room)
-            offered.append((slots, targets[0], found))
-            engine.backlog |= len(found) == room
+            offered.append((capacity, targets[0], found))
+            agenda.backlog |= len(found) == room
+        self._make_room(now, dead)
         claims: dict[str, Awaitable[None]] = {}
-        for slots, target, found in offered:  # after the last read, so that a failed one leaves no room reserved
-            function = engine.registry.get(target.function, target.version)
+        for capacity, target, found in offered:  # after the last read, so that a read that fails leaves no room reserved
+            function = registry.get(target.function, target.version)
             assert function is not None
-            slots.free -= len(found)
-            claims |= {execution: engine.claim(execution, dead, function) for execution in found}
-        engine.backlog |= engine.registry.is_full()
+            capacity.free -= len(found)
+            claims |= {execution: self._invocations.claim(execution, dead, function) for execution in found}
+        agenda.backlog |= registry.is_full()
         await self._each(claims)
         await self._claim_suspect()
 
+    async def _admit(self, now: int) -> None:
+        """Let the store admit what waits in queues, where there is room. The store is asked first, so that no room is kept in vain."""
+        agenda = self._agenda
+        agenda.queued = False
+        for capacity, targets in self._registry.claimable().items():
+            if not self._store.has_open_lane(targets, now):
+                continue
+            room = min(capacity.free, _BATCH)
+            if room > 0:  # else a start has taken the room meanwhile
+                capacity.free -= room
+                if await self._invocations.admissions.admit(targets, capacity, room) == room:
+                    agenda.queued = True
+                    agenda.ring()
+        agenda.queued |= self._registry.is_full()
+
+    def _make_room(self, now: int, dead: frozenset[str]) -> None:
+        """Where there is no room, parents that only wait give theirs to executions that are ready."""
+        for capacity, targets in self._registry.full().items():
+            if (waiting := self._parents.waits_in(capacity)) > 0:
+                self._parents.make_room(capacity, len(self._store.claimable(targets, dead, now, waiting)))
+
     async def _claim_suspect(self) -> None:
-        """What too many runners died under runs alone here, so that nobody else is blamed for the next death."""
-        engine = self._engine
-        for slots, targets in engine.registry.claimable().items():
-            found = self._store.suspect(targets, engine.clock.now())
-            function = engine.registry.get(targets[0].function, targets[0].version)
+        """Claim a suspect when nothing else is live here, so that no other execution is blamed for the next death."""
+        registry = self._registry
+        for capacity, targets in registry.claimable().items():
+            found = self._store.suspect(targets, self._clock.now())
+            function = registry.get(targets[0].function, targets[0].version)
             if found is None or function is None or found in self._troubled:
                 continue
-            engine.backlog = True  # so that whatever ends here makes us look again
+            self._agenda.backlog = True  # so that any invocation that ends here rings
             asked_at = self._suspect_asked_at = self._suspect_asked_at or monotonic()
-            if engine.registry.is_unused() or monotonic() - asked_at >= _ALONE_SECONDS:
-                slots.free -= 1
-                engine.registry.shut()
+            if registry.is_unused() or monotonic() - asked_at >= _ALONE_SECONDS:
+                capacity.free -= 1
+                registry.shut()
                 self._suspect, self._suspect_until = found, monotonic() + _ALONE_SECONDS
                 self._suspect_asked_at = None
-                await self._each({found: engine.claim(found, frozenset(), function, alone=True)})
-                self._end_suspicion()  # somebody else may have been quicker
+                await self._each({found: self._invocations.claim(found, frozenset(), function, alone=True)})
+                self._end_suspicion()  # another runner may have been quicker
             return
         self._suspect_asked_at = None
 
     def _end_suspicion(self) -> None:
-        """Let others in again when the suspect is gone, has made progress, or has had its time."""
+        """Let other executions in again when the suspect is gone, has made progress, or has had its time."""
         if self._suspect is None:
             return
         header = next(readable(self._store, [self._suspect]), None)
-        ours = header is not None and header.runner == self._engine.runner and header.deaths >= SUSPECT_DEATHS
+        ours = header is not None and header.runner == self._runner and header.deaths >= SUSPECT_DEATHS
         if not ours or monotonic() >= self._suspect_until:
             self._suspect = None
-            self._engine.registry.open()
-            self.look()
+            self._registry.open()
+            self._agenda.ring()
 
     async def _rest(self) -> None:
-        """Until there is something to do."""
-        if self._engine.clock.virtual:
+        """Rest until there is something to do."""
+        if self._clock.virtual:
             await self._rest_virtually()
             return
         left = _DEATHS_SECONDS
-        if self._next is not None:
-            left = min(left, max(self._next - self._engine.clock.now(), 0) / 1000)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(left):
-                await self._wake.wait()
+        if self._agenda.timer_at is not None:
+            left = min(left, max(self._agenda.timer_at - self._clock.now(), 0) / 1000)
+        if self._timetable.next_at is not None:
+            left = min(left, max(self._timetable.next_at - self._clock.now(), 0) / 1000)
+        await self._rung_within(left)
 
     async def _rest_virtually(self) -> None:
-        """Until somebody moves the clock past the next timer, or we may."""
-        while not self._wake.is_set() and not await self._skipped():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_NEWS_SECONDS):
-                    await self._wake.wait()
-            now = self._engine.clock.now()
-            if self._upkeep.is_due(now) or (self._next is not None and self._next <= now):
+        """Rest until the virtual clock reaches the next timer, or until the engine is woken. A test moves the clock, or the scheduler
+        moves it when there is nothing else to do."""
+        while not self._agenda.rung.is_set() and not await self._skipped():
+            await self._rung_within(_NEWS_SECONDS)
+            now = self._clock.now()
+            if (
+                self._upkeep.is_due(now)
+                or self._timetable.is_due(now)
+                or (self._agenda.timer_at is not None and self._agenda.timer_at <= now)
+            ):
                 return
+
+    async def _rung_within(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._agenda.rung.wait()
 
     async def _skipped(self) -> bool:
         """Move a virtual clock to the next timer once nothing else is left to do."""
-        clock = self._engine.clock
-        if not clock.virtual or self._next is None or not self._engine.idle:
+        if self._agenda.timer_at is None or not self.idle:
             return False
         for _ in range(3):
-            await asyncio.sleep(0)  # whoever waits for us may have something to do first
-        if self._wake.is_set() or not self._engine.idle:
+            await asyncio.sleep(0)  # a caller that waits for the engine may have something to do first
+        if self._agenda.rung.is_set() or not self.idle:
             return False
-        clock.skip_to(self._next)
-        return clock.now() >= self._next
+        # A schedule alone does not move the clock, because no caller waits for it; but the clock does not jump over one.
+        until = min(self._agenda.timer_at, self._timetable.next_at or self._agenda.timer_at)
+        self._clock.skip_to(until)
+        return self._clock.now() >= until
 
-    def _looks(self) -> Iterator[None]:
-        """What the watch does, one look at a time."""
+    def _polls(self) -> Iterator[None]:
+        """What the poller does, one poll at a time, on its own thread."""
         beaten = monotonic()
         while True:
             yield
@@ -307,25 +363,20 @@ class Scheduler:
                 if self._loop_watch is not None:
                     self._loop_watch.look()
                 if self._store.changed():
-                    self._loop.call_soon_threadsafe(self._hear)
-                well = self._engine.health.trouble is None
+                    self._loop.call_soon_threadsafe(self._agenda.hear_others)
+                well = self._health.trouble is None
                 if monotonic() - beaten >= (_HEARTBEAT_SECONDS if well else _TROUBLE_SECONDS):
                     beaten = monotonic()
                     self._renew()
                     if not well:
-                        self._engine.retry()
-                self._engine.health.tell()
+                        self._writer.retry()
+                self._health.tell()
             except DiskFailed as trouble:
-                self._engine.health.fell(trouble)
-            except Exception as trouble:  # nor the watch, or the lease would run out
-                log.warning("watching for %s: %s", self._engine.runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
-
-    def _hear(self) -> None:
-        self._foreign = True
-        self.look()
+                self._health.fell(trouble)
+            except Exception as trouble:  # no error may end the poller, or the lease would run out
+                log.warning("polling for %s: %s", self._runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
 
     def _renew(self) -> None:
-        engine = self._engine
-        until = engine.clock.now() + self._lease_ms
-        if not self._store.renew(engine.runner, until):
-            self._store.join(engine.runner, until)
+        until = self._clock.now() + self._lease_ms
+        if not self._store.renew(self._runner, until):
+            self._store.join(self._runner, until)

@@ -1,35 +1,41 @@
-"""Upkeep: once a minute what is over is forgotten, a little at a time. Every process does it; whoever comes first removes the most."""
+"""Upkeep: once a minute each runner does its chores, and removes what is over and past its retention, a little at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import HoldfastError
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.store.seam import Store
+from holdfast.store.seam import RetentionStore
 
 log = logging.getLogger("holdfast.engine")
 
 _EVERY_MS: Final = 60_000
 _ROWS: Final = 500
-"""Rows that one transaction removes: a few milliseconds, in which nobody else can write."""
+"""Rows that one transaction removes: a few milliseconds, in which no other process can write."""
+
+
+Chore = Callable[[], Awaitable[object]]
+"""What else a runner does once a minute."""
 
 
 class Upkeep:
-    """Looks after the store's size."""
+    """Keeps the store small, for one runner."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: RetentionStore, clock: Clock, chores: Sequence[Chore] = ()) -> None:
         self._store = store
+        self._chores = chores
         self._clock = clock
         self._next_at = 0
         self._task: asyncio.Task[None] | None = None
         self._closing = False
 
     def is_due(self, now: int) -> bool:
-        """Whether a minute has passed. A virtual clock is not moved for this: nobody waits for it."""
+        """Whether a minute has passed. A virtual clock is not moved for this: no caller waits for it."""
         return self._next_at <= now and (self._task is None or self._task.done())
 
     def look(self, now: int) -> None:
@@ -46,11 +52,13 @@ class Upkeep:
 
     async def _remove(self) -> None:
         try:
+            for chore in self._chores:
+                await chore()
             while not self._closing:
                 began = monotonic()
                 if not await in_thread(Purpose.HOUSE, self._store.expire, self._clock.now(), _ROWS):
                     return
-                await asyncio.sleep(monotonic() - began)  # at most half of the time is ours
-        except Exception as trouble:  # whatever it is, the next minute comes
-            told = "could not remove what is over, trying again in a minute: %s"
+                await asyncio.sleep(monotonic() - began)  # removing takes at most half of the time
+        except Exception as trouble:  # the next minute tries again
+            told = "could not keep the store in order, trying again in a minute: %s"
             log.warning(told, trouble, exc_info=not isinstance(trouble, HoldfastError))

@@ -1,8 +1,8 @@
-"""Making and opening what is ours alone: files of mode 0600, folders of mode 0700, whatever the umask.
+"""Makes and opens private files and folders: files of mode 0600, folders of mode 0700, with any umask.
 
-Three rules. What we make is private from its first moment: a mode is given at creation, never added later. What we made before and find
-wider is narrowed, with one line in the log. What belongs to another user, is a symbolic link, or lies where others may replace it, is
-refused with the command that mends it. A folder that we did not make is never changed.
+Three rules. A new file is private from its first moment: it gets its mode at creation, not later. A file of this user that other users can
+read is narrowed, with one line in the log. A file that belongs to another user, is a symbolic link, or lies where other users can replace
+it, is refused with the command that mends it. A folder that Holdfast did not make is never changed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ PROGRAM: Final = 0o700
 """A file that can be executed."""
 FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Opening never waits: a named pipe in the place of a file would keep us for ever."""
+"""Opening never blocks: a named pipe in the place of a file would block for ever."""
 _LINKED: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
 _ROOT: Final = 0
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _LINUX: Final = sys.platform == "linux"
 _AS_GIVEN: Final = ("/dev/", "/proc/self/fd/")
+_IN_MEMORY: Final = "/dev/shm/"
+"""Linux keeps files there, not devices."""
 
 Where = str | os.PathLike[str]
 
@@ -50,7 +52,7 @@ def new_file(path: Where, *, executable: bool = False, dir_fd: int | None = None
 
 
 def write_new(path: Where, data: bytes, *, dir_fd: int | None = None) -> None:
-    """A file that was not there before, with this in it and on disk."""
+    """A file that was not there before, with this content, on disk."""
     with os.fdopen(new_file(path, dir_fd=dir_fd), "wb") as file:
         file.write(data)
         file.flush()
@@ -58,7 +60,8 @@ def write_new(path: Where, data: bytes, *, dir_fd: int | None = None) -> None:
 
 
 def open_file(path: Where, flags: int = os.O_RDWR) -> int:
-    """A file of ours by its name: made if it is not there, narrowed if it is wider, refused if it is another user's or a link."""
+    """Open a private file by its name. A missing file is made, a file that others can read is narrowed, and a link or another user's file
+    is refused."""
     fd = _made_or_opened(path, flags | _FILE_FLAGS)
     try:
         _refuse_foreign(os.fstat(fd), path)
@@ -87,7 +90,7 @@ def _made_or_opened(path: Where, flags: int) -> int:
 
 
 def read_file(path: Where) -> bytes | None:
-    """What is in a file of ours, under the same terms; None when there is none."""
+    """The content of a private file, under the same rules; None when there is none."""
     try:
         fd = os.open(path, os.O_RDONLY | _FILE_FLAGS)
     except FileNotFoundError:
@@ -101,8 +104,10 @@ def read_file(path: Where) -> bytes | None:
 
 
 def open_given(path: Where, flags: int) -> int:
-    """A file that the operator named: as open_file, but a stream of this process, and a pipe of ours, is taken as it is."""
-    if os.fspath(path).startswith(_AS_GIVEN) or _is_our_pipe(path):
+    """Open a file that the operator named, by the rules of open_file; but a stream of this process, or a pipe of this user, is used as it
+    is."""
+    name = os.fspath(path)
+    if (name.startswith(_AS_GIVEN) and not name.startswith(_IN_MEMORY)) or _is_our_pipe(path):
         return os.open(path, flags | os.O_CLOEXEC)
     return open_file(path, flags)
 
@@ -119,9 +124,9 @@ def _is_our_pipe(path: Where) -> bool:
 
 
 def reserve(path: Where) -> None:
-    """Before SQLite opens a file by its name and perhaps makes it: refuse what is not ours, and make it first if it is not there.
+    """Call this before SQLite opens a file by its name: refuses another user's file, and makes the file if it is not there.
 
-    Nothing that is there is changed: whether it is our file at all is not known yet. What cannot be made is left to SQLite to tell.
+    A file that is there is not changed, because it is not known yet whether it is a store. If it cannot be made, SQLite tells why.
     """
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(folder):
@@ -137,7 +142,8 @@ def reserve(path: Where) -> None:
 
 
 def reserve_beside(paths: Iterable[Where]) -> list[Where]:
-    """Before SQLite opens a store: what SQLite would read beside it is ours, and made first if it is not there. Answers what was made.
+    """Call this before SQLite opens a store: the files that SQLite reads beside it must be this user's, and are made if they are not there.
+    Answers with the files that were made.
 
     In a folder such as /tmp every user may make a file that is not there yet. A log of another user would be read as the newest part of
     the store. Run by root, SQLite makes such a file root's own, so that nothing shows it afterwards. Where a link leads, SQLite may write.
@@ -148,15 +154,15 @@ def reserve_beside(paths: Iterable[Where]) -> list[Where]:
             _make_unopened(path)
             made.append(path)
         except FileExistsError:
-            with contextlib.suppress(FileNotFoundError):  # a process that closed the store took it away meanwhile
+            with contextlib.suppress(FileNotFoundError):  # another process closed the store and removed it
                 refuse_foreign(path)
         except OSError:
-            break  # nothing can be made here; SQLite tells why
+            break  # the file cannot be made here; SQLite will say why
     return made
 
 
 def remove_empty(paths: Iterable[Where]) -> None:
-    """Take away what was reserved and not used."""
+    """Remove reserved files that were not used."""
     for path in paths:
         with contextlib.suppress(OSError):
             if os.lstat(path).st_size == 0:
@@ -164,12 +170,12 @@ def remove_empty(paths: Iterable[Where]) -> None:
 
 
 def refuse_foreign(path: Where, owner: int | None = None) -> None:
-    """Refuse what is not a plain file of ours (or of this owner), under one name."""
+    """Refuse anything but a plain file of this user (or of `owner`) with one name."""
     told, name = os.lstat(path), os.fspath(path)
     if stat.S_ISLNK(told.st_mode):
         raise _link(path)
     if not stat.S_ISREG(told.st_mode):
-        raise NotPrivate(f"{name} is no file. SQLite would read it as a part of the store. Remove it.")
+        raise NotPrivate(f"{name} is not a regular file. SQLite would read it as a part of the store. Remove it.")
     if told.st_uid != (os.geteuid() if owner is None else owner):
         raise NotPrivate(
             f"{name} was made by the user {_named(told.st_uid)}, to whom the store does not belong. "
@@ -184,11 +190,11 @@ def _make_unopened(path: Where) -> None:
         os.close(new_file(path))
         return
     os.mknod(path, FILE | stat.S_IFREG)
-    _change_unopened(path, FILE)  # a umask may take our own rights away, too
+    _change_unopened(path, FILE)  # a umask may take the owner's rights away, too
 
 
 def narrow(paths: Iterable[Where]) -> None:
-    """Take everybody else's rights from these files, as far as they are there: they are ours."""
+    """Take the rights of other users from these files, if the files are there. They belong to this user."""
     wide = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
@@ -203,7 +209,7 @@ def narrow(paths: Iterable[Where]) -> None:
 
 
 def _change_unopened(path: Where, mode: int) -> None:
-    """Change the mode of a file of ours without opening it, and without following a link that may be in its place by now."""
+    """Change the mode of a private file without opening it, and without following a link that may have replaced it."""
     if not _LINUX:
         os.chmod(path, mode, follow_symlinks=False)
         return
@@ -219,12 +225,13 @@ def _change_unopened(path: Where, mode: int) -> None:
 
 
 def own_folder(path: Where) -> None:
-    """A folder whose name we chose: made if it is not there, narrowed if it is wider, refused if it is another user's or a link."""
+    """A folder whose name Holdfast chose. A missing folder is made, a folder with more rights is narrowed, and a link or another user's
+    folder is refused."""
     os.close(open_folder(path))
 
 
 def open_folder(path: Where) -> int:
-    """The same, opened: what is done by this descriptor is done in this very folder, whatever happens to its name."""
+    """The same folder, opened: whatever is done by this descriptor is done in this folder, even if its name changes."""
     refuse_shared(os.path.dirname(os.path.abspath(path)))
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, FOLDER)
@@ -243,7 +250,8 @@ def open_folder(path: Where) -> int:
 
 
 def given_folder(path: Where) -> None:
-    """A folder that the operator named: with all above it made private if it is not there, and left as it is if it is."""
+    """A folder that the operator named. A missing folder is made private, with all missing folders above it; an existing folder is left as
+    it is."""
     place = Path(path)
     missing = []
     while not place.exists():
@@ -257,7 +265,7 @@ def given_folder(path: Where) -> None:
 
 
 def refuse_shared(folder: Where) -> None:
-    """Refuse to keep anything where other users may replace it."""
+    """Refuse a folder in which other users can replace files."""
     told = os.stat(folder)
     if told.st_uid not in (os.geteuid(), _ROOT):
         theirs, ours = _named(told.st_uid), _named(os.geteuid())
@@ -266,7 +274,7 @@ def refuse_shared(folder: Where) -> None:
             f"Run this as that user (`sudo -u {theirs} …`), or use a folder of your own."
         )
     if told.st_mode & stat.S_ISVTX:
-        return  # there everybody can only replace what is their own
+        return  # in a sticky folder a user can replace only files of that user
     if told.st_mode & stat.S_IWOTH:
         raise NotPrivate(
             f"Every user may replace files in {os.fspath(folder)}. Run `chmod o-w {os.fspath(folder)}`, or use another folder."
@@ -280,7 +288,7 @@ def refuse_shared(folder: Where) -> None:
 
 @functools.lru_cache
 def _others_in(group: int) -> str:
-    """A user who is known to be in this group besides us and root. A group without other users is as private as its only user."""
+    """Another user of this group, besides this user and root. A group without other users is as private as its only user."""
     import grp
     import pwd
 
@@ -332,7 +340,7 @@ def _explained(error: OSError, path: Where) -> Exception:
 
 
 def _narrow(fd: int, path: Where) -> None:
-    """Others' rights go; ours stay as they are."""
+    """Remove the rights of other users; the owner's rights stay as they are."""
     mode = stat.S_IMODE(os.fstat(fd).st_mode)
     if mode & _OTHERS:
         os.fchmod(fd, mode & stat.S_IRWXU)
@@ -351,7 +359,7 @@ def _tell(wide: list[str]) -> None:
 
 
 def _widen(fd: int, mode: int) -> None:
-    """A umask may take our own rights away, too."""
+    """Give the owner's rights, which a umask may have taken away."""
     found = stat.S_IMODE(os.fstat(fd).st_mode)
     if found & mode != mode:
         os.fchmod(fd, mode)

@@ -1,4 +1,4 @@
-"""Choosing: one host for several. Each invocation goes where its function is; whatever concerns all goes to all."""
+"""Choosing: several hosts as one. An invocation goes to the host of its function; every other call goes to all hosts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ChoosingHost:
         self._homes = tuple(homes)
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
-        """Begin an invocation where its function is."""
+        """Begin an invocation in the host that has its function."""
         header = invocation.header
         for home in self._homes:
             if home.hosts(header.function, header.version):
@@ -34,12 +34,12 @@ class ChoosingHost:
         raise FunctionNotFound(f"Function {header.function!r} has no version {header.version} here.")
 
     def cancel(self, execution: str) -> None:
-        """End an invocation, wherever it is."""
+        """End an invocation, in whichever host it runs."""
         for home in self._homes:
             home.cancel(execution)
 
     def nudge(self, execution: str) -> None:
-        """Tell whoever runs it."""
+        """Tell all hosts; the one that runs the execution acts on it."""
         for home in self._homes:
             home.nudge(execution)
 

@@ -1,24 +1,37 @@
-"""One `async def` handler at work: running, resting in memory between two invocations, or on its way out."""
+"""One `async def` handler, over as many invocations as its coroutine lives through.
+
+begin ──▶ runs ──▶ ends: the invocation ends with the handler's outcome
+          │  ▲
+          │  │ learn: an execution that it invoked has ended
+          ▼  │
+         stays: it waits for executions that it invoked and that are live in this process
+          │  ▲
+          │  │ resume: the next invocation goes on with it
+          ▼  │
+         rests in memory: its invocation has ended as PENDING
+          │
+          ▼ evict: there is no room, or another process went on. It leaves memory, and the next invocation replays
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Collection
 
-from holdfast.durable.awaiting import AsyncState
+from holdfast.durable.async_state import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.hooks.resting import RestingHooks
-from holdfast.durable.outcomes import PENDING, crashed, failed, given, outcome_of, succeeded
+from holdfast.durable.invocation_outcome import PENDING, crashed, failed, given, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers
 from holdfast.hosts.threads import Threads
 from holdfast.model.clock import Clock
-from holdfast.model.execution import Outcome
+from holdfast.model.execution import Execution, Outcome
+from holdfast.model.operations import Operation
 from holdfast.model.ports import Invocation, Port
 
 log = logging.getLogger("holdfast.hosts")
@@ -26,123 +39,179 @@ log = logging.getLogger("holdfast.hosts")
 Report = Callable[[Outcome, int], None]
 
 
-class CoroutineHost(Protocol):
-    """The host, as its coroutines know it."""
+class Coroutines:
+    """The coroutines of one host: those that run, and those that rest in memory."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        """How many coroutines may rest in memory."""
+        self._running: dict[str, Coroutine] = {}
+        self._resting: dict[str, Coroutine] = {}
 
     @property
-    def clock(self) -> Clock: ...
-    @property
-    def threads(self) -> Threads: ...
-    @property
-    def loop_stragglers(self) -> Stragglers: ...
+    def idle(self) -> bool:
+        """Whether no coroutine runs."""
+        return not self._running
 
-    def park(self, coroutine: Coroutine) -> bool:
-        """Keep a resting coroutine in memory; False when there is no room."""
-        ...
+    def run(self, coroutine: Coroutine) -> None:
+        """A coroutine runs from now on."""
+        self._running[coroutine.execution] = coroutine
 
-    def forget(self, coroutine: Coroutine) -> None: ...
+    def running(self, execution: str) -> Coroutine | None:
+        """The coroutine of an execution that runs here."""
+        return self._running.get(execution)
+
+    def rest(self, coroutine: Coroutine) -> bool:
+        """Keep a waiting coroutine in memory. If there are too many, the one that has rested longest is evicted. Returns False if none may
+        rest."""
+        if not self._room:
+            return False
+        self._running.pop(coroutine.execution, None)
+        self._resting[coroutine.execution] = coroutine
+        if len(self._resting) > self._room:
+            self._resting.pop(next(iter(self._resting))).evict()
+        return True
+
+    def rested_for(self, invocation: Invocation) -> Coroutine | None:
+        """The resting coroutine with which this invocation can go on, if there is one. A coroutine that is out of date is evicted."""
+        resting = self._resting.pop(invocation.header.id, None)
+        if resting is not None and not resting.precedes(invocation):
+            resting.evict()
+            return None
+        return resting
+
+    def forget(self, coroutine: Coroutine) -> None:
+        """A coroutine is over."""
+        for known in (self._running, self._resting):
+            if known.get(coroutine.execution) is coroutine:
+                del known[coroutine.execution]
+
+    def cancel(self, execution: str) -> None:
+        """End the coroutine of an execution, without a report."""
+        for known in (self._running, self._resting):
+            found = known.pop(execution, None)
+            if found is not None:
+                found.cancel()
+
+    def cancel_all(self) -> None:
+        """End all of them, without a report."""
+        for execution in [*self._resting, *self._running]:
+            self.cancel(execution)
 
 
 class Coroutine:
     """A handler's coroutine, over as many invocations as it lives through."""
 
-    __slots__ = ("_host", "_report", "_scope", "_state", "_task", "execution")
+    __slots__ = ("_all", "_input", "_parents", "_report", "_scope", "_state", "_task", "execution")
 
-    def __init__(self, host: CoroutineHost, function: DurableFunction, invocation: Invocation, port: Port, report: Report) -> None:
+    def __init__(
+        self,
+        coroutines: Coroutines,
+        function: DurableFunction,
+        invocation: Invocation,
+        port: Port,
+        report: Report,
+        *,
+        clock: Clock,
+        threads: Threads,
+        stragglers: Stragglers,
+    ) -> None:
         self.execution = invocation.header.id
-        self._host = host
+        self._all = coroutines
         self._report: Report | None = report
-        self._state = AsyncState(invocation, port, host.clock, host.loop_stragglers, threads=host.threads, quiet=self._quiet)
+        self._parents = invocation.parents
+        if self._parents is not None:
+            self._parents.attach(self)
+        self._state = AsyncState(invocation, port, clock, stragglers, threads=threads, quiet=self._quiet)
         self._state.quarantines = function.on_mismatch == "quarantine"
         self._scope = Scope(self._state, AsyncDurableContext, replaying=self._state.has_history)
-        payload = given(invocation, port)
+        self._input = given(invocation, port)
+        loop = asyncio.get_running_loop()
         if function.plugins:
-            self._task = self._watched(function, invocation, payload)
+            context = contextvars.copy_context()
+            hooks = self._state.hooks = RestingHooks(function.plugins, self._state.operations, clock)
+            self._task = hooks.main = loop.create_task(self._run(function, invocation), context=context)
+            hooks.spawned(self._task, context)
         else:
-            self._task = asyncio.get_running_loop().create_task(self._run(function, payload), name=function.name)
-        self._task.add_done_callback(self._ended)
+            self._task = loop.create_task(self._run(function), name=function.name)
 
-    def _watched(self, function: DurableFunction, invocation: Invocation, payload: str | None) -> asyncio.Task[Outcome]:
-        """The handler with its plugins, whose hooks are called inside its task."""
-        hooks = self._state.hooks = RestingHooks(function.plugins, self._state.operations, self._host.clock)
-
-        async def run() -> Outcome:
-            try:
-                hooks.begin(invocation, payload)
-                outcome = await self._run(function, payload)
-            except BaseException as error:  # cancelled, or a plugin said stop
-                outcome = hooks.end(crashed(error))
-                if self._state.cancelled:
-                    raise
-                return outcome
-            return hooks.end(outcome)
-
-        context = contextvars.copy_context()
-        hooks.main = asyncio.get_running_loop().create_task(run(), context=context)
-        hooks.spawned(hooks.main, context)
-        return hooks.main
-
-    async def _run(self, function: DurableFunction, payload: str | None) -> Outcome:
+    async def _run(self, function: DurableFunction, told: Invocation | None = None) -> None:
+        """The task: call the handler, and report what it returns or raises as an outcome. Plugins are told of the invocation first."""
         state = self._state
         try:
-            event, payload = function.read(payload), None  # its text is not kept while the handler waits
-            result = await function.handler(event, AsyncDurableContext(self._scope))
-            if state.unwritten:
-                await state.flush()
-        except asyncio.CancelledError as error:
-            if state.cancelled:
-                raise
-            return await self._failed(error)
-        except BaseException as error:
-            return await self._failed(error)
-        return succeeded(state, self._scope, result, function.write)
+            if state.hooks is not None and told is not None:
+                state.hooks.begin(told, self._input)
+            try:
+                event = function.read(self._input)
+                self._input = None  # the text is not kept while the handler waits
+                result = await function.handler(event, AsyncDurableContext(self._scope))
+                if state.unwritten:
+                    await state.flush()
+            except BaseException as error:
+                if state.cancelled and isinstance(error, asyncio.CancelledError):
+                    raise
+                outcome = await self._failed(error)
+            else:
+                outcome = succeeded(state, self._scope, result, function.write)
+        except BaseException as error:  # the engine cancelled it, a plugin stopped it, or Holdfast has a fault
+            outcome = crashed(error)
+        self._ended(outcome)
 
     async def _failed(self, error: BaseException) -> Outcome:
-        """What an error comes to, after what began is told."""
+        """The outcome of a handler that raised, once the updates that it had not yet written are written."""
         state = self._state
         outcome = failed(state, error)
-        if state.unwritten:
+        if state.unwritten and not isinstance(error, GeneratorExit):  # a coroutine that is being closed can wait for nothing
             try:
                 await state.flush()
             except BackgroundThreadError as refused:
                 outcome = failed(state, refused) if outcome is PENDING else outcome
         return outcome
 
-    def _ended(self, task: asyncio.Task[Outcome]) -> None:
-        self._host.forget(self)
+    def _ended(self, outcome: Outcome) -> None:
+        if self._state.hooks is not None:
+            try:
+                outcome = self._state.hooks.end(outcome)
+            except BaseException as error:
+                outcome = crashed(error)
+        self._all.forget(self)
         self._scope.leave()
-        if task.cancelled() or self._state.cancelled:
+        if self._state.cancelled:
             return
-        outcome = outcome_of(task.result)
         report, self._report = self._report, None
         if report is not None:
             report(outcome, self._state.revision)
         elif outcome is not PENDING:
-            log.warning("%s went on after its suspension; what it did then does not count", self._state.durable_execution_arn)
+            log.warning("%s went on after its suspension; what it did after that does not count", self._state.durable_execution_arn)
 
     def _quiet(self) -> None:
-        """Every strand rests: this invocation has nothing more to do, once what it wrote has landed."""
+        """Every strand rests: this invocation has nothing more to do, once its last write is on disk.
+
+        A handler with plugins never stays: plugins are made for each invocation, and must see the same invocations as on AWS.
+        """
         state = self._state
-        if self._report is None or state.flying:
-            return  # a write that lands looks here again
+        if self._report is None or state.is_writing:
+            return  # the write under way calls this again
         lost = state.broken or (state.mismatch if state.quarantines else None)
         if lost is not None:
             self._rest(failed(state, lost))
             self.cancel()
+        elif self._parents is not None and state.hooks is None and self._parents.stays(self):
+            pass  # an execution that it waits for runs here; what is not written yet goes with the next write
         elif state.unwritten:
-            state.write_riders()
+            state.write_deferred()
         else:
             self._pend()
 
     def _pend(self) -> None:
-        if self._host.park(self):
+        if self._all.rest(self):
             self._rest(PENDING)
         else:
             # The code unwinds first; its end is this invocation's end.
             self._state.evict()
 
     def _rest(self, outcome: Outcome) -> None:
-        """The invocation is over, and its strands are where they are."""
+        """The invocation is over, and its strands stay where they are."""
         if self._state.hooks is not None:
             outcome = self._state.hooks.rest(outcome)
         report, self._report = self._report, None
@@ -150,12 +219,15 @@ class Coroutine:
         report(outcome, self._state.revision)
 
     def precedes(self, invocation: Invocation) -> bool:
-        """Whether nobody else has invoked the execution since it rests here: else its strands stand where the story has moved on from."""
+        """Whether this invocation follows the one that rests here. If another process had one in between, the strands are out of date."""
         return invocation.header.epoch == self._state.header.epoch + 1
 
     def resume(self, invocation: Invocation, report: Report) -> None:
-        """Go on under a new invocation."""
+        """Go on under the next invocation."""
         self._report = report
+        self._parents = invocation.parents
+        if self._parents is not None:
+            self._parents.attach(self)
         self._state.resume(invocation)
         if self._state.hooks is not None:
             self._state.hooks.resume(invocation, given(invocation, self._state.port))
@@ -166,12 +238,32 @@ class Coroutine:
         """Learn what changed while it runs."""
         self._state.refresh()
 
+    # --- as a parent of executions that are live here
+
+    def waits_for(self, operation_id: str) -> bool:
+        """Whether it rests until this operation changes."""
+        return self._state.waits_for(operation_id)
+
+    def awaited(self) -> list[Operation]:
+        """The operations that it rests for."""
+        return self._state.awaited()
+
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
+        """Learn what a write of another execution changed. An invocation that has ended leaves that to the next one."""
+        if self._report is not None and header.epoch == self._state.header.epoch:
+            self._state.hear(header.revision, operations)
+
+    def look(self) -> None:
+        """Rest, unless there is a reason to stay."""
+        if self._report is not None and self._state.is_quiet:
+            self._quiet()
+
     def evict(self) -> None:
         """Leave memory; the next invocation replays."""
         self._state.evict()
 
     def cancel(self) -> None:
-        """End it without a report."""
+        """End the handler without a report."""
         self._state.cancelled = True
         self._report = None
         self._task.cancel()

@@ -38,6 +38,18 @@ class Uses(NamedTuple):
     """The most it ever had in memory, files included."""
 
 
+def give_way(pid: int, nice: int) -> None:
+    """Let other processes have the CPU before this one. Where the kernel or a permission does not allow it, nothing happens.
+
+    A kernel that groups processes by session compares the groups, and the nice value counts only inside a group: so both are set.
+    """
+    with contextlib.suppress(OSError):
+        if os.getpriority(os.PRIO_PROCESS, pid) < nice:
+            os.setpriority(os.PRIO_PROCESS, pid, nice)
+    with contextlib.suppress(OSError), open(f"/proc/{pid or 'self'}/autogroup", "wb", buffering=0) as group:
+        group.write(b"%d" % nice)
+
+
 def uses(pid: int) -> Uses | None:
     """What a process has; None when it is gone. Raises Unreadable."""
     rows = _rows(f"/proc/{pid}/status")
@@ -47,7 +59,7 @@ def uses(pid: int) -> Uses | None:
     if _OWN[0] not in rows and threads > 1:
         # Its first thread has ended and took the process's memory rows with it; the memory is still there for the others.
         rows = _of_a_thread(pid) or rows
-    if _OWN[0] not in rows:  # it is about to be gone: nothing that runs is without memory
+    if _OWN[0] not in rows:  # the process is about to end: every process that runs has memory
         return Uses(0, threads, 0, 0)
     kilobytes = sum(_number(rows, name) for name in (*_OWN, *(name for name in _ELSEWHERE if name in rows)))
     return Uses(kilobytes, threads, _number(rows, b"VmData"), _number(rows, b"VmHWM"))
@@ -68,7 +80,7 @@ def share(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """What all its threads took, and its children that it has reaped; None when it is gone. Raises Unreadable."""
+    """The CPU seconds of all threads of a process and of its children that it has reaped; None when it is gone. Raises Unreadable."""
     fields = _stat(pid)
     return None if fields is None else sum(fields[11:15]) / _TICKS
 
@@ -93,7 +105,7 @@ def children(pid: int) -> list[int]:
 
 
 def open_files(pid: int) -> Iterator[os.stat_result]:
-    """What its descriptors lead to. Raises Unreadable."""
+    """The files that a process has open. Raises Unreadable."""
     folder, names = _descriptors(pid)
     for name in names:
         with contextlib.suppress(OSError):  # closed meanwhile
@@ -101,7 +113,7 @@ def open_files(pid: int) -> Iterator[os.stat_result]:
 
 
 def file_locks(pid: int) -> int:
-    """How many locks it has on files that it has open; of one file, no more than a megabyte of the list is looked at."""
+    """How many locks a process has on its open files. For each file, at most a megabyte of the kernel's list is read."""
     folder, names = _descriptors(pid)
     count = 0
     for name in names:
@@ -111,7 +123,8 @@ def file_locks(pid: int) -> int:
 
 
 def _descriptors(pid: int) -> tuple[str, list[str]]:
-    """All threads share them (the sandbox's filter makes sure of that), so any living one shows them; one that has ended has none."""
+    """The descriptors of a process, and the folder that lists them. All threads share them (the sandbox's filter makes sure of that), so
+    any living thread shows them; a thread that has ended shows none."""
     refused = ""
     for path in _threads(pid):
         try:
@@ -119,7 +132,7 @@ def _descriptors(pid: int) -> tuple[str, list[str]]:
                 return path, names
         except (FileNotFoundError, ProcessLookupError):
             continue
-        except OSError as error:  # what is ending belongs to root already
+        except OSError as error:  # the files of a process that is ending belong to root
             refused = f"{path}/fd: {error.strerror}"
     found = uses(pid) if refused else None
     if found is not None and found.kilobytes:
@@ -128,12 +141,12 @@ def _descriptors(pid: int) -> tuple[str, list[str]]:
 
 
 def open_sockets(pid: int) -> int:
-    """How many of its descriptors are sockets."""
+    """How many descriptors of a process are sockets."""
     return sum(stat.S_ISSOCK(found.st_mode) for found in open_files(pid))
 
 
 def read(path: str, most: int | None = None) -> bytes:
-    """A file of the kernel's, whole, or about as much of it."""
+    """The content of one of the kernel's files: all of it, or about the first `most` bytes."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts: list[bytes] = []
@@ -145,7 +158,7 @@ def read(path: str, most: int | None = None) -> bytes:
 
 
 def _rows(path: str) -> dict[bytes, bytes] | None:
-    """The rows after the first, which is the name; a row that is there twice counts as it is there first."""
+    """The rows after the first row, which is the name. If a row is there twice, the first one counts."""
     try:
         lines = read(path).split(b"\n")[1:]
     except (FileNotFoundError, ProcessLookupError):

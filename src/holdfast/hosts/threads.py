@@ -12,7 +12,7 @@ _here = threading.local()
 
 
 def on_engine_thread() -> bool:
-    """Whether this thread runs a handler, so that waiting here for another execution could wait for ever."""
+    """Whether this is one of the threads for handlers: a call that waits here for another execution could wait for ever."""
     return getattr(_here, "marked", False)
 
 
@@ -35,7 +35,7 @@ class Threads:
         return self._taken > 0
 
     def crowded(self) -> bool:
-        """Whether somebody waits for a thread."""
+        """Whether a call waits for a thread."""
         return self._taken > self._size
 
     def submit(self, call: Callable[[], T]) -> Future[T]:

@@ -1,8 +1,8 @@
-"""Serving: one engine over functions of the program and deployed ones, with everything around it but HTTP itself.
+"""The Lambda service: one engine for the functions of the program and for deployed functions. This module builds all its objects.
 
-    open → deploy → (changes come) → drain → close
+    open → deploy → change functions → drain → close
 
-Functions of the program run inline; deployed ones run in processes, and come and go while the engine runs.
+Functions of the program run inline. Deployed functions run in processes, and are added, changed and deleted while the engine runs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import functools
 import logging
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -23,45 +23,45 @@ from holdfast.engine.registry import Capacity, Function, Registry
 from holdfast.hosts.choosing import ChoosingHost
 from holdfast.hosts.inline import InlineHost
 from holdfast.lambda_api.functions.deployed import DeployedFunctions
-from holdfast.lambda_api.functions.folder import Keeper, Looked, folder_of
-from holdfast.lambda_api.functions.records import EVENT, NOT_DURABLE, Code, Entry, Version, runtime_of
+from holdfast.lambda_api.functions.function_folder import CodeCache, FunctionFolder, folder_of
+from holdfast.lambda_api.functions.function_records import EVENT, NOT_DURABLE, Code, Entry, Version, runtime_of
 from holdfast.lambda_api.functions.served import ServedFunctions
 from holdfast.lambda_api.logs import segments
-from holdfast.lambda_api.logs.api import Logs
-from holdfast.lambda_api.logs.inline import InlineLogs
-from holdfast.lambda_api.logs.segments import Retention
-from holdfast.lambda_api.logs.writer import LogKeeper
+from holdfast.lambda_api.logs.inline_logs import InlineLogs
+from holdfast.lambda_api.logs.log_operations import Logs
+from holdfast.lambda_api.logs.log_writer import LogWriter
+from holdfast.lambda_api.logs.segments import LogRetention
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.lambda_api.operations.lookup import PlainAnswer, PlainCall
-from holdfast.lambda_api.runtime.description import Limits
-from holdfast.lambda_api.runtime.host import RuntimeHost
-from holdfast.lambda_api.runtime.output import Line, Log
-from holdfast.lambda_api.templates.descriptions import CodeSource, Described, FolderCode, TextCode, ZipCode
+from holdfast.lambda_api.runtime.process_output import Log, OutputLine
+from holdfast.lambda_api.runtime.runtime_description import PoolLimits
+from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
+from holdfast.lambda_api.templates.descriptions import CodeSource, DescribedFunction, FolderCode, TextCode, ZipCode
 from holdfast.lambda_api.templates.file_watch import printed_to
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.ids import LATEST
 from holdfast.model.signals import Subscriber
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.engines import registered
+from holdfast.service.drain import drained
+from holdfast.service.interpreter_tuning import tune
+from holdfast.service.registered import registered
 from holdfast.service.settings import Settings
-from holdfast.service.tuning import tune
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter, Hosted
 
-if TYPE_CHECKING:  # whoever serves no workers loads nothing of them
+if TYPE_CHECKING:  # a server without workers loads none of their code
+    from starlette.types import ASGIApp
+
     from holdfast.service.worker_runtime import WorkerRuntime
 
 log = logging.getLogger("holdfast.service")
 T = TypeVar("T")
-App = Callable[[Any, Any, Any], Awaitable[None]]
-"""An ASGI app."""
-_LOOK_SECONDS: Final = 0.05
 _BESIDE: Final = ("", "-wal", "-shm", "-journal", "-holdfast", ".functions", ".logs", ".workers")
-"""What a store's file has beside it, which is no code of anybody."""
+"""The endings of files beside a store's file. They are not code of a function in the same folder."""
 
 
 class Serving:
-    """A service that runs."""
+    """The Lambda service while it runs."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Serving:
         processes: RuntimeHost,
         own: Registry,
         heard: InlineLogs,
-        keeper: LogKeeper,
+        keeper: LogWriter,
         settings: Settings,
         workers: Collection[str] = (),
     ) -> None:
@@ -87,24 +87,24 @@ class Serving:
         self.logs = Logs(keeper, settings.clock, self.lookup.knows)
         self._processes = processes
         self.leave_out = (*_files_of(settings.store), keeper.folder.root.resolve(), *printed_to())
-        """Files that are beside somebody's code, and none of it."""
-        self.first_look = Looked()
-        """What is read while the service begins, for those who deploy then."""
-        self._slots: dict[str, Capacity] = {}
+        """Files that may be in the folder of a function's code, and do not belong to it."""
+        self.first_look = CodeCache()
+        """Code that was read while the service opens: functions that are deployed then do not read it again."""
+        self._capacities: dict[str, Capacity] = {}
         self._hosted: dict[str, dict[str, Version]] = {}
         self._changing = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
 
-    # --- functions that come and go
+    # --- changes of functions
 
-    async def change(self, name: str, verb: Callable[[], T], looked: Looked | None = None) -> T:
-        """Change a function in the catalogue, then here. Changes come one after the other, off the loop; one that has begun is
-        finished, also if whoever wanted it is gone."""
+    async def change(self, name: str, verb: Callable[[], T], looked: CodeCache | None = None) -> T:
+        """Change a function in its folder, then in the engine. Changes run one after the other, in a thread. A change that has begun is
+        finished, even if its caller leaves."""
 
         async def changed() -> T:
             async with self._changing:
                 answer = await in_thread(Purpose.HOUSE, verb)
-                await self._host(name, looked or Looked())
+                await self._host(name, looked or CodeCache())
                 return answer
 
         task = asyncio.create_task(changed())
@@ -113,12 +113,12 @@ class Serving:
         return await asyncio.shield(task)
 
     async def settle(self) -> None:
-        """Let changes end that are under way: they write to what is about to be closed."""
+        """Wait for changes that are under way, before the store and the folders are closed."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def deploy(self, wanted: Described, looked: Looked | None = None) -> Entry:
-        """Have a function as a target describes it. Functions that are deployed together share `looked`, so that code is read once."""
-        seen = looked or Looked()
+    async def deploy(self, wanted: DescribedFunction, looked: CodeCache | None = None) -> Entry:
+        """Deploy a function as a target describes it. Functions that are deployed together share `looked`, so that code is read once."""
+        seen = looked or CodeCache()
 
         def verb() -> Entry:
             code = self.code_of(wanted.code, seen)
@@ -127,8 +127,8 @@ class Serving:
         return await self.change(wanted.name, verb, seen)
 
     async def forget_old(self, name: str, keep: int) -> None:
-        """Delete versions before the newest `keep` that no alias names and no execution needs: who saves often makes many. Code goes
-        with the last version that has it, or later, when no process runs it any more."""
+        """Delete versions older than the newest `keep` that no alias names and no execution needs: `--reload` makes many. Code is deleted
+        with its last version, or later, when no process runs it."""
         entry = self.deployed.needed(name)
         named = {version for alias in entry.aliases.values() for version in (alias.version, *alias.weights)}
         old = sorted(map(int, entry.versions))[:-keep]
@@ -140,8 +140,8 @@ class Serving:
             running_code = {Path(folder).name for folder in self._processes.folders()}
             await self.change(name, functools.partial(self.deployed.sweep, running_code))
 
-    def code_of(self, source: CodeSource, looked: Looked | None = None) -> Code:
-        """Take code into the catalogue; blocks."""
+    def code_of(self, source: CodeSource, looked: CodeCache | None = None) -> Code:
+        """Copy code into the folder of deployed functions; blocks."""
         keeper = self.deployed.keeper
         match source:
             case FolderCode(folder):
@@ -152,14 +152,14 @@ class Serving:
                 return keeper.add_text(name, text, looked)
 
     async def host_all(self) -> None:
-        """Run everything that is in the catalogue, and know what was deleted from it."""
+        """Host all deployed functions, and tell the engine which versions were deleted."""
         for entry in self.deployed.everything():
             there = {one.version for one in entry.everything()}
             for version in {LATEST, *map(str, range(1, entry.last + 1))} - there:
                 self.engine.registry.gone.add((entry.name, version))
             await self._host(entry.name, self.first_look)
 
-    async def _host(self, name: str, looked: Looked) -> None:
+    async def _host(self, name: str, looked: CodeCache) -> None:
         entry = self.deployed.entry(name)
         versions = entry.everything() if entry is not None and name not in self.lookup.reserved else []
         wanted = {one.version: one for one in versions if not self.lookup.is_own(name, one.version)}
@@ -185,15 +185,14 @@ class Serving:
         if fresh:
             terms = [Hosted(name, one.version, one.config.terms or NOT_DURABLE) for one in fresh]
             await in_thread(Purpose.HOUSE, self.engine.store.publish, terms)
-            self.engine.backlog = True
             self.engine.look()
 
     def runs_on(self, runtime: str) -> str:
-        """What functions of this runtime run on here, where that is not what its name says."""
+        """The interpreter that runs functions of this runtime here, where its name does not tell."""
         return self._processes.runs_on(runtime)
 
-    async def _changed(self, name: str, fresh: Sequence[Version], looked: Looked) -> list[Version]:
-        """Those whose code is not what was deployed: the server does not run them, and tells callers and the operator why."""
+    async def _changed(self, name: str, fresh: Sequence[Version], looked: CodeCache) -> list[Version]:
+        """The versions whose code has changed since it was deployed. The server does not run them, and tells callers and operator why."""
         found = []
         for one in fresh:
             self.lookup.changed.pop((name, one.version), None)
@@ -205,14 +204,14 @@ class Serving:
         return found
 
     def _function(self, name: str, one: Version) -> Function:
-        slots = self._slots.setdefault(name, Capacity(self._processes.limits.per_function))
-        return Function(name=name, version=one.version, terms=one.config.terms or NOT_DURABLE, slots=slots)
+        capacity = self._capacities.setdefault(name, Capacity(self._processes.limits.per_function))
+        return Function(name=name, version=one.version, terms=one.config.terms or NOT_DURABLE, capacity=capacity)
 
     # --- functions that are not durable
 
     async def _call(self, call: PlainCall) -> PlainAnswer:
         found = call.function
-        if not call.waits:  # the promise that it will be called is kept on disk, as an execution of one call
+        if not call.waits:  # an execution with one call keeps the promise on disk that the function will be called
             await self.engine.start(
                 found.name, call.payload.decode(), version=found.version, terms=EVENT, tenant=call.tenant, trace=call.trace
             )
@@ -232,15 +231,8 @@ class Serving:
     # --- the end
 
     async def drain(self, seconds: float) -> bool:
-        """Begin nothing new, and let what runs come to where it can be left; whether it all did."""
-        self.engine.registry.shut()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while True:
-                    if self.engine.idle:
-                        return True
-                    await asyncio.sleep(_LOOK_SECONDS)
-        return False
+        """Start nothing new, and wait until every invocation has suspended or ended. Returns whether all did within `seconds`."""
+        return await drained(self.engine, seconds)
 
 
 @contextlib.asynccontextmanager
@@ -248,16 +240,16 @@ async def open_serving(
     functions: Sequence[DurableFunction],
     *,
     settings: Settings,
-    private_app: Callable[[LambdaApi], App],
+    private_app: Callable[[LambdaApi], ASGIApp],
     subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
     log: Log | None = None,
-    limits: Limits | None = None,
-    retention: Retention | None = None,
+    limits: PoolLimits | None = None,
+    retention: LogRetention | None = None,
     runtime: WorkerRuntime | None = None,
 ) -> AsyncIterator[Serving]:
-    """A service over a store. `private_app` makes what processes of functions may ask; `log` gets what they print, besides being kept.
+    """The service over a store. `private_app` makes the app that processes of functions call; `log` gets the lines that they print.
 
-    `runtime` has workers. Their runs are executions too, but no caller can invoke them as functions: a run is accepted, or it is none.
+    `runtime` has workers. Their runs are executions too, but no caller can invoke a worker as a function.
     """
     if settings.tune:
         tune()
@@ -266,14 +258,14 @@ async def open_serving(
         store = open_store(settings.store, runner, settings.codec)
         stack.callback(store.close)
         clock = store.clock(settings.clock)
-        keeper, logs = _keepers(stack, settings, retention or Retention())
+        keeper, logs = _keepers(stack, settings, retention or LogRetention())
         deployed, worker_functions = DeployedFunctions(keeper, clock=clock, ids=settings.ids), await _worker_functions(stack, runtime)
-        inline = InlineHost([*functions, *worker_functions], clock=clock, threads=settings.threads, park=settings.park)
+        inline = InlineHost([*functions, *worker_functions], clock=clock, threads=settings.threads, resting=settings.resting)
         stack.callback(inline.close)
         leaving = asyncio.Event()
 
-        def told(lines: list[Line]) -> None:
-            if leaving.is_set():  # else each process that is ended would complain that it was
+        def told(lines: list[OutputLine]) -> None:
+            if leaving.is_set():  # else the end of each process would be logged as an error
                 return
             logs.put(lines)
             if log is not None:
@@ -281,8 +273,7 @@ async def open_serving(
 
         processes = RuntimeHost((), token=store.seal.token, log=told, limits=limits)
         stack.push_async_callback(processes.close)
-        heard = stack.enter_context(InlineLogs(inline, logs.put, settings.clock, runner))
-        known = registered(functions, settings)
+        heard, known = stack.enter_context(InlineLogs(inline, logs.put, settings.clock, runner)), registered(functions, settings)
         engine = Engine(
             store,
             [*known, *registered(worker_functions, settings)],
@@ -293,6 +284,7 @@ async def open_serving(
             runner=runner,
             subscribers=subscribers,
             observers=settings.observers,
+            queues=[queue.row() for queue in settings.queues],
         )
         if runtime is not None:
             runtime.attach(engine)
@@ -307,7 +299,7 @@ async def open_serving(
 
 
 async def _worker_functions(stack: contextlib.AsyncExitStack, runtime: WorkerRuntime | None) -> Sequence[DurableFunction]:
-    """The functions that workers are, with everything that their runs need until the engine has closed."""
+    """The functions of the workers. The runtime of the workers stays open until the engine has closed."""
     if runtime is None:
         return ()
     await runtime.open()
@@ -315,16 +307,16 @@ async def _worker_functions(stack: contextlib.AsyncExitStack, runtime: WorkerRun
     return runtime.functions()
 
 
-def _keepers(stack: contextlib.AsyncExitStack, settings: Settings, retention: Retention) -> tuple[Keeper, LogKeeper]:
-    """What is kept in folders beside the store: deployed functions, and logs."""
+def _keepers(stack: contextlib.AsyncExitStack, settings: Settings, retention: LogRetention) -> tuple[FunctionFolder, LogWriter]:
+    """The folders beside the store: deployed functions, and logs."""
 
     def temporary() -> Path:
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))
 
-    keeper = Keeper(folder_of(settings.store) or temporary())
+    keeper = FunctionFolder(folder_of(settings.store) or temporary())
     stack.callback(keeper.close)
-    folder = segments.Folder(segments.folder_of(settings.store) or temporary(), retention)
-    logs = LogKeeper(folder, settings.clock)  # what processes print has the time of this machine, too
+    folder = segments.LogFolder(segments.folder_of(settings.store) or temporary(), retention)
+    logs = LogWriter(folder, settings.clock)  # lines that processes print have the time of this machine, too
     stack.callback(logs.close)
     return keeper, logs
 

@@ -1,6 +1,6 @@
 """library — ready workers, a folder each: the page, the function, an example input.
 
-Belongs: workers that many can use as they are, and the pure code they need. They are written as authors write: against the front door.
+Belongs: ready workers, and the pure code that they need. They use only Holdfast's public names, as any author's worker does.
 Does not: how workers run (holdfast.workers).   May import: holdfast.workers, holdfast.contract, holdfast.model.
 Start reading at web_scrape/worker.py.
 """
@@ -12,8 +12,16 @@ from pathlib import Path
 from typing import Final
 
 WORKERS: Final[Mapping[str, str]] = {
+    "aggregator-worker": "aggregator/worker.py",
     "aws-lambda-worker": "aws_lambda/worker.py",
+    "code-review-worker": "code_review/worker.py",
+    "data-validation-worker": "data_validation/worker.py",
+    "email-summarization-worker": "email_summarization/worker.py",
+    "queue-based-worker": "queue_based/worker.py",
     "refund-worker": "refund/refund.py",
+    "router-worker": "router/worker.py",
+    "supervisor-worker": "supervisor/worker.py",
+    "validator-worker": "validator/worker.py",
     "web-scrape-worker": "web_scrape/worker.py",
 }
 """Every ready worker, and its file below this folder."""

@@ -1,22 +1,25 @@
-"""Chaining: what a write of one execution means for others, written in the same transaction.
+"""Chaining: the follow-up writes to other executions that a write causes, committed in the same transaction.
 
 A checkpoint that invokes starts the child; a child that ends answers the operation that waits for it; a stopped parent stops its
-children. The store asks `follow_ups` after every accepted write and commits what it gets with it, so no crash can come between.
+children, and cancels those that are runs. After every accepted write the store asks `follow_ups` and commits these writes with it, so no
+crash can come between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
 from holdfast.model import codec, life
 from holdfast.model.draft import Draft
+from holdfast.model.errors import InvalidParameter, LimitReached
 from holdfast.model.execution import Change, Execution, ExecutionStatus, State, View
-from holdfast.model.ids import Seal
 from holdfast.model.operations import Failure, Status
 from holdfast.model.outside import Stop
+from holdfast.model.queue_errors import QueueFull
+from holdfast.model.seal import Seal
 from holdfast.model.verbs import Decision, Start, Write
 
 _CASCADING: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT})
@@ -45,11 +48,11 @@ class Return(msgspec.Struct, frozen=True, gc=False):
 
 
 def follow_ups(write: Write, before: Execution, change: Change, children: Callable[[str], Iterable[str]]) -> Iterator[Write]:
-    """The writes that must go with this one. `children` finds the open executions that an execution has invoked."""
+    """The writes that must be committed with this one. `children` finds the open executions that an execution has invoked."""
     if isinstance(write, Start) and before.superseded_by is None and change.header.superseded_by == write.execution:
         yield msgspec.structs.replace(write, again=False)
     for birth in change.births:
-        yield Start(birth.header, birth.input, kind=birth.kind)
+        yield Start(birth.header, birth.input, birth.by, birth.charges, kind=birth.kind, graph=birth.graph, enqueue=birth.enqueue)
     header = change.header
     if header.status is before.status:
         return
@@ -61,12 +64,31 @@ def follow_ups(write: Write, before: Execution, change: Change, children: Callab
             yield Stop(child, write.error if isinstance(write, Stop) else error, inherited=True)
 
 
+def beyond_limit(limit: LimitReached) -> Failure:
+    """The failure of an operation whose child would charge a counter beyond its limit. The data of the failure says when the counter begins
+    anew."""
+    return Failure(str(limit), type(limit).__name__, codec.dumps({"key": limit.key, "limit": limit.limit, "until": limit.until}))
+
+
+def refused_by_queue(refused: QueueFull | InvalidParameter) -> Failure:
+    """The failure of an operation whose execution a queue refused. If the queue was full, the failure's data says when to try again."""
+    data = codec.dumps({"retry_after_seconds": refused.retry_after_seconds}) if isinstance(refused, QueueFull) else None
+    return Failure(str(refused), refused.code, data)
+
+
 def _returned(header: Execution, parent: str, operation: str, change: Change) -> Return:
     payload = next(event.payload for event in change.events if event.number == header.result_event)
-    if header.status is ExecutionStatus.SUCCEEDED:
-        return Return(parent, operation, Status.SUCCEEDED, payload)
-    if header.status is ExecutionStatus.TIMED_OUT:
-        message = f"CHAINED_INVOKE timed out after {header.terms.timeout_seconds} seconds."
-        return Return(parent, operation, Status.TIMED_OUT, error=Failure(message, "ChainedInvoke.Timeout"))
-    status = Status.STOPPED if header.status is ExecutionStatus.STOPPED else Status.FAILED
-    return Return(parent, operation, status, error=codec.failure_from(payload or "{}"))
+    match header.status:
+        case ExecutionStatus.SUCCEEDED:
+            return Return(parent, operation, Status.SUCCEEDED, payload)
+        case ExecutionStatus.TIMED_OUT:
+            message = f"CHAINED_INVOKE timed out after {header.terms.timeout_seconds} seconds."
+            return Return(parent, operation, Status.TIMED_OUT, error=Failure(message, "ChainedInvoke.Timeout"))
+        case ExecutionStatus.STOPPED:
+            return Return(parent, operation, Status.STOPPED, error=codec.failure_from(payload or "{}"))
+        case ExecutionStatus.FAILED:
+            return Return(parent, operation, Status.FAILED, error=codec.failure_from(payload or "{}"))
+        case ExecutionStatus.RUNNING:
+            raise AssertionError("a running execution has nothing to return")
+        case _:
+            assert_never(header.status)

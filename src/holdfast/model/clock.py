@@ -1,4 +1,4 @@
-"""Time, the one place that may ask the machine for it. Everywhere else time is an argument."""
+"""Time. Only this module asks the machine for it; everywhere else time is an argument."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Clock(Protocol):
 
     @property
     def virtual(self) -> bool:
-        """A virtual clock stands still until somebody moves it."""
+        """A virtual clock stands still until the engine or a test moves it."""
         ...
 
     def skip_to(self, at: int) -> None:
@@ -44,24 +44,24 @@ class VirtualClock:
     def __init__(self, now: int = 1_767_225_600_000, *, skipping: bool = True) -> None:
         self._now = now
         self.skipping = skipping
-        """Go to the next timer by itself; else somebody must call `move_to`."""
+        """The clock goes to the engine's next timer by itself. Without it, a test must call `move_to`."""
 
     def now(self) -> int:
-        """Where the clock stands."""
+        """The time of the clock."""
         return self._now
 
     def skip_to(self, at: int) -> None:
-        """Go to the engine's next timer, if time is not held."""
+        """Go to the engine's next timer, if the clock moves by itself."""
         if self.skipping:
             self.move_to(at)
 
     def move_to(self, at: int) -> None:
-        """Forward only."""
+        """Move the clock to a later time; an earlier time changes nothing."""
         self._now = max(self._now, at)
 
 
 def monotonic() -> float:
-    """Seconds for measuring how long something took; never for saying when."""
+    """Seconds for measuring how long something took; they are no time of day."""
     return _monotonic()
 
 
@@ -76,7 +76,7 @@ _computed: Callable[[], float] = time.thread_time
 
 @contextmanager
 def measured_by(seconds: Callable[[], float]) -> Iterator[None]:
-    """Let a simulation say how long things take, in this whole process; then nothing waits for a disk, however slow this machine is."""
+    """Let a simulation decide how long things take, in this whole process, so that a slow machine changes nothing."""
     global _monotonic, _computed
     before = _monotonic, _computed
     _monotonic = _computed = seconds

@@ -1,4 +1,4 @@
-"""JSON in and out: the only module that knows orjson, and where errors become text.
+"""JSON in and out, and errors as stored text. No other module uses orjson.
 
 Loading never runs code: a stored payload is text, and only these functions read it.
 """
@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 import orjson
 
+from holdfast.model import reading
 from holdfast.model.errors import InvalidParameter, PayloadNotJson, PayloadTooLarge
 from holdfast.model.operations import Failure
 
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 _MOST_ERROR = MAX_PAYLOAD_BYTES // 16
-"""Characters of each text of an error: all of them together fit into a payload, whatever they are."""
+"""Characters of each text of an error: all texts together fit into a payload, whatever characters they have."""
 _MOST_LINES = 1_000
-_failure_decoder = msgspec.json.Decoder(Failure)
+_failure_decoder = reading.decoder(Failure)
 _encoder = msgspec.json.Encoder()
 
 
@@ -28,10 +29,10 @@ def dumps(value: object, *, sort: bool = True) -> str:
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None).decode()
         if "null" in text:
-            json.dumps(value, allow_nan=False, default=lambda _: None)  # orjson writes null for what is not a number; this refuses
+            json.dumps(value, allow_nan=False, default=lambda _: None)  # orjson would write null for NaN; this refuses NaN
         return text
     except (TypeError, ValueError):
-        pass  # an integer beyond 64 bits, say, which the standard library writes
+        pass  # for example an integer beyond 64 bits, which the standard library can write
     try:
         return storable(json.dumps(value, sort_keys=sort, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -39,20 +40,20 @@ def dumps(value: object, *, sort: bool = True) -> str:
 
 
 def compact(value: object) -> bytes:
-    """The value as JSON, fast and without care for what is unusual: TypeError for that."""
+    """The value as JSON, fast. An unusual value is a TypeError."""
     return orjson.dumps(value)
 
 
 def check(text: str | bytes) -> None:
-    """Refuse what is no JSON, without making values of it."""
+    """Refuse a text that is no JSON, without building its values."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        loads(text)  # the quick reader refuses a little more than the grammar does
+        loads(text)  # the fast reader refuses some texts that are valid JSON
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text that a user wrote: exact for integers of any size. No JSON is the sender's mistake."""
+    """The value of a JSON text that a user wrote, exact for integers of any size. A text that is no JSON is refused."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -60,7 +61,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def too_deep(value: Any, most: int) -> bool:
-    """Whether a value is nested in more levels than these, found without recursion and only as far as needed."""
+    """Whether a value is nested in more levels than `most`. It does not recurse, and stops as soon as the answer is known."""
     level: list[Any] = [value]
     for _ in range(most):
         below: list[Any] = []
@@ -75,13 +76,29 @@ def too_deep(value: Any, most: int) -> bool:
     return True
 
 
+def at_least(value: Any, most: int) -> int:
+    """The least number of characters that a value has as JSON. Counting stops above `most`, and nothing is encoded."""
+    total, waiting = 0, [value]
+    while waiting and total <= most:
+        one = waiting.pop()
+        total += 1
+        if isinstance(one, str | bytes):
+            total += len(one)
+        elif isinstance(one, list | tuple | dict):
+            total += len(one)
+            if total <= most:
+                waiting += one
+                waiting += one.values() if isinstance(one, dict) else ()
+    return total
+
+
 def payload_hash(text: str) -> str:
     """The identity of an input: sha256 of its stored text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def storable(text: str) -> str:
-    """The text itself, if it is Unicode: a lone surrogate is a Python string, but nothing can write it down."""
+    """The text itself, if it can be encoded. A Python string may hold a lone surrogate, which has no encoding."""
     if not isinstance(text, str):
         raise InvalidParameter(f"The text is of type {type(text).__name__}; it must be a str.")
     if not text.isascii():
@@ -93,7 +110,7 @@ def storable(text: str) -> str:
 
 
 def fitting(text: str, what: str) -> str:
-    """The text itself, if it is not too large to be stored; `what` names it for its sender."""
+    """The text itself, if it is not too large to be stored; `what` names it in an error."""
     # A character takes at most four bytes, so short texts need not be encoded to know that they fit.
     if len(text) * 4 > MAX_PAYLOAD_BYTES and len(text.encode()) > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(f"{what} payload size must be less than or equal to {MAX_PAYLOAD_BYTES} bytes.")
@@ -101,7 +118,7 @@ def fitting(text: str, what: str) -> str:
 
 
 def text_of(value: object, what: str) -> str:
-    """What a caller gave as a text or as its bytes; `what` names it for its sender."""
+    """The text that a caller gave as text or as bytes; `what` names it in an error."""
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -113,9 +130,9 @@ def text_of(value: object, what: str) -> str:
 
 
 def readable(failure: Failure) -> Failure:
-    """The error with texts that can be stored. Its author may not have chosen them (a file name, say), so they are never refused.
+    """The error with texts that can be stored. It is never refused, because its author may not have chosen its texts (a file name, say).
 
-    What is no text becomes one, a stack that is no list of lines is left out, and what is endless is cut.
+    A member that is no text becomes one, a stack trace that is no list of lines is left out, and a very long text is cut.
     """
     stack = failure.stack_trace
     if stack is None or type(stack) is tuple:
@@ -129,7 +146,7 @@ def readable(failure: Failure) -> Failure:
 
 
 def _is_text(value: object) -> bool:
-    """A person may have raised an error with anything for its message."""
+    """Whether a value is a text. An author may raise an error with any object as its message."""
     if not isinstance(value, str):
         return False
     try:

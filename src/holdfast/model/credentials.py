@@ -1,7 +1,7 @@
-"""Credentials: who may ask the server for what. The secret itself is never among them, only what recognises it.
+"""Credentials: which caller may ask the server for what. A secret itself is never kept in the clear.
 
-An access key signs requests (AWS Signature Version 4), so its secret must be known to whoever verifies: it is kept sealed. A token is
-sent as it is, so its hash is enough.
+An access key signs requests (AWS Signature Version 4), and the server needs its secret to verify a signature: it is kept sealed. A token
+is sent as it is, so its hash is enough.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from holdfast.model.operations import Word
 
 _TENANT: Final = re.compile(r"[a-zA-Z0-9._:/=+\-@ ]{1,256}")
 _MAX_NOTE: Final = 256
+_PERSON: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+\-]{0,127}")
+_RESERVED: Final = ("hft-", "hfka")
+"""How ids of credentials begin. A person with such a name could be taken for a credential."""
 
 KEYS_SECRET_VARIABLE: Final = "HOLDFAST_KEYS_SECRET"
 KEYS_SECRET_BEFORE_VARIABLE: Final = "HOLDFAST_KEYS_SECRET_BEFORE"
 KEYS_FILE_VARIABLE: Final = "HOLDFAST_KEYS_FILE"
 KEYS_VARIABLES: Final = frozenset({KEYS_SECRET_VARIABLE, KEYS_SECRET_BEFORE_VARIABLE, KEYS_FILE_VARIABLE})
-"""What opens access keys. No function, tool or body may have any of it."""
+"""The environment variables that open access keys. No function, tool or body gets any of them."""
 
 
 class CredentialKind(Word):
-    """How its holder shows it."""
+    """How a caller proves that it has the credential."""
 
     ACCESS_KEY = "access-key"
     TOKEN = "token"
 
 
 class Role(Word):
-    """What its holder may do. Each of the others may also do what a viewer may; an admin may do everything."""
+    """What a caller may do. Each of the other roles includes the viewer's; an admin may do everything."""
 
     VIEWER = "viewer"
     """Look at functions, executions, histories and signals."""
@@ -42,7 +45,7 @@ class Role(Word):
     APPROVER = "approver"
     """Answer callbacks, and decide what workers ask for."""
     SETTLER = "settler"
-    """Say what became of a call of a worker whose outcome is unknown."""
+    """Report the outcome of a worker's call whose outcome is unknown."""
     ADMIN = "admin"
     """Everything, deploying functions included."""
 
@@ -58,14 +61,16 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     roles: tuple[Role, ...]
     """In alphabetical order, without repeats, at least one."""
     tenant: str | None = None
-    """Sees and starts only executions of this tenant."""
+    """The caller sees and starts only executions of this tenant."""
     note: str = ""
-    """For people: whose it is."""
+    """A note for people, such as the owner of the credential."""
+    person: str | None = None
+    """The person who holds it. Several credentials may name one person; for decisions they are that one person."""
     created_at: int
     expires_at: int | None = None
 
     def is_expired(self, now: int) -> bool:
-        """Whether it is good no more."""
+        """Whether the credential has expired."""
         return self.expires_at is not None and self.expires_at <= now
 
 
@@ -86,6 +91,16 @@ def checked_tenant(tenant: str | None) -> str | None:
     if tenant is not None and not _TENANT.fullmatch(tenant):
         raise InvalidParameter(f"Tenant {tenant!r}: use 1 to 256 letters, digits, spaces or any of . _ : / = + - @")
     return tenant
+
+
+def checked_person(person: str | None) -> str | None:
+    """The name of a person. It cannot look like the id of a credential, nor like a user of the machine (`local:ann`)."""
+    if person is not None and (not _PERSON.fullmatch(person) or person.lower().startswith(_RESERVED)):
+        raise InvalidParameter(
+            f"Person {person!r:.150}: use 1 to 128 letters, digits or any of . _ @ + -, and begin with a letter or a digit. "
+            "A name that begins like the id of a credential (hft-, HFKA) is not allowed."
+        )
+    return person
 
 
 def checked_note(note: str) -> str:

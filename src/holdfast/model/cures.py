@@ -28,7 +28,7 @@ _SENTENCES: Final = (
 
 
 def with_cure(message: str | None) -> str | None:
-    """The message of an error as people read it: with what to do, if it is one of the short sentences."""
+    """The message of an error for people: with advice, if it is one of the short sentences."""
     for sentence, cure in _SENTENCES:
         if message is not None and sentence.fullmatch(message):
             return f"{message}. {cure}"

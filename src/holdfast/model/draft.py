@@ -1,6 +1,6 @@
-"""A change being written down: collects operations and events over a view, then becomes a `Change`.
+"""A change in the making: collects operations and events over a view, then becomes a `Change`.
 
-Nothing here decides anything. The numbering of events, the revision and the times that never go back are kept in one place.
+A draft decides nothing. It numbers events, moves the revision, and keeps times from going back.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.model.admission import settled
 from holdfast.model.execution import Birth, Change, Execution, View
 from holdfast.model.history import Event, EventType
 from holdfast.model.operations import Operation, is_pending
@@ -50,7 +51,7 @@ class Draft:
     def log(
         self, kind: EventType, operation_id: str | None = None, payload: str | None = None, detail: dict[str, Any] | None = None
     ) -> int:
-        """Add a line of history and return its number."""
+        """Add an event and return its number."""
         number = self._header.events + len(self.events) + 1
         self.events.append(Event(number, kind, self.at, operation_id, payload, detail))
         if payload is not None:
@@ -87,4 +88,7 @@ class Draft:
     def done(self, **header: Any) -> Change:
         """The finished change; `header` names the header's members that this write sets."""
         change = self.touched(self._header.sequence)
-        return Change(msgspec.structs.replace(change.header, **header), self.operations, self.events, False, change.births)
+        moved = msgspec.structs.replace(change.header, **header) if header else change.header
+        if moved.place is not None:
+            moved = settled(self._header, moved)
+        return Change(moved, self.operations, self.events, False, change.births)

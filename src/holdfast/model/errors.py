@@ -27,10 +27,12 @@ HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller mu
                │             ├─ ResourceConflict
                │             ├─ RevisionMismatch
                │             ├─ BlockingCallRefused
+               │             ├─ RunUnavailable
                │             └─ EngineClosed
-               ├─ Retryable ─┬─ LeaseLost            tried again, by whoever holds it now
+               ├─ Retryable ─┬─ LeaseLost            tried again, by the invocation that owns it now
                │             ├─ StoreBusy
                │             ├─ TooManyRequests
+               │             ├─ QueueFull
                │             ├─ DeliveryFailed
                │             └─ DiskFailed ─ DiskFull
                ├─ Fatal ─────┬─ StoreBroken ─ RowDamaged   a person must look
@@ -69,15 +71,16 @@ class Rejected(HoldfastError):
 
 
 class LimitReached(Rejected):
-    """A counter that executions share would go beyond its limit."""
+    """A counter that executions share would go beyond its limit. The counter has so much spent, and so much reserved beside that."""
 
     code = "limit_reached"
 
-    def __init__(self, key: str, limit: int, until: int) -> None:
+    def __init__(self, key: str, limit: int, until: int, *, spent: int = 0, reserved: int = 0, is_curable: bool = False) -> None:
         super().__init__(f"{key} would go beyond its limit of {limit}; it begins anew at {until}.")
-        self.key = key
-        self.limit = limit
-        self.until = until
+        self.key, self.limit, self.until = key, limit, until
+        self.spent, self.reserved = spent, reserved
+        self.is_curable = is_curable
+        """Only what others have reserved stands in the way: there may be room when they settle."""
 
 
 class InvalidParameter(Rejected):
@@ -136,7 +139,7 @@ class ExecutionAlreadyStarted(Rejected):
     def __init__(self, message: str | None = None, differs: str = "") -> None:
         super().__init__(f"{message}. {differs}" if differs else message)
         self.on_the_wire = message or str(self)
-        """What AWS says, without what differs."""
+        """AWS's message, without the difference."""
 
 
 class CallbackNotFound(Rejected):
@@ -200,7 +203,7 @@ class CredentialsNeeded(Rejected):
 
 
 class AccessRefused(Rejected):
-    """The server does not serve this to whoever asks."""
+    """The server does not serve this to the caller."""
 
     code = "access_refused"
 
@@ -242,7 +245,7 @@ class ResourceConflict(Rejected):
 
 
 class RevisionMismatch(Rejected):
-    """Somebody else changed it meanwhile."""
+    """Another caller changed it meanwhile."""
 
     code = "revision_mismatch"
 
@@ -251,6 +254,12 @@ class BlockingCallRefused(Rejected):
     """A blocking call from a thread of the engine would wait for itself."""
 
     code = "blocking_call_refused"
+
+
+class RunUnavailable(Rejected):
+    """No worker can be run from a durable function in this process."""
+
+    code = "run_unavailable"
 
 
 class EngineClosed(Rejected):
@@ -272,7 +281,7 @@ class LeaseLost(Retryable):
 
 
 class StoreBusy(Retryable):
-    """The store is locked by somebody else."""
+    """The store is locked by another process."""
 
     code = "store_busy"
 
@@ -284,13 +293,13 @@ class TooManyRequests(Retryable):
 
 
 class DeliveryFailed(Retryable):
-    """Whoever is told of signals did not take one."""
+    """A subscriber did not take a signal."""
 
     code = "delivery_failed"
 
 
 class DiskFailed(Retryable):
-    """The disk under the store did not take or give what was asked of it."""
+    """The disk under the store did not write or read what it should."""
 
     code = "disk_failed"
 

@@ -1,27 +1,34 @@
 """Executions: the header that every write is fenced by, and the shape of a change.
 
-`status` is what the world sees; `state` is who has it now. `epoch` says who may write; `revision` moves with every write.
+`status` is what callers see; `state` says who has the execution now. `epoch` says which invocation may write; `revision` grows with every
+write.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from holdfast.model import codec
-from holdfast.model.auditing import Note
-from holdfast.model.charging import Charge
+from holdfast.model.audit import Note
+from holdfast.model.charges import Charge
+from holdfast.model.enqueues import Enqueue
 from holdfast.model.errors import InvalidParameter
+from holdfast.model.graphs import GraphText as GraphText
 from holdfast.model.history import Event
 from holdfast.model.ids import checked_name
+from holdfast.model.ledger import LedgerEntry
 from holdfast.model.operations import Failure, Kind, Operation, Word
+from holdfast.model.places import Place as Place
+from holdfast.model.terms import DAY_SECONDS as DAY_SECONDS
+from holdfast.model.terms import MAX_RETENTION_DAYS as MAX_RETENTION_DAYS
+from holdfast.model.terms import MAX_TIMEOUT_SECONDS as MAX_TIMEOUT_SECONDS
+from holdfast.model.terms import Terms as Terms
 
-DAY_SECONDS = 86_400
-MAX_TIMEOUT_SECONDS = 366 * DAY_SECONDS
-MAX_RETENTION_DAYS = 36_500
-"""A hundred years; AWS keeps at most 90 days."""
+_GRAPH_ID: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class ExecutionStatus(Word):
@@ -39,21 +46,25 @@ class State(Word):
 
     READY = "ready"
     """Waits for a runner, from `ready_at` on."""
+    QUEUED = "queued"
+    """Waits in its lane until the store admits it (model.places). No runner finds it as ready work."""
+    DELAYED = "delayed"
+    """Enqueued with a delay: it enters its lane at `ready_at`."""
     RUNNING = "running"
     """An invocation of `runner` is live."""
     SUSPENDED = "suspended"
-    """Nobody has it; a timer, an answer or a stop brings it back."""
+    """No runner has it; it waits for a timer, an answer or a stop."""
     CLOSING = "closing"
     """The status is closed, the invocation that closed it has not returned yet."""
     CLOSED = "closed"
     QUARANTINED = "quarantined"
     """Put aside, for the reason in `quarantine`; a person must release it."""
     IMPORTED = "imported"
-    """A copy of one that was not closed when it was exported: to be looked at. Nobody claims it, no timer fires, no write changes it."""
+    """A copy, only to look at, of an execution that was not closed when it was exported. No runner claims it, and no timer fires."""
 
 
 class Quarantine(Word):
-    """Why an execution was put aside. Nothing of it is lost, and its timeout runs on."""
+    """Why an execution was put aside. Nothing of it is lost, and its timeout goes on."""
 
     RUNNER_DIED = "runner_died"
     """Its runner died too often without progress, also when it ran alone."""
@@ -61,29 +72,6 @@ class Quarantine(Word):
     """What is stored of it could not be read."""
     REPLAY_MISMATCH = "replay_mismatch"
     """The code does not match its history."""
-
-
-class Terms(msgspec.Struct, frozen=True, gc=False):
-    """What an execution is granted; fixed when it starts."""
-
-    timeout_seconds: int = MAX_TIMEOUT_SECONDS
-    retention_days: int = 14
-    max_operations: int = 1_000_000
-    """A guard against a loop that never ends, not a limit of the engine."""
-    max_bytes: int = 1 << 30
-    """The same for the payloads it stores."""
-
-    def checked(self) -> Terms:
-        """These terms, if they can be granted."""
-        limits = (
-            ("execution_timeout", self.timeout_seconds, MAX_TIMEOUT_SECONDS),
-            ("retention_days", self.retention_days, MAX_RETENTION_DAYS),
-        )
-        for what, value, most in (*limits, ("max_operations", self.max_operations, None), ("max_bytes", self.max_bytes, None)):
-            if type(value) is not int or value < 1 or (most is not None and value > most):
-                upto = "" if most is None else f" up to {most:,}"
-                raise InvalidParameter(f"{what} is {value!r}; use a whole number from 1{upto}.")
-        return self
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -132,20 +120,26 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The execution that invoked this one, and the operation of it that waits."""
     parent_operation: str | None = None
     cascade: bool = True
-    """It is stopped when its parent is."""
+    """The execution is stopped when its parent is."""
     tenant: str | None = None
     trace: str | None = None
-    """The trace header it was started with; each of its invocations gets it, and what it invokes."""
+    """The trace header it was started with. Each of its invocations gets it, and each execution that it invokes."""
     continued_as: str | None = None
-    """The execution that goes on where this one ended."""
+    """The execution that continues this one."""
     expires_at: int | None = None
-    """From then on it may be forgotten."""
+    """From this time on retention may remove it."""
     superseded_by: str | None = None
-    """The execution that has its name now: it failed, and the name was started again."""
+    """The execution that has its name now: this one failed, and the name was started again."""
     quarantine: Quarantine | None = None
     """Why it was put aside, while its state is QUARANTINED."""
     quarantine_event: int | None = None
-    """The number of the event that tells the error, if one does."""
+    """The number of the event that has the error, if one has."""
+    graph: str | None = None
+    """The id of the graph that the execution runs, if it is one of a pipeline. The store has its text."""
+    place: Place | None = None
+    """Where it stands in a queue, if it was enqueued."""
+    parked: bool = False
+    """It came from a queue and failed; a person may start it again under the same key (redrive)."""
 
 
 FAILED_STATUSES = frozenset({ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT, ExecutionStatus.STOPPED})
@@ -153,10 +147,38 @@ FAILED_STATUSES = frozenset({ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT, 
 
 
 def goes_on_as(header: Execution, heir: Execution | None) -> bool:
-    """Whether an execution goes on as this one. An imported copy may name anybody; what is done to it must not be done to a stranger."""
+    """Whether `heir` really continues this execution. An imported copy may name any id, and a change to the copy must not reach an
+    execution that has nothing to do with it.
+    """
     if heir is None or heir.id != header.continued_as:
         return False
     return (heir.function, heir.version, heir.parent, heir.started_at) == (header.function, header.version, header.parent, header.ended_at)
+
+
+class Claimant(msgspec.Struct, frozen=True, gc=False):
+    """The runner that takes an execution, and the id that the new invocation will have."""
+
+    runner: str
+    invocation: str
+
+
+def graph_text(text: str) -> GraphText:
+    """A graph, with the id that its text has."""
+    return GraphText(codec.payload_hash(text), text)
+
+
+def checked_graph(graph: GraphText) -> GraphText:
+    """The graph, if it can be stored. Executions that name one id share one text, so the id must be that of the text."""
+    if graph.id != codec.payload_hash(codec.fitting(codec.storable(graph.text), "Graph")):
+        raise InvalidParameter("The id of a graph must be the sha256 of its text.")
+    return graph
+
+
+def checked_graph_id(graph: str) -> str:
+    """The id of a graph, if it is one."""
+    if type(graph) is not str or not _GRAPH_ID.fullmatch(graph):
+        raise InvalidParameter("A graph is named by the sha256 of its text, in hexadecimal.")
+    return graph
 
 
 class Birth(msgspec.Struct, frozen=True, gc=False):
@@ -165,6 +187,14 @@ class Birth(msgspec.Struct, frozen=True, gc=False):
     header: Execution
     input: str
     kind: Kind = Kind.FUNCTION
+    by: Claimant | None = None
+    """The runner that takes it in the same write, if that runner has room for it."""
+    charges: tuple[Charge, ...] = ()
+    """What the birth adds to shared counters. A limit that is reached fails the operation that invokes, and nothing else of the write."""
+    graph: GraphText | None = None
+    """As in `verbs.Start`."""
+    enqueue: Enqueue | None = None
+    """As in `verbs.Start`."""
 
 
 def new_execution(
@@ -185,7 +215,7 @@ def new_execution(
     texts: dict[str, object] = {"tenant": tenant, "trace header": trace}
     for what, text in texts.items():
         if text is not None and not (isinstance(text, str) and text.isprintable()):
-            raise InvalidParameter(f"A {what} must have letters that can be printed, and only those: {text!r:.100}.")
+            raise InvalidParameter(f"A {what} must be a text of printable characters only: {text!r:.100}.")
     return Execution(
         id=identity,
         function=function,
@@ -207,25 +237,31 @@ class OutcomeStatus(Word):
     FAILED = "FAILED"
     PENDING = "PENDING"
     CRASHED = "CRASHED"
-    """It did not answer: an error escaped it or its process died. It is tried again, later."""
+    """It gave no answer: an error escaped it or its process died. The engine tries again later."""
     INTERRUPTED = "INTERRUPTED"
-    """Its runner shut down in good order; anybody may go on at once."""
+    """Its runner shut down in good order; any runner may continue at once."""
     MISMATCHED = "MISMATCHED"
     """The code does not match the history; mended code can go on."""
     CONTINUED = "CONTINUED"
-    """It is over, and another execution goes on with `result` as its input."""
+    """It is over, and another execution continues with `result` as its input."""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What an invocation came to."""
+    """How an invocation ended."""
 
     status: OutcomeStatus
     result: str | None = None
     error: Failure | None = None
     again_seconds: int | None = None
-    """When one that crashed is tried again, where its host has a rule of its own."""
+    """When an invocation that crashed is tried again, if its host has a rule of its own."""
     place: str | None = None
-    """Where in the author's code one crashed, if its host knows; it is kept in the history, and never on the wire."""
+    """The line of the author's code at which it crashed, if its host knows. It is kept in the history, and never on the wire."""
+    parked: bool = False
+    """The execution succeeded with a response that tells of a failure. If it came from a queue, it is parked as a failed one is."""
+    used: int | None = None
+    """What the execution really used of a rate of tokens, if it is over."""
+    cool_until: int | None = None
+    """The execution was told to come back later: its lane admits nothing before this time."""
 
 
 class View(Protocol):
@@ -246,14 +282,20 @@ class View(Protocol):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """What one accepted write does to an execution, whole or not at all."""
+    """What one accepted write does to an execution. A store writes all of it or nothing."""
 
     header: Execution
     operations: dict[str, Operation]
     events: list[Event]
     slight: bool = False
-    """Of the header only what an ordinary checkpoint moves has changed: revision, sequence, counts, due and touched time."""
+    """Only the members of the header that an ordinary checkpoint moves have changed: revision, sequence, counts, due and touched time."""
     births: tuple[Birth, ...] = ()
     charges: tuple[Charge, ...] = ()
+    ledger: tuple[LedgerEntry, ...] = ()
+    """Entries of the ledger that are written with it."""
     notes: tuple[Note, ...] = ()
     """Lines of the audit log that are written with it."""
+    settled: int = 0
+    """The units of a rate of tokens that the execution used beyond its estimate; negative if it used less."""
+    cool_until: int | None = None
+    """As in `Outcome`."""

@@ -1,4 +1,4 @@
-"""History: the numbered lines that tell what happened, and their wire form.
+"""History: the numbered events of an execution, and their wire form.
 
 An event keeps only what its operation does not: type, time, payload and details. Name, SubType and ParentId never change
 within an operation, so they are joined in when a line is shown.
@@ -16,7 +16,7 @@ from holdfast.model.operations import Action, Operation, Status, Type, Word
 
 
 class EventType(Word):
-    """All the lines a history can have."""
+    """All the types of events in a history."""
 
     EXECUTION_STARTED = "ExecutionStarted"
     EXECUTION_SUCCEEDED = "ExecutionSucceeded"
@@ -57,10 +57,14 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 E = EventType
 KIND: Final = "Kind"
-"""The detail of ExecutionStarted that marks an execution as a run: ours alone, and never on the wire."""
+"""The detail of ExecutionStarted that marks an execution as a worker's run. AWS has no such detail, so it is never on the wire."""
 PLACE: Final = "Place"
-"""The detail of InvocationCompleted that tells the author's line which it failed at: ours alone, and never on the wire."""
-_OUR_OWN: Final = frozenset({KIND, PLACE})
+"""The detail of InvocationCompleted with the line of the author's code that failed. AWS has no such detail; it is never on the wire."""
+SCHEDULE: Final = "Schedule"
+"""The detail of ExecutionStarted that names the occurrence which started the execution. AWS has no such detail; it is never on the wire."""
+RESTART: Final = "Restart"
+"""The detail of ExecutionStarted that names the execution which this one restarts. AWS has no such detail; it is never on the wire."""
+_OUR_OWN: Final = frozenset({KIND, PLACE, SCHEDULE, RESTART})
 
 BY_ACTION: Final[Mapping[tuple[Type, Action], EventType]] = {
     (Type.CONTEXT, Action.START): E.CONTEXT_STARTED,

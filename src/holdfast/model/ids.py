@@ -1,23 +1,14 @@
-"""Names and capabilities: ids, ARNs, checkpoint tokens and callback ids.
-
-Tokens and callback ids are sealed with a keyed hash (BLAKE2b) whose key lives in the store, so any process of that store can read them and
-nobody else can make one.
-"""
+"""Names: ids, ARNs, and the position that a checkpoint token stands for (seal.py makes the token)."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
 import os
 import re
-import struct
 from collections.abc import Callable
-from hashlib import blake2b
 from random import Random
 from typing import NamedTuple
 
-from holdfast.model.errors import CallbackNotFound, InvalidParameter, InvalidToken
+from holdfast.model.errors import InvalidParameter
 
 LATEST = "$LATEST"
 REGION, ACCOUNT = "local", "000000000000"
@@ -32,8 +23,6 @@ _FUNCTION = re.compile(
 _FUNCTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _EXECUTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _VERSION = re.compile(r"\$LATEST|[1-9][0-9]*")
-_POSITION = struct.Struct(">16sIIQ")
-_MAC_BYTES = 16
 _IDS_PER_MS = 1 << 12
 
 IdSource = Callable[[int], str]
@@ -43,7 +32,7 @@ IdSource = Callable[[int], str]
 class Ids:
     """Makes UUIDs of version 7: ordered by time and, within a millisecond, by a counter.
 
-    New rows lie side by side, and the newest-first list needs no second index.
+    Rows of new executions lie side by side in the store, and a newest-first list needs no second index.
     """
 
     def __init__(self, chance: Random) -> None:
@@ -123,7 +112,7 @@ def checked_name(name: object) -> str:
 
 
 def checked_mention(execution: object) -> str:
-    """What a caller names an execution by: its ARN, its id or its name."""
+    """The text by which a caller names an execution: its ARN, its id or its name."""
     if not isinstance(execution, str):
         raise InvalidParameter(f"An execution is named by a str, its ARN or its id, and {execution!r:.100} is none.")
     return execution
@@ -140,65 +129,10 @@ def checked_version(version: int | str) -> str:
 class Position(NamedTuple):
     """What a checkpoint token says: which write of which invocation comes next, and what its sender has seen.
 
-    Inside the process this is the token itself; it is sealed where it leaves.
+    Inside a process this value is the token itself. It is sealed when it leaves the process.
     """
 
     execution: str
     epoch: int
     sequence: int
     revision: int
-
-
-class Seal:
-    """Seals positions and callback ids so that they cannot be forged."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-
-    def derived(self, purpose: bytes) -> bytes:
-        """A key of its own, 32 bytes, for another purpose (at most 16 bytes long): it tells nothing about this one."""
-        return blake2b(b"", digest_size=32, key=self._key, person=purpose).digest()
-
-    def token(self, position: Position) -> str:
-        """The checkpoint token for a position."""
-        execution, epoch, sequence, revision = position
-        raw = _POSITION.pack(bytes.fromhex(execution.replace("-", "")), epoch, sequence, revision)
-        return base64.b64encode(raw + self._mac(b"t", raw)).decode()
-
-    def position(self, token: str) -> Position:
-        """The position a token was made for."""
-        raw = self._opened(b"t", token)
-        if raw is None or len(raw) != _POSITION.size:
-            raise InvalidToken
-        execution, epoch, sequence, revision = _POSITION.unpack(raw)
-        return Position(_dashed(execution), epoch, sequence, revision)
-
-    def callback(self, execution: str, operation_id: str) -> str:
-        """The callback id of an operation: a capability, unguessable and bound to it."""
-        raw = bytes.fromhex(execution.replace("-", "")) + operation_id.encode()
-        return base64.b64encode(raw + self._mac(b"c", raw)).decode()
-
-    def callback_target(self, callback_id: str) -> tuple[str, str]:
-        """The execution and operation a callback id belongs to."""
-        raw = self._opened(b"c", callback_id)
-        if raw is None or len(raw) <= 16:
-            raise CallbackNotFound("This is not a callback id of this store.")
-        return _dashed(raw[:16]), raw[16:].decode()
-
-    def _mac(self, kind: bytes, raw: bytes) -> bytes:
-        return blake2b(raw, digest_size=_MAC_BYTES, key=self._key, person=kind).digest()
-
-    def _opened(self, kind: bytes, text: str) -> bytes | None:
-        try:
-            sealed = base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError, TypeError):
-            return None
-        if base64.b64encode(sealed).decode() != text:
-            return None  # unused bits before the padding were set: one capability has one text
-        raw, mac = sealed[:-_MAC_BYTES], sealed[-_MAC_BYTES:]
-        return raw if hmac.compare_digest(mac, self._mac(kind, raw)) else None
-
-
-def _dashed(raw: bytes) -> str:
-    text = raw.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -9,12 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import codec
+from holdfast.model import admission, codec
 from holdfast.model.draft import Draft
 from holdfast.model.execution import DAY_SECONDS, Birth, Change, Execution, ExecutionStatus, Quarantine, State, View, new_execution
+from holdfast.model.execution import Claimant as Claimant
 from holdfast.model.history import BY_OUTCOME, PLACE, Event, EventType
 from holdfast.model.ids import Arn
 from holdfast.model.operations import Failure, Operation, Status, Type
+from holdfast.model.places import NEVER
 from holdfast.model.transitions import TIMERS
 
 MAX_FAILURES: Final = 9
@@ -22,9 +24,11 @@ MAX_FAILURES: Final = 9
 MAX_DEATHS: Final = 3
 """Runners that may die in a row, without progress, before the execution is put aside for a while."""
 TRIES_MS: Final = (60_000, 600_000, 3_600_000)
-"""How long it is put aside before each further try, alone on its runner. When all have killed their runners it is quarantined."""
+"""How long the execution is put aside before each further try, alone on its runner. If each try kills its runner, it is quarantined."""
 SUSPECT_DEATHS: Final = MAX_DEATHS - 1
-"""Deaths after which an execution is claimed alone: the next one is then its own doing. queries.sql and schema.sql say 2 as well."""
+"""Deaths after which an execution is claimed alone, so that it must be the cause of the next death. queries.sql and schema.sql have the
+same number.
+"""
 _BACKOFF_MS, _BACKOFF_LIMIT_MS = 1_000, 60_000
 
 NOTHING_PENDING: Final = Failure(message="Cannot return PENDING status with no pending operations.", type="InvalidParameterValueException")
@@ -36,13 +40,6 @@ _TERMINAL: Final = {
     ExecutionStatus.TIMED_OUT: EventType.EXECUTION_TIMED_OUT,
     ExecutionStatus.STOPPED: EventType.EXECUTION_STOPPED,
 }
-
-
-class Claimant(msgspec.Struct, frozen=True, gc=False):
-    """Who takes an execution, and the id its new invocation will have."""
-
-    runner: str
-    invocation: str
 
 
 def claimed(header: Execution, by: Claimant, now: int) -> Execution:
@@ -59,7 +56,8 @@ def claimed(header: Execution, by: Claimant, now: int) -> Execution:
 
 
 def may_claim(header: Execution, now: int, *, alone: bool = False) -> bool:
-    """Whether a runner may take it now. A suspect must be alone there; its time counts only where it was put aside for a while."""
+    """Whether a runner may take the execution now. A suspect must be alone on its runner, and its `ready_at` counts only if it was put
+    aside."""
     if header.state is not State.READY:
         return False
     if header.deaths >= SUSPECT_DEATHS:
@@ -68,7 +66,7 @@ def may_claim(header: Execution, now: int, *, alone: bool = False) -> bool:
 
 
 def next_try(header: Execution) -> int | None:
-    """When an execution that was put aside, because its runners died, is tried again by itself; None for any other."""
+    """When the engine tries again to run an execution that was put aside because its runners died; None for any other execution."""
     return header.ready_at if header.state is State.READY and header.deaths >= MAX_DEATHS else None
 
 
@@ -79,7 +77,7 @@ def backoff_ms(failures: int, jitter: float) -> int:
 
 
 def fire(draft: Draft, view: View, now: int) -> bool:
-    """Let every timer that is due act; says whether any operation changed."""
+    """Let every due timer act; answers whether an operation changed."""
     fired = False
     for operation in view.due(now):
         if operation.id in draft.operations:
@@ -100,7 +98,7 @@ def _fired(draft: Draft, operation: Operation) -> Operation | None:
     if status is None or operation.due_at is None:
         return None
     if status is Status.READY:
-        # Nothing is written in history: the next attempt tells of itself when it starts.
+        # No event is written: the next attempt writes its own when it starts.
         return msgspec.structs.replace(operation, status=status, due_at=None, revision=draft.revision)
     if operation.type is Type.WAIT:
         draft.log(EventType.WAIT_SUCCEEDED, operation.id, None, {"Duration": (operation.due_at - operation.started_at) // 1000})
@@ -115,7 +113,7 @@ def _fired(draft: Draft, operation: Operation) -> Operation | None:
 
 
 def answered(draft: Draft, operation: Operation, status: Status, result: str | None, error: Failure | None) -> Operation:
-    """A callback closed by an answer or by its timer, an invoke by its child."""
+    """An operation that its answer closes: a callback by an answer or by its timer, an invoke by the end of its child."""
     payload = result if error is None else codec.failure_text(error)
     number = draft.log(BY_OUTCOME[operation.type, status], operation.id, payload)
     return msgspec.structs.replace(
@@ -131,7 +129,7 @@ def answered(draft: Draft, operation: Operation, status: Status, result: str | N
 
 
 def complete_invocation(draft: Draft, error: Failure | None = None, place: str | None = None) -> None:
-    """Tell that the live invocation ended; of one that failed, with the author's line if that is known."""
+    """Write that the live invocation ended; if it failed, with the line of the author's code, if that is known."""
     payload = None if error is None else codec.failure_text(error)
     detail = _invocation_detail(draft.header, draft.at)
     if place is not None:
@@ -149,17 +147,28 @@ def _invocation_detail(header: Execution, ended_at: int) -> dict[str, Any]:
 
 
 def close(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
-    """End the execution for good: the terminal event, a new epoch, nobody's any more."""
+    """End the execution for good: write the terminal event, begin a new epoch, and take the execution from its runner."""
     number = draft.log(_TERMINAL[status], None, payload)
     return draft.done(**_closed_fields(draft, status, number), state=State.CLOSED, runner=None, invocation=None, client=None)
 
 
-def continue_as(draft: Draft, successor: str, payload: str) -> Change:
-    """End the execution and begin another one that goes on for it: same function, same terms, same parent, an empty history."""
-    header = draft.header
+def parks(header: Execution, status: ExecutionStatus, *, failed: bool = False) -> bool:
+    """Whether an execution that ends so is parked: it came from a queue that keeps failed ones, and it failed."""
+    place = header.place
+    return place is not None and place.parks and (failed or status in (ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT))
+
+
+def continue_as(draft: Draft, successor: str, payload: str, *, settled: bool = False) -> Change:
+    """End the execution and begin a successor: same function, same terms, same parent, same graph, an empty history. It keeps the slot;
+    units that are settled with this end are not settled again with the successor's.
+    """
+    header, place = draft.header, draft.header.place
+    if settled and place is not None:
+        place = msgspec.structs.replace(place, units=0)
     who = {"tenant": header.tenant, "trace": header.trace}
     heir = new_execution(successor, None, header.function, header.version, payload=payload, now=draft.at, terms=header.terms, **who)
-    heir = msgspec.structs.replace(heir, parent=header.parent, parent_operation=header.parent_operation, cascade=header.cascade)
+    from_parent = {"parent": header.parent, "parent_operation": header.parent_operation, "cascade": header.cascade}
+    heir = msgspec.structs.replace(heir, **from_parent, graph=header.graph, place=place)
     draft.births.append(Birth(heir, payload))
     told = codec.dumps({"ContinuedAs": str(Arn(heir.function, heir.version, heir.name, heir.id))})
     change = close(draft, ExecutionStatus.SUCCEEDED, told)
@@ -179,7 +188,7 @@ def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> C
 
 
 def finish_closing(draft: Draft, error: Failure | None = None) -> Change:
-    """The invocation that closed its execution early has ended: number its completion and uncover the terminal event."""
+    """The invocation that closed its execution early has ended: write its completion, and show the terminal event."""
     header = draft.header
     ended_at = header.ended_at or draft.at
     payload = None if error is None else codec.failure_text(error)
@@ -199,18 +208,19 @@ def _closed_fields(draft: Draft, status: ExecutionStatus, number: int) -> dict[s
         "due_at": None,
         "pending": 0,
         "expires_at": draft.at + draft.header.terms.retention_days * DAY_SECONDS * 1000,
+        "parked": parks(draft.header, status),
     }
 
 
 def reason_of(header: Execution) -> Quarantine | None:
-    """Why an execution was put aside, if it was. Older code wrote no reason; the deaths it counted tell it."""
+    """Why an execution was put aside, if it was. Older code wrote no reason; then the number of deaths tells it."""
     if header.state is not State.QUARANTINED or header.quarantine is not None:
         return header.quarantine if header.state is State.QUARANTINED else None
     return Quarantine.RUNNER_DIED if header.deaths >= MAX_DEATHS else Quarantine.PAYLOAD_UNREADABLE
 
 
 def quarantine(draft: Draft, why: Quarantine, **header: Any) -> Change:
-    """Put it aside until a person releases it. Nothing is lost. The end of its invocation, if this draft tells it, tells the error."""
+    """Put the execution aside until a person releases it. Nothing is lost. If this draft ends its invocation, that event has the error."""
     told = [event.number for event in draft.events if event.type is EventType.INVOCATION_COMPLETED and event.payload is not None]
     aside: dict[str, Any] = {"state": State.QUARANTINED, "runner": None, "invocation": None, "failures": 0}
     aside |= {"epoch": draft.header.epoch + 1, "quarantine": why, "quarantine_event": told[-1] if told else None}
@@ -218,7 +228,7 @@ def quarantine(draft: Draft, why: Quarantine, **header: Any) -> Change:
 
 
 def quarantine_unread(draft: Draft) -> Change:
-    """Its payloads cannot be read here, those of its timers included. A person mends the codec and releases it."""
+    """Put the execution aside because its payloads cannot be read here. A person mends the codec and releases it."""
     header = draft.header
     if header.state is State.QUARANTINED:
         return draft.done(due_at=header.deadline)
@@ -226,7 +236,7 @@ def quarantine_unread(draft: Draft) -> Change:
 
 
 def put_aside(draft: Draft, deaths: int) -> Change:
-    """Its runners died too often: it is tried again later, alone; after the last such try only a person can let it go on."""
+    """Put the execution aside because its runners died too often. It is tried again later, alone; in the end a person must release it."""
     tried = deaths - MAX_DEATHS
     if tried >= len(TRIES_MS):
         return quarantine(draft, Quarantine.RUNNER_DIED, deaths=deaths)
@@ -243,15 +253,24 @@ def woken(draft: Draft) -> Change:
     return draft.done()
 
 
+def entered(draft: Draft) -> Change:
+    """The delay of an execution is over: it enters its lane."""
+    deadline = draft.header.deadline
+    return draft.done(state=State.QUEUED, due_at=None if deadline == NEVER else deadline)
+
+
 def time_out(draft: Draft) -> Change:
     """End the execution because its time is over."""
+    if admission.is_unadmitted(draft.header):
+        error = Failure("The execution waited in its queue until its time to live was over.", admission.EXPIRED)
+        return close(draft, ExecutionStatus.STOPPED, codec.failure_text(error))
     seconds = draft.header.terms.timeout_seconds
     error = Failure(message=f"Execution timed out after {seconds} seconds.")
     return close(draft, ExecutionStatus.TIMED_OUT, codec.failure_text(error))
 
 
 def claimed_now(change: Change, by: Claimant | None, now: int) -> tuple[Change, Execution]:
-    """Take what just became ready in the same change, where a runner is free: one commit instead of two."""
+    """Let a free runner claim the execution in the same change that makes it ready: one commit instead of two."""
     header = change.header
     if by is not None and may_claim(header, max(now, header.touched_at)):
         header = claimed(header, by, now)

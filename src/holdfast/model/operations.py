@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from enum import StrEnum
+from hashlib import blake2b
+from typing import Final
 
 import msgspec
 
+from holdfast.model.charges import Charge
+from holdfast.model.graphs import GraphText
+from holdfast.model.rates import Rate
+from holdfast.model.terms import Terms
+
 
 class Word(StrEnum):
-    """A word of the wire. It is hashed as the text it is: looking up a table by an ordinary enum runs Python code each time."""
+    """A word of the wire. It is hashed as plain text, because a table lookup with an ordinary enum runs Python code each time."""
 
     __hash__ = str.__hash__
 
@@ -40,7 +47,7 @@ class Action(Word):
 
 
 class Status(Word):
-    """Where an operation stands; an operation without a status is absent."""
+    """The status of an operation."""
 
     STARTED = "STARTED"
     PENDING = "PENDING"
@@ -55,7 +62,7 @@ class Status(Word):
 OPEN = frozenset({Status.STARTED, Status.PENDING, Status.READY})
 
 SERVED = frozenset({Type.WAIT, Type.CALLBACK, Type.CHAINED_INVOKE})
-"""What the service closes, not the handler."""
+"""Operations that the service closes, not the handler."""
 
 
 class SubType(StrEnum):
@@ -75,27 +82,58 @@ class SubType(StrEnum):
 
 
 class Kind(Word):
-    """What a function of the store is. Only a plain one can be invoked or started by its name and an input."""
+    """The kind of a function. Only a plain function can be invoked or started by its name and an input."""
 
     FUNCTION = "function"
     WORKER = "worker"
-    """A request is accepted first, and its order is what an execution begins with."""
+    """A worker: its service first accepts a request and makes an order, and the order starts the execution."""
     PIPELINE = "pipeline"
 
 
+class Queued(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How an execution is enqueued by an operation of another one; as `admission.Enqueue`."""
+
+    queue: str
+    key: str | None = None
+    delay_ms: int = 0
+    ttl_ms: int | None = None
+    head_start_ms: int = 0
+    units: int = 0
+    money: int = 0
+    rates: tuple[Rate, ...] = ()
+
+
 class Order(msgspec.Struct, frozen=True, gc=False):
-    """What accept has made of a request for a run: the mark of its execution. No wire form has one, so only accept can hand one over."""
+    """The order of a worker's run, made when its request was accepted. It has no wire form, so no client can send one."""
 
     kind: Kind
     input: str
+    terms: Terms | None = None
+    """The limits of the run; None for those of its function."""
+    tenant: str | None = None
+    """The tenant of the run; None for that of the execution that invokes."""
+    trace: str | None = None
+    """The trace header of the run; None for that of the execution that invokes."""
+    charges: tuple[Charge, ...] = ()
+    """What the run adds to shared counters when it starts."""
+    graph: GraphText | None = None
+    """The graph of a pipeline's run, which the store keeps with it."""
+    queued: Queued | None = None
+    """The execution is enqueued, and the operation that asks for it is a step that closes with its id. Also for a plain function."""
 
 
+RUN = "Run"
+"""The sub-type of a chained invoke that runs a worker."""
+ENQUEUE = "Enqueue"
+"""The sub-type of a step that enqueues an execution."""
 APPROVAL = "Approval"
-"""The sub-type of a callback that a person's decision answers, and nothing else does."""
+"""The sub-type of a callback that only a person's decision answers."""
 CANCEL = "Cancel"
-"""The sub-type of a callback that the cancel of a run answers, and nothing else does."""
+"""The sub-type of a callback that only the cancel of a run answers."""
+CANCEL_ID: Final = blake2b(f"{CANCEL}\0cancel\0".encode()).hexdigest()[:64]
+"""The id of that callback, the same in every run (workers.run_operations.CANCEL_AT)."""
 KEPT = frozenset({APPROVAL, CANCEL})
-"""Callbacks that take no answer by their id alone: each takes the one answer whose authority was looked at."""
+"""Sub-types of callbacks that take no answer by their id alone: the authority of the caller must have been checked."""
 
 
 class Failure(
@@ -152,6 +190,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_id: str | None = None
     payload: str | None = None
     error: Failure | None = None
+    """Also of a START of sub-type `Run`: why the run was refused. The operation fails in the same write."""
     replay_children: bool = False
     delay_seconds: int | None = None
     """STEP RETRY: seconds until the next attempt."""
@@ -160,13 +199,15 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     heartbeat_seconds: int = 0
     function_name: str | None = None
     cascade: bool = True
-    """CHAINED_INVOKE START: the child is stopped with its parent. Not on the wire: on AWS it never is."""
+    """CHAINED_INVOKE START: the child is stopped with its parent. Not on the wire: AWS never stops a child."""
     if_open: bool = False
-    """Nothing is asked for if the operation is over by then. Not on the wire: AWS refuses such an update."""
+    """The update is ignored if the operation is already over. Not on the wire: AWS refuses such an update."""
     tenant_id: str | None = None
     trace_id: str | None = None
     order: Order | None = None
-    """CHAINED_INVOKE START: the order of a run, in place of the payload. Not on the wire: what a caller writes is no order."""
+    """CHAINED_INVOKE START: the order of a run, in place of the payload. STEP SUCCEED: the order of an execution to enqueue. Not on the
+    wire: a client cannot make an order.
+    """
 
 
 def is_pending(operation: Operation) -> bool:
@@ -179,13 +220,13 @@ def is_pending(operation: Operation) -> bool:
 
 
 def served_since(operations: Iterable[Operation], revision: int) -> list[str]:
-    """The ids of what the service itself changed after a revision: closed what a handler waits for, made a step ready."""
+    """The ids of operations that the service itself changed after a revision: it closed them, or made a step ready."""
     newer = (operation for operation in operations if operation.revision > revision)
     return [op.id for op in newer if (op.type in SERVED and op.status not in OPEN) or op.status is Status.READY]
 
 
 def unpruned(operations: Collection[Operation]) -> list[Operation]:
-    """What a replay needs: the children, at any depth, of a closed context are left out unless it asks for them."""
+    """The operations that a replay needs. The children of a closed context, at any depth, are left out unless the context asks for them."""
     replayed = replayed_contexts(operations)
     return [op for op in operations if op.parent_id is None or op.parent_id in replayed]
 

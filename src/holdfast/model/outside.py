@@ -1,22 +1,22 @@
-"""The verbs that come from outside an invocation: answers to callbacks, stops, timers that are due, a person's release."""
+"""Writes from outside an invocation: answers to callbacks, stops, due timers, a person's release."""
 
 from __future__ import annotations
 
 import msgspec
 
 from holdfast.model import codec, life, transitions
-from holdfast.model.auditing import Note
+from holdfast.model.audit import Note
 from holdfast.model.draft import Draft
 from holdfast.model.errors import CallbackClosed, CallbackNotFound, CodecFailed, InvalidParameter
 from holdfast.model.execution import Change, ExecutionStatus, State, View
-from holdfast.model.ids import Seal
 from holdfast.model.life import Claimant
-from holdfast.model.operations import KEPT, Failure, Operation, Status, Type
+from holdfast.model.operations import CANCEL, CANCEL_ID, KEPT, Failure, Operation, Status, Type
+from holdfast.model.seal import Seal
 from holdfast.model.verbs import Decision
 
 
 class Answering(msgspec.Struct, frozen=True, gc=False):
-    """Answer a callback, from anywhere; an answer may come before anybody waits for it."""
+    """Answer a callback, from any process. An answer may come before the handler waits for it."""
 
     execution: str
     operation_id: str
@@ -24,14 +24,14 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
     error: Failure | None = None
     by: Claimant | None = None
     kept: str | None = None
-    """Set where the caller's authority was checked: the sub-type of the callback that this answers. Such a callback (`operations.KEPT`)
-    takes no answer without this, and a callback of another sub-type does not take this answer."""
+    """The sub-type of the callback that this answers. Only code that has checked the caller's authority sets it. Such a callback
+    (`operations.KEPT`) takes no answer without this, and a callback of another sub-type does not take this answer."""
     notes: tuple[Note, ...] = ()
     """Who decided, for the audit log; here and below."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """The first answer wins; whether it is too late is decided in this same write."""
-        draft, operation = _open_callback(view, self.operation_id, now)
+        draft, operation = open_callback(view, self.operation_id, now)
         if self.kept != _kept(operation):
             raise CallbackNotFound
         result = None if self.result is None else codec.fitting(codec.storable(self.result), "CALLBACK output")
@@ -43,14 +43,14 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """Somebody still works on a callback: its heartbeat timer starts anew, its general timeout does not."""
+    """A caller still works on a callback: its heartbeat timer starts again, its general timeout does not."""
 
     execution: str
     operation_id: str
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """No event is written: a heartbeat is not part of the story, and no news for a handler, so the operation keeps its revision."""
-        draft, operation = _open_callback(view, self.operation_id, now)
+        """No event is written, and the operation keeps its revision: a heartbeat changes nothing for a handler."""
+        draft, operation = open_callback(view, self.operation_id, now)
         if _kept(operation) is not None:
             raise CallbackNotFound
         due_at = transitions.callback_due(now, operation.timeout_at, operation.heartbeat_ms)
@@ -65,13 +65,14 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
     execution: str
     error: Failure = Failure()
     cascade: bool = True
-    """Stop what it invoked, too."""
+    """Stop the executions that it invoked, too."""
     inherited: bool = False
-    """It comes from the parent's stop, which a child may have been made to survive."""
+    """The stop comes from the parent's stop. A child that was started without `cascade` survives it. A run that listens for its cancel is
+    cancelled instead: it may record the outcome of a call in flight, and undo what it did."""
     notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """A live invocation is told of as completed, then the terminal event, then nothing."""
+        """Write the end of the live invocation, if there is one, then the terminal event."""
         header = view.header
         if header.state is State.IMPORTED:
             if self.inherited:
@@ -79,6 +80,11 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
             raise InvalidParameter(f"Execution {header.name!r} is an imported copy: there is nothing to stop.")
         if header.status is not ExecutionStatus.RUNNING or (self.inherited and not header.cascade):
             return None, header
+        if self.inherited and (listens := view.get(CANCEL_ID)) is not None and header.state is not State.QUARANTINED:
+            if listens.status is not Status.STARTED:
+                return None, header  # the run was cancelled before, and ends by itself
+            if header.deadline > now:
+                return Answering(self.execution, CANCEL_ID, None, Failure("cancelled"), kept=CANCEL).decide(view, now, seal)
         draft = Draft(view, now)
         if header.state is State.RUNNING:
             life.complete_invocation(draft)
@@ -87,13 +93,13 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fire(msgspec.Struct, frozen=True, gc=False):
-    """Let the timers of an execution act that are due."""
+    """Let the due timers of an execution act."""
 
     execution: str
     by: Claimant | None = None
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Firing too early only corrects the header's lower bound."""
+        """A call that comes too early only corrects the time in the header."""
         header = view.header
         if header.due_at is None or header.due_at > now:
             return None, header
@@ -102,6 +108,9 @@ class Fire(msgspec.Struct, frozen=True, gc=False):
             if header.state is State.RUNNING:
                 life.complete_invocation(draft)
             change = life.time_out(draft)
+            return change, change.header
+        if header.state is State.DELAYED:
+            change = life.entered(draft)
             return change, change.header
         try:
             fired = life.fire(draft, view, now)
@@ -117,16 +126,18 @@ class Fire(msgspec.Struct, frozen=True, gc=False):
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):
-    """A person lets a quarantined execution run again, or one that waits for its next try, which it then need not wait for."""
+    """A person releases an execution: one that is quarantined, or one that waits for another try after its runners died. It runs at
+    once."""
 
     execution: str
     notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Only what was put aside can be released."""
+        """Refuse an execution that is neither quarantined nor waits for another try after its runners died."""
         header = view.header
         if header.state is not State.QUARANTINED and life.next_try(header) is None:
-            raise InvalidParameter(f"Execution {header.name!r} is not quarantined; it is {header.state}.")
+            told = f"it is {header.state}, neither quarantined nor waiting for another try after its runners died"
+            raise InvalidParameter(f"Execution {header.name!r} cannot be released: {told}.")
         change = Draft(view, now).done(state=State.READY, ready_at=now, deaths=0, quarantine=None, quarantine_event=None)
         return noted(change, self.notes), change.header
 
@@ -140,7 +151,8 @@ def _kept(operation: Operation) -> str | None:
     return operation.sub_type if operation.sub_type in KEPT else None
 
 
-def _open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Operation]:
+def open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Operation]:
+    """A callback that takes an answer now, and the draft of the write that answers it. Whether it is too late is decided in that write."""
     header = view.header
     operation = view.get(operation_id)
     if operation is None or operation.type is not Type.CALLBACK:

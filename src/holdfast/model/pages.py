@@ -1,7 +1,8 @@
-"""Pages of an execution's state: how far a page goes, and the marker that says where the next one begins.
+"""Pages of an execution's state: how much one page holds, and the marker that says where the next page begins.
 
 A handler gets its state in pages: the first with its event, the others by GetDurableExecutionState. The EXECUTION operation comes first,
-then all others in the order they began. The answer to a checkpoint may be cut as well; then only what is newer than a revision follows.
+then all others in the order they began. The answer to a checkpoint may be cut into pages as well; then only operations that are newer
+than a revision follow.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from holdfast.model.operations import Operation
 
 PAGE_ITEMS: Final = 1000
 PAGE_BYTES: Final = 5 * 1024 * 1024
-"""Of payloads in one page: an event or an answer must stay below 6 MB with everything around them."""
+"""Bytes of payloads in one page: an event or an answer must stay below 6 MB with everything else in it."""
 _OVERHEAD: Final = 512
 _INVALID: Final = "Invalid Marker"
 
@@ -40,7 +41,7 @@ def marker(kind: str, *numbers: int | str) -> str:
 
 
 def read_marker(kind: str, text: str) -> list[str]:
-    """What `marker` was made of."""
+    """The parts that `marker` was made from."""
     try:
         found, *parts = base64.b64decode(text, altchars=b"-_", validate=True).decode().split("|")
     except (binascii.Error, ValueError):
@@ -67,7 +68,7 @@ def state_mark(text: str) -> Mark:
 
 
 def number(text: str, most: int = 2**62) -> int:
-    """A number of a marker, which somebody else may have written."""
+    """A number from a marker. A client may have changed the marker, so the number is checked."""
     if len(text) > 19 or not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or not -1 <= int(text) <= most:
         raise InvalidParameter(_INVALID)
     return int(text)
@@ -89,7 +90,7 @@ def cut(
 ) -> tuple[Sequence[Operation], Mark | None]:
     """The operations of one page, given in the order they began, and where the next one begins if there is one.
 
-    A page has at least one operation, however large it is; one that is `begun` has it already.
+    A page has at least one operation of any size. With `begun` the page has one already.
     """
     page: list[Operation] = []
     for operation in operations:

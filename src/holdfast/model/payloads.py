@@ -1,7 +1,7 @@
 """Payloads at rest: what a codec must do, and the only functions that call one.
 
-A store hands every payload (input, result, error, state, answer) to its codec where the row is made and where it is read; memory holds
-plain text. Without a codec nothing here is called. `store.encryption` has a ready codec.
+A store hands every payload (input, result, error, state, answer, graph, schedule) to its codec where the row is made and where it is read;
+memory holds plain text. Without a codec nothing here is called. `store.encryption` has a ready codec.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CHECK: Final = "holdfast"
 
 
 class PayloadCodec(Protocol):
-    """Turns a payload's text into what stands in the store's file, and back. It is called from several threads at once."""
+    """Turns a payload's text into the text that the store keeps, and back. Several threads call it at once."""
 
     @property
     def name(self) -> str:
@@ -27,7 +27,7 @@ class PayloadCodec(Protocol):
         ...
 
     def encode(self, text: str, about: str) -> str:
-        """The text to store. `about` names the one place it belongs to: what is made for one must not be readable at another."""
+        """The text to store. `about` names the place of the payload: a text made for one place must not be readable at another."""
         ...
 
     def decode(self, text: str, about: str) -> str:
@@ -35,7 +35,7 @@ class PayloadCodec(Protocol):
         ...
 
     def fingerprint(self, text: str, like: str | None = None) -> str:
-        """The identity of an input: equal for equal texts, and of no use to somebody who guesses the text but has no key.
+        """The identity of an input: equal for equal texts, and of no use to a reader who guesses the text but has no key.
 
         `like` is an earlier fingerprint; the new one must equal it if the text does, also when keys have changed since.
         """
@@ -56,10 +56,30 @@ def decoded(codec: PayloadCodec, text: str, execution: str, number: int) -> str:
     )
 
 
-def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:
-    """A start with its input's identity as the codec makes it, to be compared with that of the execution which has the name.
+def encoded_graph(codec: PayloadCodec, text: str, graph: str) -> str:
+    """A graph's text as it is stored."""
+    return _made(codec, f"encode graph {graph}", lambda: codec.encode(text, f"graph/{graph}"))
 
-    The plain hash that stands there without a codec would tell somebody who guesses a small input.
+
+def decoded_graph(codec: PayloadCodec, text: str, graph: str) -> str:
+    """A graph's text as it was before it was stored."""
+    return _made(codec, f"decode graph {graph}", lambda: codec.decode(text, f"graph/{graph}"))
+
+
+def encoded_schedule(codec: PayloadCodec, text: str, schedule: str) -> str:
+    """A text of a schedule as it is stored."""
+    return _made(codec, f"encode schedule {schedule}", lambda: codec.encode(text, f"schedule/{schedule}"))
+
+
+def decoded_schedule(codec: PayloadCodec, text: str, schedule: str) -> str:
+    """A text of a schedule as it was before it was stored."""
+    return _made(codec, f"decode schedule {schedule}", lambda: codec.decode(text, f"schedule/{schedule}"))
+
+
+def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:
+    """A start whose input has the identity that the codec makes. It can be compared with the identity in the execution that has the name.
+
+    Without this, a reader of the store could compare the plain hash of a small input with guesses.
     """
     header, like = start.header, None if taken is None else taken.header.input_hash or None
     mark = _made(
@@ -85,11 +105,11 @@ def _made(codec: PayloadCodec, what: str, make: Callable[[], object]) -> str:
         if isinstance(made, str):
             return made
         why = f"it gave {type(made).__name__}, not str"
-    except CodecFailed as error:  # our own codec's sentences are known to tell nothing secret
+    except CodecFailed as error:  # the messages of Holdfast's own codec hold nothing secret
         why = str(error).rstrip(".")
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of native code is no Exception, and must not touch the writes beside this one
         why = type(error).__name__
-    # Raised here, where the codec's error is gone: its words and frames may hold what the codec is there to hide.
+    # Raised here, outside of the `except`: the message and the frames of the codec's error may hold secrets.
     raise CodecFailed(f"Codec {codec.name!r} could not {what}: {why}.")

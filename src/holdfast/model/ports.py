@@ -1,30 +1,31 @@
-"""The ports: where the halves meet without knowing each other.
+"""The ports: protocols by which two layers work together without importing each other.
 
 `Port` joins a handler's SDK to the service that keeps its state; `Host` is where a handler's code runs. `durable` and `engine`
-import these, never each other. `Observer` looks on at what an engine writes; `signals` has some.
+import these, never each other. An `Observer` sees what an engine writes; `signals` has some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 import msgspec
 
-from holdfast.model.charging import Charge
+from holdfast.model.charges import Charge
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, Outcome
 from holdfast.model.ids import Position
+from holdfast.model.ledger import LedgerEntry
 from holdfast.model.operations import Operation, Update
 from holdfast.model.verbs import Checkpointed
 
 
 class Port(Protocol):
-    """The service, as a handler's SDK sees it. Two colours of one verb: blocking for threads, with a call back for coroutines."""
+    """The service, as a handler's SDK sees it. A checkpoint has two forms: one blocks, for threads; one calls back, for coroutines."""
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed: ...
     def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
-        """From the engine's loop; `landed` is called there when it is on disk, or with why it is not."""
+        """Checkpoint from the engine's loop. `landed` is called there when the checkpoint is on disk, or with the error."""
         ...
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
@@ -32,12 +33,12 @@ class Port(Protocol):
         ...
 
     def input(self, token: Position) -> str | None:
-        """What the execution was started with."""
+        """The input of the execution."""
         ...
 
 
 class ChargingPort(Port, Protocol):
-    """A port whose writes may move counters that executions share. Only our own engine has it: AWS knows no such thing."""
+    """A port whose writes may charge counters that executions share, and add to the ledger. Only Holdfast's engine has it."""
 
     def checkpoint_soon(
         self,
@@ -46,11 +47,46 @@ class ChargingPort(Port, Protocol):
         landed: Callable[[Checkpointed | HoldfastError], None],
         *,
         charges: tuple[Charge, ...] = (),
+        ledger: tuple[LedgerEntry, ...] = (),
     ) -> None: ...
 
 
+class Parent(Protocol):
+    """A live invocation of an `async def` handler, which may wait for executions that it has invoked."""
+
+    @property
+    def execution(self) -> str: ...
+    def waits_for(self, operation_id: str) -> bool:
+        """Whether it rests until this operation changes."""
+        ...
+
+    def awaited(self) -> Collection[Operation]:
+        """The operations that it rests for."""
+        ...
+
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
+        """A write that was not its own has changed these operations, and left this header. Without operations: read what changed."""
+        ...
+
+    def look(self) -> None:
+        """A child that it waited for is not live here any more, or its room is needed: rest, unless there is a reason to stay."""
+        ...
+
+
+class Parents(Protocol):
+    """The engine, as seen by an invocation that may wait for executions that it has invoked in the same process."""
+
+    def attach(self, parent: Parent) -> None:
+        """This invocation is live, and is told of what changes."""
+        ...
+
+    def stays(self, parent: Parent) -> bool:
+        """Whether an invocation that only waits shall stay live: a child that it waits for is live here. Else it rests."""
+        ...
+
+
 class Invocation(msgspec.Struct, frozen=True, gc=False):
-    """One call of a handler: what a Lambda event says, in process."""
+    """One call of a handler: the content of a Lambda event, inside a process."""
 
     arn: str
     header: Execution
@@ -58,16 +94,19 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     fresh: bool
     """The first invocation: no earlier one can have left operations behind."""
     input: str | None = None
-    """What the execution was started with, if the engine has it at hand; else the port knows."""
+    """The input of the execution, if the engine has it in memory; else the handler asks the port."""
     updated: tuple[str, ...] | None = None
-    """What the service changed since the last invocation, if it said so; else the revisions tell."""
+    """The operations that the service changed since the last invocation, if the service sent them; else revisions tell."""
+    parents: Parents | None = None
+    """The live parents of the engine that runs it in process; None for an invocation that runs elsewhere."""
 
 
 class Host(Protocol):
     """Where code runs."""
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
-        """Begin an invocation; `done` is called once, on the engine's loop, with what it came to and the revision it had seen."""
+        """Begin an invocation. When it ends, the host calls `done` once, on the engine's loop, with the outcome and the last revision
+        that the invocation saw."""
         ...
 
     def cancel(self, execution: str) -> None:
@@ -84,7 +123,7 @@ class Host(Protocol):
 
 
 class Sight(Protocol):
-    """What an observer may ask of the engine that it looks at, from any thread."""
+    """What an observer may ask its engine, from any thread."""
 
     def find(self, execution: str) -> Execution | None: ...
     def live(self) -> int:
@@ -97,7 +136,7 @@ class Sight(Protocol):
 
 
 class Observer(Protocol):
-    """Looks on at the executions of functions. It hears of what is on disk, once, on the engine's loop, and must not wait there."""
+    """Sees the executions of functions. The engine calls it on its loop, once for each change that is on disk; it must not block there."""
 
     def attach(self, sight: Sight) -> None:
         """An engine opens."""
@@ -114,5 +153,29 @@ class Observer(Protocol):
 
     def closed(self, header: Execution) -> None: ...
     def committed(self, writes: int) -> None:
-        """So many writes went to the store in one commit."""
+        """The store committed a batch of this many writes."""
+        ...
+
+
+class QueueObserver(Observer, Protocol):
+    """An observer that also sees queues, those of workers and pipelines too. An observer may have any of these methods, or none."""
+
+    def admitted(self, header: Execution) -> None:
+        """A queue gave an execution a slot here."""
+        ...
+
+    def refused(self, queue: str) -> None:
+        """A full queue refused an execution."""
+        ...
+
+    def parked(self, header: Execution) -> None:
+        """An execution of a queue failed, and is parked."""
+        ...
+
+
+class ScheduleObserver(Observer, Protocol):
+    """An observer that also sees schedules."""
+
+    def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
+        """This runner decided what becomes of so many occurrences (`schedules.Handled.outcome`). A started one began `late_ms` late."""
         ...

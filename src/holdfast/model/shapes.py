@@ -1,4 +1,4 @@
-"""How much a JSON text holds, found without reading it: a megabyte of empty lists takes a hundred times as long to read as one of text.
+"""How much a JSON text holds, found without parsing it: a megabyte of empty lists takes a hundred times as long to parse as one of text.
 
 Everything here runs over the bytes in native code, and costs a few milliseconds for a megabyte of the worst kind.
 """
@@ -12,7 +12,7 @@ MAX_VALUES: Final = 100_000
 MAX_CONTAINERS: Final = 20_000
 """Objects and lists in one text."""
 MAX_DIGITS: Final = 1_000
-"""Of one number. Reading and writing one takes time that grows with the square of its digits, and no other program reads it right."""
+"""Digits of one number. The time to read or write a number grows with the square of its digits, and few programs read a long one."""
 _BRACKETS: Final = b"[]{}"
 _ALL_OTHERS: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 _ROUND: Final = bytes.maketrans(b"{}", b"[]")
@@ -21,7 +21,7 @@ _LONG: Final = b"0" * (MAX_DIGITS + 1)
 
 
 def crowding(text: bytes, depth: int, values: int = MAX_VALUES, containers: int = MAX_CONTAINERS) -> str | None:
-    """Why a text is not read, as the end of a sentence; None for one that may be. Whether it is JSON is not asked."""
+    """Why a text must not be parsed, as the end of a sentence; None for a text that may be. It does not check that the text is JSON."""
     if _has_long_number(text) and _has_long_number(_outside(text)):
         return f"holds a number of more than {MAX_DIGITS} digits"
     marks = text.count(b"[") + text.count(b"{")
@@ -43,14 +43,14 @@ def _has_long_number(text: bytes) -> bool:
 
 
 def _outside(text: bytes) -> bytes:
-    """What stands outside of all strings."""
+    """The bytes outside of all strings."""
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(text.split(b'"')[::2])
 
 
 def _deeper(outside: bytes, depth: int) -> bool:
-    """Whether brackets stand in more levels than these: the innermost pairs are taken away, level by level."""
+    """Whether brackets are nested in more than `most` levels: the innermost pairs are removed, level by level."""
     left = outside.translate(_ROUND, _ALL_OTHERS)
     for _ in range(depth):
         less = left.replace(b"[]", b"")

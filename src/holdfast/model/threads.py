@@ -1,6 +1,6 @@
-"""Threads for calls that wait: a bounded pool for each purpose, so that what waits for a stranger never holds up what waits for the disk.
+"""Threads for blocking calls: a bounded pool for each purpose, so that a call to a slow server never delays a call to the disk.
 
-The loop's own pool is left to libraries: nothing of ours runs in it.
+Holdfast does not use the event loop's own pool: it is left to libraries.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ class Purpose(StrEnum):
     ARTIFACTS = "artifacts"
     """Reading and writing the bytes of artifacts, in a folder or a bucket."""
     KEYS = "keys"
-    """Access keys, and whose an execution is: every request waits for these."""
+    """Reading access keys and the tenant of an execution: every request waits for these."""
     NAMES = "names"
-    """Asking a name server: a stranger chooses which, and how slow it is."""
+    """Asking a name server. A caller chooses the name, so the server may be slow."""
     SECRETS = "secrets"
     """Asking the providers of secrets and parameters."""
     LOGS = "logs"
     """Searching log files."""
+    FILES = "files"
+    """Reading files of folders that the operator opened to workers."""
     WORK = "work"
-    """What takes time to compute, and has a bound."""
+    """Computations that take time, but a bounded time."""
     HOUSE = "house"
     """The runner's own housekeeping."""
 
@@ -46,7 +48,7 @@ _making = threading.Lock()
 
 
 def pool_for(purpose: Purpose) -> ThreadPoolExecutor:
-    """The pool of this process for a purpose; its threads come with the work."""
+    """The pool of this process for a purpose; threads start when calls need them."""
     with _making:
         if purpose not in _pools:
             _pools[purpose] = ThreadPoolExecutor(_SIZES.get(purpose, _USUAL_SIZE), thread_name_prefix=f"holdfast-{purpose.value}")
@@ -54,7 +56,7 @@ def pool_for(purpose: Purpose) -> ThreadPoolExecutor:
 
 
 async def in_thread(purpose: Purpose, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Make a call that waits, in a thread of its purpose's pool."""
+    """Make a blocking call in a thread of its purpose's pool."""
     context = contextvars.copy_context()
     made: Callable[[], T] = partial(context.run, partial(call, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(pool_for(purpose), made)

@@ -15,15 +15,16 @@ from holdfast.model.draft import Draft
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Birth
 from holdfast.model.history import BY_ACTION, EventType
-from holdfast.model.ids import Arn, Seal
+from holdfast.model.ids import Arn
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type, Update
+from holdfast.model.seal import Seal
 
 MAX_WAIT_SECONDS = 31_622_400
 MAX_CALLBACK_SECONDS = 99_999_999
 MAX_ID = 64
 MAX_NAME = 256
 SHORT = codec.MAX_PAYLOAD_BYTES // 4
-"""So many characters fit whatever they are."""
+"""A text of this many characters fits, whatever characters it has."""
 
 _PLAIN: Final = frozenset({str, type(None)})
 ABSENT: Final = None
@@ -45,14 +46,14 @@ MOVES: Final[Mapping[tuple[Type, Action], Mapping[Status | None, Status]]] = {
     (Type.EXECUTION, Action.SUCCEED): {STARTED: SUCCEEDED},
     (Type.EXECUTION, Action.FAIL): {STARTED: FAILED},
 }
-"""What an update may do; what is absent is illegal."""
+"""What an update may do; any other move is illegal."""
 
 TIMERS: Final[Mapping[tuple[Type, Status], Status]] = {
     (Type.STEP, PENDING): READY,
     (Type.WAIT, STARTED): SUCCEEDED,
     (Type.CALLBACK, STARTED): TIMED_OUT,
 }
-"""What the service does when an operation's time has come."""
+"""What the service does when an operation's timer is due."""
 
 _WRONG_STATE: Final[Mapping[tuple[Type, Action], str]] = {
     (Type.STEP, Action.START): "Invalid current STEP state to start.",
@@ -69,7 +70,7 @@ _WRONG_STATE: Final[Mapping[tuple[Type, Action], str]] = {
 }
 
 Children = Mapping[str, Birth | Failure]
-"""What each chained invoke of a batch came to, by operation id: the execution to start, or why there is none."""
+"""For each chained invoke and each enqueue of a batch, by operation id: the execution to start, or the error."""
 NO_CHILDREN: Final[Children] = {}
 
 
@@ -103,7 +104,7 @@ def _may_follow(earlier: Update, later: Update) -> bool:
 
 
 def _check_types(update: Update) -> None:
-    """Texts are texts. The wire and the durable calls have checked already; other code that makes updates is told here."""
+    """Check that texts are texts. The wire and the durable calls have checked already; this check is for other code that makes updates."""
     texts: dict[str, object] = {"id": update.id, "name": update.name, "subtype": update.sub_type, "parent id": update.parent_id}
     for what, text in (*texts.items(), ("payload", update.payload)):
         if not isinstance(text, str) and (text is not None or what == "id"):
@@ -159,7 +160,9 @@ def _move(draft: Draft, update: Update, seal: Seal, children: Children) -> None:
     status = moves.get(before.status if before is not None else ABSENT)
     if status is None:
         raise InvalidParameter(_WRONG_STATE[key])
-    if update.type is Type.CHAINED_INVOKE:
+    if update.order is not None and update.order.queued is not None:
+        after = _enqueued(draft, update, before, children.get(update.id))
+    elif update.type is Type.CHAINED_INVOKE:
         after = _invoked(draft, update, children.get(update.id))
     elif update.action is Action.START:
         after = _started(draft, update, before, seal)
@@ -236,7 +239,7 @@ def _callback_started(draft: Draft, update: Update, seal: Seal) -> Operation:
 
 
 def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Operation:
-    """The child begins with this very change; a target that cannot be had fails the operation, not the handler."""
+    """The child starts with this change. A target that is not available fails the operation, not the handler."""
     name = update.function_name or ""
     parent = draft.header
     detail = {"FunctionName": name}
@@ -246,7 +249,7 @@ def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Ope
         of = child.header
         if parent.tenant or parent.trace:  # inherited, unless the update names others
             of = msgspec.structs.replace(of, tenant=of.tenant or parent.tenant, trace=of.trace or parent.trace)
-            child = Birth(of, child.input, child.kind)
+            child = msgspec.structs.replace(child, header=of)
         detail |= {"ExecutedVersion": of.version, "DurableExecutionArn": str(Arn(of.function, of.version, of.name, of.id))}
     place = draft.log(EventType.CHAINED_INVOKE_STARTED, update.id, update.payload, detail)
     born = _born(draft, update, place)
@@ -258,8 +261,19 @@ def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Ope
     return msgspec.structs.replace(born, status=FAILED, ended_at=draft.at, error=error, payload_event=number)
 
 
+def _enqueued(draft: Draft, update: Update, before: Operation | None, child: Birth | Failure | None) -> Operation:
+    """A step that closes with the id of the execution that starts with this change, in its queue. If it is refused, the step fails."""
+    if isinstance(child, Birth):
+        parent = draft.header
+        of = msgspec.structs.replace(child.header, tenant=child.header.tenant or parent.tenant, trace=child.header.trace or parent.trace)
+        draft.births.append(msgspec.structs.replace(child, header=of))
+        return _closed(draft, msgspec.structs.replace(update, payload=codec.dumps(of.id)), before, SUCCEEDED)
+    error = child or Failure(message=f"Function not found: {update.function_name}", type="ResourceNotFoundException")
+    return _closed(draft, msgspec.structs.replace(update, action=Action.FAIL, payload=None, error=error), before, FAILED)
+
+
 def callback_due(now: int, timeout_at: int | None, heartbeat_ms: int) -> int | None:
-    """When an open callback times out if nobody answers from `now` on."""
+    """When an open callback times out if no answer comes from `now` on."""
     beats_at = now + heartbeat_ms if heartbeat_ms else None
     if timeout_at is None or beats_at is None:
         return timeout_at if beats_at is None else beats_at
@@ -274,7 +288,7 @@ def _retried(draft: Draft, update: Update, before: Operation | None) -> Operatio
         raise InvalidParameter(f"NextAttemptDelaySeconds must be between 1 and {MAX_WAIT_SECONDS}.")
     attempt = (before.attempt if before is not None else 0) + 1
     retry = {"RetryDetails": {"CurrentAttempt": attempt, "NextAttemptDelaySeconds": delay}}
-    # A retry with a state is a poll that went well: it is told as a success, and goes on.
+    # A retry with a state is a poll that went well: its event is a success, and the operation continues.
     error = None if update.error is None else codec.readable(update.error)
     if error is not None:
         number = draft.log(EventType.STEP_FAILED, update.id, codec.failure_text(error), retry)

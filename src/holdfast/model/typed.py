@@ -1,10 +1,10 @@
 """Dataclasses and pydantic models: written as their JSON, and read back by an annotation.
 
-One rule for every place that keeps a value. A model is written as the JSON object of its fields, with what is inside it: another model
-likewise, an enum as its value, a date or a time in ISO 8601, a UUID and a Decimal as text, bytes in base64, a timedelta in seconds, a set
+One rule for every place that keeps a value. A model is written as the JSON object of its fields. A model inside it is written the same
+way, an enum as its value, a date or a time in ISO 8601, a UUID and a Decimal as text, bytes in base64, a timedelta in seconds, a set
 or a tuple as a list. An annotation that names the model gives it back; without one the reader gets the JSON object as a dict.
 
-pydantic is never imported here: a class that has its two methods is one of its models.
+pydantic is never imported here: a class with the two methods of a pydantic model counts as one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _READ: Final[dict[Any, tuple[type | tuple[type, ...], Callable[[Any], Any]]]] = 
 
 
 class Unwritable(TypeError):
-    """A value cannot be written: of which type it is, and where it stands in the whole."""
+    """A value cannot be written; the error has its type, and its path in the whole value."""
 
     def __init__(self, kind: str, path: str, why: str = "") -> None:
         super().__init__(f"{kind} at {shown_path(path)} cannot be written{why}")
@@ -71,7 +71,7 @@ def shown_path(path: str) -> str:
 
 
 def is_pydantic(kind: Any) -> bool:
-    """Whether a class is a model of pydantic: it has the methods of one."""
+    """Whether a class has the methods of a pydantic model."""
     return isinstance(kind, type) and callable(getattr(kind, "model_dump", None)) and callable(getattr(kind, "model_validate_json", None))
 
 
@@ -81,7 +81,7 @@ def is_model(kind: Any) -> bool:
 
 
 def models_in(value: Any) -> list[type]:
-    """The classes of the models in a value, but not of those inside a model. It may hold itself, and be of any depth."""
+    """The classes of the models in a value, but not of those inside a model. The value may contain itself, and have any depth."""
     found: list[type] = []
     met: set[int] = set()
     below: list[Any] = [value]
@@ -104,7 +104,7 @@ def models_in(value: Any) -> list[type]:
 
 
 def as_json(value: Any, path: str = "") -> Any:
-    """A model, or what stands in one, as JSON knows it."""
+    """A model, or a value inside a model, as JSON values."""
     kind = type(value)
     if kind in _SCALARS:
         return value
@@ -142,7 +142,7 @@ def _key(key: Any, path: str) -> str:
 
 
 def without_models(value: Any, path: str = "") -> Any:
-    """The value with its models written as their JSON; a value without models is given back as it is."""
+    """The value, with each dataclass and each pydantic model in it written as JSON. A value without these is returned unchanged."""
     if not models_in(value):
         return value
     if isinstance(value, dict):
@@ -153,7 +153,7 @@ def without_models(value: Any, path: str = "") -> Any:
 
 
 def first_unwritable(value: Any, known: Callable[[Any], bool], path: str = "") -> Unwritable | None:
-    """The first thing in a value that a writer does not know, for its message; what stands in a model has its own rule."""
+    """The first part of a value that a writer does not know, for its error message. Parts of a model follow the rule of models."""
     if isinstance(value, dict):
         inside = [(item, f"{path}[{key!r}]") for key, item in value.items()]
     elif isinstance(value, list | tuple):
@@ -178,7 +178,7 @@ def names_models(hint: Any) -> bool:
     """Whether an annotation names a dataclass or a pydantic model, at any depth outside other classes."""
     try:
         return _names_models(hint)
-    except TypeError:  # an annotation that cannot be hashed names nothing we know
+    except TypeError:  # an annotation that cannot be hashed names no model
         return False
 
 
@@ -189,7 +189,7 @@ def _names_models(hint: Any) -> bool:
 
 
 def typed(value: Any, hint: Any, path: str = "", known: Mapping[Any, Any] | None = None) -> Any:
-    """What an annotation makes of a value that was read. What is no JSON object under a model's name stays what it is."""
+    """A value that was read, as its annotation says. A value that is no JSON object stays as it is, even if the annotation is a model."""
     hint = _meant(hint, known)
     if value is None or hint is Any:
         return value
@@ -258,7 +258,7 @@ def _made(make: Callable[[Any], Any], value: Any, path: str) -> Any:
 def _validated(value: Any, hint: Any, path: str) -> Any:
     try:
         text = json.dumps(value)
-    except TypeError:  # a dict that was no model has values that JSON does not know
+    except TypeError:  # a dict that was no model may hold values that JSON does not have
         check, given = hint.model_validate, value
     else:
         check, given = hint.model_validate_json, text
@@ -269,7 +269,7 @@ def _validated(value: Any, hint: Any, path: str) -> Any:
 
 
 def _in_one_line(error: ValueError) -> str:
-    """What pydantic found, without its pages and without the input."""
+    """pydantic's message on one line, without its links and without the input."""
     try:
         found: Any = error.errors(include_input=False, include_url=False)  # type: ignore[attr-defined]
         return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in found[:5])
@@ -300,7 +300,7 @@ def _built(value: Mapping[str, Any], kind: Any, path: str, known: Mapping[Any, A
 
 @lru_cache(maxsize=1024)
 def _fields(kind: Any) -> dict[str, Any]:
-    """The annotations of a dataclass by field; one that cannot be resolved is as good as none."""
+    """The annotations of a dataclass by field; an annotation that cannot be resolved is left out."""
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         names = vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
@@ -310,7 +310,7 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 
 def resolved(hint: Any, names: Mapping[str, Any], local: Mapping[str, Any]) -> Any:
-    """An annotation that may be text, as the object it means; Any if that is not to be found."""
+    """The object that an annotation means, if the annotation is text; Any if the object is not found."""
     if isinstance(hint, str):
         try:
             return eval(_compiled(hint), dict(names), dict(local))  # the author's own annotation, as the interpreter would have done it
@@ -325,7 +325,7 @@ def _compiled(text: str) -> types.CodeType:
 
 
 def _any_of(value: Any, parts: Sequence[Any], path: str, known: Mapping[Any, Any] | None) -> Any:
-    """The part of a union that a value fits: for a JSON object the model with just these fields first, then any that takes it."""
+    """The part of a union that a value fits. For a JSON object, first the model with exactly these fields, then any model that takes it."""
     meant = [part for part in (_meant(part, known) for part in parts) if part is not type(None)]
     if any(part is type(value) for part in meant if not isinstance(value, dict)):
         return value

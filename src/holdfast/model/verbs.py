@@ -1,23 +1,21 @@
 """The verbs: every durable transition as a write that decides purely and that a store commits.
 
-`decide(view, now, seal)` returns the change and the answer, or raises what the caller gets instead. A store may call it again on
-newer rows, so it must not keep anything. Here are the verbs of those who run executions; outside.py has everybody else's, chaining.py
-those that one execution's write brings to another.
+`decide(view, now, seal)` returns the change and the answer, or raises the caller's error. A store may call it again on newer rows, so
+it must not keep anything. Here are the writes of runners and handlers; starts.py has the write that makes an execution, outside.py the
+writes of all other callers, and chaining.py the writes that follow from a write of another execution.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol, assert_never
 
 import msgspec
 
-from holdfast.model import codec, life, transitions
-from holdfast.model.charging import Charge
+from holdfast.model import admission, codec, life, transitions
+from holdfast.model.charges import Charge
 from holdfast.model.draft import Draft
 from holdfast.model.errors import (
     CodecFailed,
-    ExecutionAlreadyStarted,
-    InvalidParameter,
     InvalidToken,
     LeaseLost,
     Rejected,
@@ -26,7 +24,6 @@ from holdfast.model.errors import (
     WriteFailed,
 )
 from holdfast.model.execution import (
-    FAILED_STATUSES,
     Change,
     Execution,
     ExecutionStatus,
@@ -36,18 +33,14 @@ from holdfast.model.execution import (
     State,
     View,
 )
-from holdfast.model.history import KIND, Event, EventType
-from holdfast.model.ids import Arn, Position, Seal
+from holdfast.model.ids import Position
+from holdfast.model.ledger import LedgerEntry
 from holdfast.model.life import Claimant
-from holdfast.model.operations import SERVED, Action, Failure, Kind, Operation, Update
+from holdfast.model.operations import SERVED, Action, Failure, Operation, Update
+from holdfast.model.seal import Seal
+from holdfast.model.starts import Start as Start
+from holdfast.model.starts import Started as Started
 from holdfast.model.transitions import NO_CHILDREN, Children
-
-
-class Started(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a start: the execution, and whether this start made it."""
-
-    header: Execution
-    created: bool
 
 
 class Checkpointed(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +52,7 @@ class Checkpointed(msgspec.Struct, frozen=True, gc=False):
 
 
 _UNREADABLE = (CodecFailed.__name__, StoreBroken.__name__, RowDamaged.__name__, WriteFailed.__name__)
-"""What keeps an invocation from beginning that is no fault of its function: a person mends it, and the execution goes on."""
+"""Errors that keep an invocation from beginning and are no fault of its function. A person mends the cause, and the execution continues."""
 
 Answer = Started | Checkpointed | Execution
 Decision = tuple[Change | None, Answer]
@@ -73,83 +66,6 @@ class Write(Protocol):
     def decide(self, view: View, now: int, seal: Seal) -> Decision: ...
 
 
-class Start(msgspec.Struct, frozen=True, gc=False):
-    """Make an execution, or find the one that has its name and its input."""
-
-    header: Execution
-    input: str
-    by: Claimant | None = None
-    charges: tuple[Charge, ...] = ()
-    same: str | None = None
-    """What makes two starts of one name the same, where that is not the whole input."""
-    kind: Kind = Kind.FUNCTION
-    """What the execution is marked as. Code that makes a start of another kind has accepted an order for the execution first."""
-    again: bool = False
-    """Start the name again if the execution that has it failed. That one stays, superseded by the new one."""
-    failed_as: str | None = None
-    """With `again`: the id of an execution that went on as others, the last of which failed. It counts as failed itself."""
-
-    @property
-    def execution(self) -> str:
-        """The id the new execution will have."""
-        return self.header.id
-
-    def create(self, now: int) -> tuple[Change, Started]:
-        """The first change of a new execution."""
-        header = self.header
-        if type(header.status) is not ExecutionStatus or type(header.state) is not State or header.quarantine is not None:
-            raise InvalidParameter(
-                "An execution begins with a status and a state that there are, and not in quarantine."
-            )  # else its row could not be read
-        at = max(now, header.started_at)
-        deadline = at + header.terms.timeout_seconds * 1000
-        detail: dict[str, Any] = {"ExecutionTimeout": header.terms.timeout_seconds}
-        if self.kind is not Kind.FUNCTION:
-            detail[KIND] = self.kind.value
-        event = Event(1, EventType.EXECUTION_STARTED, at, None, self.input, detail)
-        born = msgspec.structs.replace(
-            header,
-            started_at=at,
-            touched_at=at,
-            ready_at=at,
-            deadline=deadline,
-            due_at=deadline,
-            events=1,
-            stored=len(self.input.encode()),
-            revision=1,
-        )
-        if self.by is not None:
-            born = life.claimed(born, self.by, at)
-        return Change(born, {}, [event], charges=self.charges), Started(born, True)
-
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """The name is taken: the same input and version find it, anything else is a conflict. Nothing is told of another tenant's."""
-        found, wanted = view.header, self.header
-        if found.tenant != wanted.tenant:
-            raise ExecutionAlreadyStarted(f"An execution named {found.name} was started by another tenant.")
-        if self.again and self._failed(found):
-            # The new execution itself is made by the write that follows from this one (chaining.py).
-            return Draft(view, now).done(superseded_by=wanted.id), self.create(now)[1]
-        if found.input_hash != wanted.input_hash or found.version != wanted.version:
-            arn = Arn(found.function, found.version, found.name, found.id)
-            raise ExecutionAlreadyStarted(f"Execution already started: {arn}", differs=_difference(found, wanted))
-        if found.state is State.IMPORTED:
-            raise ExecutionAlreadyStarted(f"The name {found.name!r} belongs to an imported copy, which does not run. Use another name.")
-        return None, Started(found, False)
-
-    def _failed(self, found: Execution) -> bool:
-        over = found.status is not ExecutionStatus.RUNNING
-        return found.status in FAILED_STATUSES or (over and found.id == self.failed_as)
-
-
-def _difference(found: Execution, wanted: Execution) -> str:
-    """What a start asks for that the execution of its name does not have."""
-    if found.input_hash == wanted.input_hash:
-        return f"The version differs: it was started with {found.version}, and this start asks for {wanted.version}."
-    other = "" if found.version == wanted.version else f", and so does the version ({found.version}, not {wanted.version})"
-    return f"The input differs from the one that it was started with{other}. Use another name, or the same input."
-
-
 class Claim(msgspec.Struct, frozen=True, gc=False):
     """Take a ready execution, or one whose runner is dead."""
 
@@ -157,10 +73,10 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     by: Claimant
     dead: frozenset[str] = frozenset()
     alone: bool = False
-    """The runner has nothing else live, so a suspect may be taken: if it dies, it is known why."""
+    """The runner runs nothing else, so it may take a suspect: if the runner dies, the suspect is the cause."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """A takeover tells of the dead invocation in the same change that begins the new one."""
+        """A takeover writes the end of the dead invocation in the same change that begins the new one."""
         header = view.header
         abandoned = header.runner in self.dead
         draft = Draft(view, now)
@@ -173,7 +89,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         elif life.may_claim(header, now, alone=self.alone):
             deaths = header.deaths
         else:
-            raise LeaseLost("Somebody else has this execution.")
+            raise LeaseLost("Another runner has this execution.")
         if header.deadline <= now:
             change = life.time_out(draft)
             return change, change.header
@@ -194,6 +110,32 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         return change, change.header
 
 
+class Admit(msgspec.Struct, frozen=True, gc=False):
+    """Give a queued execution a slot, and let a runner take it in the same write. Only a store makes this write: it sees the lanes."""
+
+    execution: str
+    by: Claimant
+
+    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+        """An execution whose time is over is closed instead."""
+        header = view.header
+        if header.state is not State.QUEUED:
+            raise LeaseLost("The execution is not queued any more.")
+        draft = Draft(view, now)
+        if header.deadline <= now:
+            change = life.time_out(draft)
+            return change, change.header
+        if header.due_at is not None and header.due_at <= now:
+            try:
+                life.fire(draft, view, now)
+            except CodecFailed:
+                change = life.quarantine_unread(draft)
+                return change, change.header
+        change = draft.done()
+        taken = life.claimed(admission.admitted(change.header, draft.at), self.by, now)
+        return msgspec.structs.replace(change, header=taken), taken
+
+
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     """Apply a handler's updates, all or none."""
 
@@ -202,6 +144,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     client_token: str | None = None
     children: Children = NO_CHILDREN
     charges: tuple[Charge, ...] = ()
+    ledger: tuple[LedgerEntry, ...] = ()
 
     @property
     def execution(self) -> str:
@@ -240,8 +183,8 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
             return change, Checkpointed(None, operations, change.header.revision)
         token = Position(header.id, at.epoch, at.sequence + 1, draft.revision)
         change = self._accepted(draft, client)
-        if self.charges:
-            change = msgspec.structs.replace(change, charges=self.charges)
+        if self.charges or self.ledger:
+            change = msgspec.structs.replace(change, charges=self.charges, ledger=self.ledger)
         return change, Checkpointed(token, operations, draft.revision)
 
     def _accepted(self, draft: Draft, client: str | None) -> Change:
@@ -272,46 +215,68 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     jitter: float = 1.0
     by: Claimant | None = None
     successor: str | None = None
-    """The id of the execution that goes on, where the outcome says that one does."""
+    """The id of the execution that continues this one, if the outcome asks for that."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Suspending compares what the handler saw with what is there, so no wake-up is lost."""
+        """A suspension compares the revision that the handler saw with the revision now, so no wake-up is lost."""
         header = view.header
         draft = Draft(view, now)
         if header.state is State.CLOSING and header.invocation == self.invocation:
             crashed = self.outcome.status is OutcomeStatus.CRASHED
-            change = life.finish_closing(draft, (self.outcome.error or Failure()) if crashed else None)
+            change = self._told(draft, life.finish_closing(draft, (self.outcome.error or Failure()) if crashed else None))
             return change, change.header
         if header.epoch != self.epoch or header.state is not State.RUNNING:
             raise LeaseLost
+        return life.claimed_now(self._told(draft, self._ended(draft, view, now)), self.by, now)
+
+    def _told(self, draft: Draft, change: Change) -> Change:
+        """The end of the invocation, with what it tells the lanes of the execution."""
+        place, outcome = draft.header.place, self.outcome
+        if place is None:
+            return change
+        over = change.header.status is not ExecutionStatus.RUNNING
+        if outcome.parked and over:
+            parked = life.parks(change.header, change.header.status, failed=True)
+            change = msgspec.structs.replace(change, header=msgspec.structs.replace(change.header, parked=parked))
+        used = outcome.used - place.units if over and outcome.used is not None else 0
+        if used or outcome.cool_until is not None:
+            change = msgspec.structs.replace(change, settled=used, cool_until=outcome.cool_until)
+        return change
+
+    def _ended(self, draft: Draft, view: View, now: int) -> Change:
         outcome = self.outcome
-        if outcome.status is OutcomeStatus.CRASHED:
-            life.complete_invocation(draft, outcome.error or Failure(), outcome.place)
-            change = self._try_again(draft, now)
-        elif outcome.status is OutcomeStatus.MISMATCHED:
-            life.complete_invocation(draft, outcome.error or Failure())
-            change = life.quarantine(draft, Quarantine.REPLAY_MISMATCH, deaths=0)
-        else:
-            life.complete_invocation(draft)
-            if outcome.status is OutcomeStatus.PENDING:
+        match outcome.status:
+            case OutcomeStatus.SUCCEEDED | OutcomeStatus.CONTINUED:
+                life.complete_invocation(draft)
+                return self._succeed(draft)
+            case OutcomeStatus.PENDING:
+                life.complete_invocation(draft)
                 try:
-                    change = self._suspend(draft, view, now)
+                    return self._suspend(draft, view, now)
                 except CodecFailed:
-                    change = life.quarantine_unread(draft)
-            elif outcome.status is OutcomeStatus.INTERRUPTED:
-                change = draft.done(state=State.READY, ready_at=draft.at, runner=None, invocation=None, epoch=header.epoch + 1)
-            elif outcome.status in (OutcomeStatus.SUCCEEDED, OutcomeStatus.CONTINUED):
-                change = self._succeed(draft)
-            else:
-                change = life.close(draft, ExecutionStatus.FAILED, codec.failure_text(outcome.error or Failure()))
-        return life.claimed_now(change, self.by, now)
+                    return life.quarantine_unread(draft)
+            case OutcomeStatus.FAILED:
+                life.complete_invocation(draft)
+                return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(outcome.error or Failure()))
+            case OutcomeStatus.CRASHED:
+                life.complete_invocation(draft, outcome.error or Failure(), outcome.place)
+                return self._try_again(draft, now)
+            case OutcomeStatus.MISMATCHED:
+                life.complete_invocation(draft, outcome.error or Failure())
+                return life.quarantine(draft, Quarantine.REPLAY_MISMATCH, deaths=0)
+            case OutcomeStatus.INTERRUPTED:
+                life.complete_invocation(draft)
+                epoch = draft.header.epoch + 1
+                return draft.done(state=State.READY, ready_at=draft.at, runner=None, invocation=None, epoch=epoch)
+            case _:
+                assert_never(outcome.status)
 
     def _succeed(self, draft: Draft) -> Change:
-        """An ending that cannot be stored is the execution's failure."""
+        """Close the execution as succeeded. If its result cannot be stored, the execution fails."""
         result = self.outcome.result
         try:
             if self.outcome.status is OutcomeStatus.CONTINUED and self.successor is not None:
-                return life.continue_as(draft, self.successor, result or "null")
+                return life.continue_as(draft, self.successor, result or "null", settled=self.outcome.used is not None)
             payload = None if result is None else codec.fitting(codec.storable(result), "Execution output")
             return life.close(draft, ExecutionStatus.SUCCEEDED, payload)
         except Rejected as refused:
@@ -320,22 +285,22 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def _suspend(self, draft: Draft, view: View, now: int) -> Change:
         header = draft.header
-        # Every write moves the header's revision, a heartbeat too; news for the handler is only what an operation shows.
+        # Every write moves the header's revision, a heartbeat too; only a changed operation matters to the handler.
         unseen = header.revision > self.seen and any(True for _ in view.newer(self.seen))
         if not header.pending and not unseen and not self._served(view):
             return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(life.NOTHING_PENDING))
         if header.deadline <= now:
             return life.time_out(draft)
         fired = header.due_at is not None and header.due_at <= now and life.fire(draft, view, now)
-        # A step that became ready during this invocation has no timer left: if the handler went without starting it, it must come back.
+        # A step that became ready during this invocation has no timer left. If the handler ended without starting it, it is invoked again.
         again = not header.pending or unseen or fired or view.has_ready(header.seen)
         state = State.READY if again else State.SUSPENDED
         return draft.done(state=state, ready_at=draft.at, runner=None, invocation=None, seen=self.seen, failures=0, deaths=0)
 
     def _served(self, view: View) -> bool:
-        """Whether the service closed something since the last invocation: then the handler may have decided to wait before it saw that.
+        """Whether the service closed an operation since the last invocation. The handler may have decided to wait before it saw that.
 
-        The official SDK does (its issue 213). One more invocation lets it go on, and `seen` moves, so that it is only one.
+        The official SDK does so (its issue 213). One more invocation lets the handler continue; `seen` moves, so there is only one.
         """
         closed = (op for op in view.newer(view.header.seen) if op.ended_at is not None)
         return any(op.type in SERVED for op in closed)

@@ -1,18 +1,19 @@
 """The wire: operations, updates, invocations and their outputs as AWS's SDKs and clients read and write them.
 
 Pure conversions. One operation has two encodings: in an invocation's event its times are integer milliseconds, in the API's answers
-they are seconds. What comes in is checked here for its shape; what an update may do is transitions.py's.
+they are seconds. This module checks the shape of what comes in; transitions.py checks what an update may do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, assert_never
 
 import msgspec
 from msgspec import Meta, Struct
 
+from holdfast.model import reading
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
@@ -89,7 +90,11 @@ def _details(operation: Operation, times: Times) -> tuple[str, Wire]:
         return "CallbackDetails", {"CallbackId": operation.callback_id}
     if operation.type is Type.CONTEXT:
         return "ContextDetails", {"ReplayChildren": True} if operation.replay_children else {}
-    return "ChainedInvokeDetails", {}
+    if operation.type is Type.CHAINED_INVOKE:
+        return "ChainedInvokeDetails", {}
+    if operation.type is Type.EXECUTION:
+        return "ExecutionDetails", {}
+    assert_never(operation.type)
 
 
 def failure_to_wire(failure: Failure) -> Wire:
@@ -191,9 +196,9 @@ class _Update(Struct, rename="pascal"):
 
 
 def update_from_wire(wire: object) -> Update:
-    """Read an update; a wrong shape is the sender's mistake and is told with the member's name."""
+    """Read an update; the error for a wrong shape names the member."""
     try:
-        sent = msgspec.convert(wire, _Update)
+        sent = reading.converted(wire, _Update)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not an operation update: {error}") from None
     return _update(sent)
@@ -239,11 +244,11 @@ class CheckpointAsked(NamedTuple):
     client_token: str | None
 
 
-_checkpoint_decoder = msgspec.json.Decoder(_Checkpoint)
+_checkpoint_decoder = reading.decoder(_Checkpoint)
 
 
 def checkpoint_from_json(body: bytes) -> CheckpointAsked:
-    """Read the body of a checkpoint in one pass. What is no JSON at all is a msgspec.DecodeError, for the caller to name."""
+    """Read the body of a checkpoint in one pass. A body that is no JSON at all raises msgspec.DecodeError."""
     try:
         sent = _checkpoint_decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -252,9 +257,9 @@ def checkpoint_from_json(body: bytes) -> CheckpointAsked:
 
 
 def failure_from_wire(wire: object) -> Failure:
-    """Read an ErrorObject; nothing at all is an error of which nothing is known."""
+    """Read an ErrorObject; None becomes an error without any member."""
     try:
-        return msgspec.convert({} if wire is None else wire, Failure)
+        return reading.converted({} if wire is None else wire, Failure)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not an error object: {error}") from None
 
@@ -292,10 +297,10 @@ class _Operation(Struct, rename="pascal"):
 def operation_from_wire(wire: object, revision: int = 0) -> Operation:
     """Read an operation as a service sends it. Its times are integer milliseconds in an event, and datetimes in boto3's answers.
 
-    The EXECUTION operation holds its input as its result.
+    The input of an execution becomes the `result` of its EXECUTION operation.
     """
     try:
-        sent = msgspec.convert(wire, _Operation)
+        sent = reading.converted(wire, _Operation)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not an operation: {error}") from None
     details = (
@@ -334,7 +339,7 @@ def _instant(sent: Any) -> int | None:
 
 
 def outcome_from_wire(output: object) -> Outcome:
-    """What a handler returned; anything that is no answer fails the execution at once, because another try would say the same."""
+    """The outcome that a handler returned. Anything else fails the execution at once, because another try would return the same."""
     if not isinstance(output, Mapping):
         return _malformed(f"The handler returned {type(output).__name__} instead of an object with a Status.")
     status, result, error = output.get("Status"), output.get("Result"), output.get("Error")

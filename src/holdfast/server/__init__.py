@@ -1,5 +1,6 @@
-"""server — HTTP: AWS Lambda's durable API as unmodified clients speak it, and what a server needs around it.
+"""server — what a server offers besides the Lambda API: the worker protocol, the stream of signals, metrics.
 
-Belongs: routes, headers, encodings, error shapes, limits, the listener.
-Does not: what an operation means (service.lambda_api's).   May import: holdfast.service and below.   Start reading at app.py.
+Belongs: routes of these APIs, and the subscribers that a server's signals go to.
+Does not: what a request means (holdfast.workers, holdfast.signals), how HTTP is spoken (holdfast.web), the Lambda API (lambda_api).
+May import: holdfast.lambda_api, holdfast.web and what stands below them.   Start reading at protocol/routes.py, then events.py.
 """

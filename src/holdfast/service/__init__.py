@@ -1,5 +1,7 @@
-"""service — use cases and wiring: the only place that builds objects.
+"""service — wiring and use cases: `holdfast.open`, the client of a store, export, import and replay.
 
-Belongs: settings, opening an engine in both colours, what people do to executions, why an execution waits.
-Does not: terminals, HTTP.   May import: everything below it.   Start reading at opening.py.
+Belongs: settings, opening an engine for async and for blocking callers, what users do with executions, why an execution waits, trust in
+folders. It builds the objects of the layers below; only lambda_api/serving.py does that too.
+Does not: terminals, HTTP.   May import: everything below it.
+Start reading at engines.py (`holdfast.open`), then client.py (a store without an engine) and worker_runtime.py (workers).
 """

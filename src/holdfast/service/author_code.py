@@ -1,4 +1,4 @@
-"""What of a worker's file would run outside the sandbox: its tools, with the folder and the files that they come from. Read, never run."""
+"""The code of a worker's file that would run outside the sandbox: its tools, their folder and files. The file is read, never run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.hosts.sandbox.admitting import check_page
+from holdfast.hosts.sandbox.admitted_files import check_page
 from holdfast.hosts.sandbox.snapshot import code_folder, gather, ours
 from holdfast.library import find
-from holdfast.workers.tools.declaring import Declared, declarations_of
+from holdfast.workers.tools.declarations import Declared, declarations_of
 
 
 class AuthorCode(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,19 +19,19 @@ class AuthorCode(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Declared, ...]
     files: tuple[Path, ...]
     ready: bool
-    """It is a worker of Holdfast's own library, which is as trusted as Holdfast."""
+    """Whether it is a worker of Holdfast's own library, which is trusted like Holdfast itself."""
 
     @property
     def told(self) -> str:
-        """The tools as people are asked about them, with the secrets that each may read."""
+        """The tools and the secrets that each may read, as the question to the user shows them."""
         return ", ".join(f"{tool.name} with {', '.join(tool.secrets)}" if tool.secrets else tool.name for tool in self.tools)
 
 
 def author_code(worker: str | Path) -> AuthorCode | None:
-    """The code of a worker's file, or of a ready worker's, that would run outside the sandbox; None where it has no tools of its own."""
+    """The code of a worker's file, or of a ready worker, that would run outside the sandbox; None if it has no tools of its own."""
     path = Path(worker)
     file = path if path.exists() else find(str(worker)) or path
-    if not file.is_file():
+    if not file.is_file() or file.suffix == ".md":  # a page is data, and has no tools
         return None
     declared = declarations_of(file.read_bytes())
     if not declared.tools:

@@ -1,4 +1,4 @@
-"""A client: looks at a store and writes to it without running anything, so it can work beside any number of runners."""
+"""Client: reads a store and writes to it without running functions, so it can work beside any number of runners."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.engine.starting import failed_as, is_restart
-from holdfast.model.auditing import Actor, Note, Noted, NoteFilter, principal
+from holdfast.engine.restarts import failed_as, is_restart
+from holdfast.model.audit import Actor, Note, Noted, NoteFilter
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.codec import text_of
 from holdfast.model.errors import ExecutionNotFound, FunctionNotFound, HoldfastError, InvalidParameter, Rejected, StoreNotFound
@@ -21,8 +21,10 @@ from holdfast.model.operations import Failure, Kind, Operation
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Answer, Start, Started, Write
-from holdfast.service.describing import Description, Trouble, describe, history_of, quarantined_of, trouble_of
+from holdfast.service.costs import CostQuestion, CostReport, cost_report
+from holdfast.service.execution_descriptions import Description, Trouble, describe, quarantined_of, trouble_of
 from holdfast.service.exporting import exported
+from holdfast.service.history import HistoryEvent, events_of
 from holdfast.service.importing import Imported, Source, copied, read
 from holdfast.service.open_callbacks import OpenCallback, open_callbacks
 from holdfast.store.backends import open_store, placed, shown
@@ -30,16 +32,23 @@ from holdfast.store.seam import Filter, Store
 
 if TYPE_CHECKING:
     from holdfast.durable.execution import DurableFunction
+    from holdfast.service.again_desk import AgainDesk
+    from holdfast.service.approval_desk import ApprovalDesk
+    from holdfast.service.pipeline_view import PipelineView
+    from holdfast.service.queue_desk import QueueDesk
+    from holdfast.service.queue_places import QueuePlace
+    from holdfast.service.schedules import Schedules
     from holdfast.workers.approvals import Approval
+    from holdfast.workers.day_usage import Spent
+    from holdfast.workers.events import RunEvent
     from holdfast.workers.policy import Policy
-    from holdfast.workers.replaying import Finished
-    from holdfast.workers.spending import Spent
-    from holdfast.workers.standing import RunStanding
+    from holdfast.workers.replay import Finished
+    from holdfast.workers.run_lookup import RunStanding
 
 _PAGE = 200
 _ALL = 1 << 62
 _SHOWN_CANDIDATES = 5
-_RUNNER_GONE = "Its runner is gone. It goes on as soon as a runner that has its function opens this store."
+_RUNNER_GONE = "Its runner has died. It goes on as soon as a runner that has its function opens this store."
 
 
 class Client:
@@ -63,9 +72,9 @@ class Client:
         ids: IdSource = id_at,
         actor: Actor | None = None,
     ) -> Client:
-        """Open the store at a path. One that is not there is refused unless `create`: a look must not leave a file behind.
+        """Open the store at a path. A missing store is refused unless `create`, so that reading does not create a file.
 
-        `actor` is whom the audit log names for what is decided through this client; without one nothing is noted.
+        The audit log names `actor` for each decision that is made through this client. Without an actor no decision is noted.
         """
         clock, where = clock or SystemClock(), placed(where)
         if not create and "://" not in where and not Path(where).exists():
@@ -80,10 +89,23 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the store."""
         self._store.close()
 
-    # --- looking
+    # --- schedules
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of the store, and everything that an operator does with them."""
+        from holdfast.service.schedules import Schedules
+
+        return Schedules(self._store, self._clock, actor=self._actor)
+
+    def is_hosted(self, function: str) -> bool:
+        """Whether a runner has ever hosted a function of this name with this store."""
+        return bool(self._store.hosted(function))
+
+    # --- reading
 
     def list(self, wanted: Filter) -> Iterator[Execution]:
         """Up to `wanted.limit` executions, read page by page."""
@@ -98,7 +120,7 @@ class Client:
             beyond = page[-1].id
 
     def find(self, execution: str) -> Execution:
-        """The execution that is meant; several of one name are an error that lists them."""
+        """The execution that a text names. Several executions of one name are an error that lists them."""
         found = self._meant(execution)
         if found is None:
             raise ExecutionNotFound(f"There is no execution {execution!r} in {self._where}.")
@@ -122,20 +144,20 @@ class Client:
         return namesakes[0] if namesakes else None
 
     def describe(self, execution: str) -> Description:
-        """Everything about it, and why it waits."""
+        """A description of the execution, with the reason why it waits."""
         header = self.find(execution)
         told = describe(self._store, header)
-        # At time 0 no lease is over: looking must not declare a runner dead that only slept, with the machine.
+        # A reader asks at time 0, when no lease has expired: it must not call a runner dead that only slept together with the machine.
         if header.state in (State.RUNNING, State.CLOSING) and header.runner in self._store.dead(0):
             return msgspec.structs.replace(told, why=_RUNNER_GONE)
         return told
 
     def trouble(self, header: Execution) -> Trouble | None:
-        """That its latest invocations failed, and with what; None if they did not."""
+        """The failures of the execution's latest invocations; None if the latest one did not fail."""
         return trouble_of(self._store, header)
 
     def operations(self, execution: str) -> Sequence[Operation]:
-        """Its operations as they stand, in the order they began."""
+        """The operations of an execution in their current state, in the order they began."""
         return self._store.operations(self.find(execution).id)
 
     def callbacks(self, function: str | None = None, limit: int = 50) -> Iterator[OpenCallback]:
@@ -143,12 +165,12 @@ class Client:
         going_on = Filter(function=function, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, limit=_ALL)
         return itertools.islice(open_callbacks(self._store, self.list(going_on)), limit)
 
-    def history(self, execution: str, *, include_data: bool = True) -> Sequence[dict[str, Any]]:
-        """All its events, as the history API shows them."""
-        return history_of(self._store, self.find(execution), include_data=include_data)
+    def history(self, execution: str, *, include_data: bool = True) -> Sequence[HistoryEvent]:
+        """All events of an execution, in order; `include_data=False` leaves inputs, results and errors out."""
+        return events_of(self._store, self.find(execution), include_data=include_data)
 
     def export(self, execution: str, *, include_data: bool = True) -> dict[str, Any]:
-        """All of it as one JSON document, payloads in plain text; `import_execution` and `holdfast.replay` read it."""
+        """An execution as one JSON document, with payloads in plain text. `import_execution` and `holdfast.replay` read it."""
         found = self._store.snapshot(self.find(execution).id)
         if found is None:
             raise ExecutionNotFound(f"There is no execution {execution!r} in {self._where} any more.")
@@ -157,16 +179,16 @@ class Client:
     # --- writing
 
     def import_execution(self, document: Source | Imported) -> tuple[Execution, bool]:
-        """Write a copy of an exported execution, to be looked at: nothing runs it. Answers the copy, and whether it is new here."""
+        """Write a copy of an exported execution, which no runner runs. Returns the copy, and whether it is new in this store."""
         found = document if isinstance(document, Imported) else read(document)
         copy = copied(found.snapshot, self._clock.now())
         new = self._store.adopt(copy)
         return self.find(copy.header.id), new
 
     def start(self, function: DurableFunction, payload: str, *, name: str | None = None, on_failed: str = "find") -> Started:
-        """Write an execution and leave it ready for a runner; the same name with the same input finds the one that is there.
+        """Write an execution that is ready for a runner. The same name with the same input finds the existing execution.
 
-        `on_failed="restart"` starts a name again whose execution failed; the old execution stays, superseded by the new one.
+        `on_failed="restart"` starts a name again if its execution failed. The old execution stays, superseded by the new one.
         """
         again = is_restart(on_failed, name)
         if any(hosted.kind is not Kind.FUNCTION for hosted in self._store.hosted(function.name)):
@@ -174,22 +196,14 @@ class Client:
                 f"{function.name!r} is a worker of this store, and no function. Run it with `holdfast run`, or over HTTP."
             )
         now = self._clock.now()
-        header = new_execution(
-            self._ids(now),
-            name,
-            function.name,
-            function.version,
-            payload=payload,
-            now=now,
-            terms=function.terms,
-        )
+        header = new_execution(self._ids(now), name, function.name, function.version, payload=payload, now=now, terms=function.terms)
         before = failed_as(self._store, function.name, name) if again else None
         started = self._write(Start(header, payload, again=again, failed_as=before))
         assert isinstance(started, Started)
         return started
 
     def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True) -> tuple[Execution, bool]:
-        """End it from outside, with what it invoked. Answers how it stands, and whether this ended it: a closed one stays as it was."""
+        """Stop an execution and those that it invoked. Returns it, and whether this call stopped it; a closed one does not change."""
         while True:
             before = self.find(execution)
             after = self._write(Stop(before.id, error or Failure(), cascade, notes=self._did("stop", before.id, "stopped")))
@@ -200,23 +214,23 @@ class Client:
         return after, before.status is ExecutionStatus.RUNNING and after.status is ExecutionStatus.STOPPED
 
     def release(self, execution: str) -> Execution:
-        """Let it run again after it was quarantined."""
+        """Let a quarantined execution run again."""
         found = self.find(execution).id
         header = self._write(Release(found, self._did("release", found, "released")))
         assert isinstance(header, Execution)
         return header
 
     def release_all(self, function: str) -> int:
-        """Let all quarantined executions of a function run again, and say how many there were."""
+        """Let all quarantined executions of a function run again. Returns how many there were."""
         count = 0
         for header in quarantined_of(self._store, function):
-            with contextlib.suppress(InvalidParameter):  # released by somebody else meanwhile
+            with contextlib.suppress(InvalidParameter):  # another process released it meanwhile
                 self.release(header.id)
                 count += 1
         return count
 
     def succeed_callback(self, callback_id: str, result: str | None = None) -> Execution:
-        """Answer a callback; the text is handed on as it is."""
+        """Answer a callback. The handler gets the text unchanged."""
         return self._answer(callback_id, None if result is None else text_of(result, "A callback's result"), None)
 
     def fail_callback(self, callback_id: str, error: Failure) -> Execution:
@@ -224,24 +238,27 @@ class Client:
         return self._answer(callback_id, None, error)
 
     def heartbeat_callback(self, callback_id: str) -> Execution:
-        """Say that somebody still works on a callback."""
+        """Send a heartbeat for a callback: its heartbeat timeout starts again."""
         header = self._write(Heartbeat(*self._store.seal.callback_target(callback_id)))
         assert isinstance(header, Execution)
         return header
 
-    # --- what people decide
+    # --- approvals
 
-    def approvals(self) -> Sequence[Approval]:
-        """What workers wait for, oldest first."""
-        from holdfast.workers.looking import Asker, undecided
+    @property
+    def desk(self) -> ApprovalDesk:
+        """The approvals of the store, and everything that a person at this machine does with them."""
+        from holdfast.service.approval_desk import ApprovalDesk
 
-        return undecided(self._store, Asker())
+        return ApprovalDesk(self._store, self._clock, self._actor)
+
+    def approvals(self, run: str | None = None) -> Sequence[Approval]:
+        """The approvals that workers wait for, oldest first: all, or those of a run and of the runs below it."""
+        return self.desk.list(None if run is None else self.find(run).id)
 
     def approval(self, approval_id: str) -> Approval:
         """One approval, decided or not."""
-        from holdfast.workers.looking import Asker, find_approval
-
-        return find_approval(self._store, approval_id, Asker())
+        return self.desk.show(approval_id)
 
     def decide(
         self,
@@ -252,57 +269,92 @@ class Client:
         result: Any = None,
         edited_arguments: dict[str, Any] | None = None,
     ) -> Approval:
-        """Write a decision, as the user of this machine; the first one counts."""
-        from holdfast.workers.approvals import SETTLING, Decision
-        from holdfast.workers.looking import Asker, deciding
-
-        by, now = principal(), self._clock.now()
-        decision = Decision(
-            verdict=verdict, decided_by=by, decided_at=now, comment=comment, result=result, edited_arguments=edited_arguments
-        )
-        with self._noting_refusals("settle" if verdict in SETTLING else verdict, approval_id):
-            self._write(deciding(self._store, approval_id, decision, Asker(principal=by, actor=self._actor)))
-        return self.approval(approval_id)
+        """Write a decision in the name of this machine's user. Where several persons must approve, it is one vote; else the first decision
+        counts."""
+        return self.desk.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
 
     # --- runs of workers
 
-    def runs(self, worker: str | None = None, limit: int = 50) -> Iterator[RunStanding]:
-        """Runs, newest first."""
-        from holdfast.workers.looking import Asker
-        from holdfast.workers.standing import standings
+    def runs(
+        self, worker: str | None = None, limit: int = 50, parent: str | None = None, queue: str | None = None
+    ) -> Iterator[RunStanding]:
+        """Runs, newest first, of all queues or of one; with `parent` those that the nodes of this run of a pipeline asked for."""
+        from holdfast.workers.run_lookup import Asker, standings
 
-        return standings(self._store, Asker(), worker=worker, limit=limit)
+        above = None if parent is None else self.find(parent).id
+        return standings(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
+
+    def follow(self, run: str, after: int | str = 0) -> Iterator[RunEvent]:
+        """The recorded events of a run after an id, then new ones as they happen, until the run is over. Progress and text of models are
+        not on disk: the process that runs the worker has them (`OpenEngine.follow`, and over HTTP)."""
+        from holdfast.service.run_events import followed
+        from holdfast.workers.run_lookup import Asker, find_run
+
+        return followed(self._store, *find_run(self._store, self.find(run).id, Asker()), after)
 
     def run(self, run: str) -> RunStanding:
-        """How a run stands, or what it came to."""
-        from holdfast.workers.looking import Asker
-        from holdfast.workers.standing import standing_of
+        """A run with its state, its response so far and its calls."""
+        from holdfast.workers.run_lookup import Asker, standing_of
 
         return standing_of(self._store, self.find(run).id, Asker())
 
+    def view(self, run: str) -> PipelineView | None:
+        """The nodes of a pipeline's run as they are now; None for a run of a worker."""
+        from holdfast.service.pipeline_view import pipeline_view
+        from holdfast.workers.run_lookup import Asker, find_run
+
+        return pipeline_view(self._store, *find_run(self._store, self.find(run).id, Asker()))
+
     def finished(self, run: str) -> Finished:
-        """All of a run that is over, for `service.reruns.replay_run`."""
-        from holdfast.workers.looking import Asker
-        from holdfast.workers.replaying import finished_in
+        """Everything that the store keeps of a run that is over, for `service.worker_replays.replay_run`."""
+        from holdfast.workers.replay import finished_in
+        from holdfast.workers.run_lookup import Asker
 
         return finished_in(self._store, self.find(run).id, Asker())
 
     def cancel(self, run: str) -> tuple[RunStanding, bool]:
-        """End a run, in whatever process it is. Answers how it stands, and whether there was something to end."""
-        from holdfast.workers.looking import Asker, cancelling
+        """Cancel a run. Returns it, and whether it could be cancelled; a run that is over does not change."""
+        from holdfast.workers.decisions import cancel_write
+        from holdfast.workers.run_lookup import Asker
 
         found = self.find(run).id
-        write = cancelling(self._store, found, Asker(actor=self._actor), self._clock.now())
+        write = cancel_write(self._store, found, Asker(actor=self._actor), self._clock.now())
         if write is not None:
             self._write(write)
         return self.run(found), write is not None
 
     def spent_today(self, policy: Policy, tenants: Sequence[str] = ()) -> Sequence[Spent]:
-        """What these tenants have used of their day, else all that the policy and the credentials name."""
-        from holdfast.workers.spending import spent_today
+        """What each of these tenants has used today. Without `tenants`: all tenants that the policy and the credentials name."""
+        from holdfast.workers.day_usage import spent_today
 
         named = {credential.tenant for credential in self._store.credentials() if credential.tenant} | set(policy.tenant_caps)
         return spent_today(self._store, policy, tenants or ["default", *sorted(named - {"default"})], self._clock.now())
+
+    @property
+    def again(self) -> AgainDesk:
+        """Restarts of runs and executions, and comparisons of runs."""
+        from holdfast.service.again_desk import AgainDesk
+
+        return AgainDesk(self._store, self._clock, self._ids, self._actor)
+
+    def cost(self, asked: CostQuestion) -> CostReport:
+        """What runs have cost, by the ledger."""
+        return cost_report(self._store, asked, self._clock.now())
+
+    # --- queues
+
+    def place(self, execution: str) -> QueuePlace | None:
+        """The place of an execution or run in its queue; None if it went through none."""
+        from holdfast.service.queue_places import queue_place
+
+        return queue_place(self._store, self.find(execution), self._clock.now())
+
+    @property
+    def queues(self) -> QueueDesk:
+        """The queues of the store."""
+        from holdfast.service.queue_desk import QueueDesk
+
+        return QueueDesk(self._store, self._clock, self._ids, self._actor)
 
     def _answer(self, callback_id: str, result: str | None, error: Failure | None) -> Execution:
         execution, operation = self._store.seal.callback_target(callback_id)
@@ -326,7 +378,7 @@ class Client:
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
-        """A decision that is not taken is noted, too."""
+        """Note a refused decision in the audit log, too."""
         try:
             yield
         except Rejected as refused:

@@ -1,7 +1,8 @@
 """Exports: one execution as a JSON document.
 
-It holds the rows (`execution`, `operations`, `events`), so that importing.py can rebuild them, and the same story as the history API
-shows it (`history`), for other tools. Members of operations and events that are not set are left out. Payloads are plain text.
+The document holds the rows (`execution`, `operations`, `events`), from which importing.py rebuilds the execution, and the events in the
+form of the history API (`history`), for other tools. Members of operations and events that are not set are left out. Payloads are plain
+text.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ import msgspec
 from holdfast.model.execution import Execution
 from holdfast.model.history import Event, event_to_wire
 from holdfast.model.operations import Operation
-from holdfast.service.describing import arn_of
+from holdfast.service.execution_descriptions import arn_of
 from holdfast.store.seam import Snapshot
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 FORMAT: Final = "holdfast-execution/1"
-OF_ITS_STORE: Final = {"input_hash": "", "runner": None, "client": None, "client_revision": 0}
-"""What each store makes by itself, or means something only to those who take part in it."""
+OF_ITS_STORE: Final = {"input_hash": "", "runner": None, "client": None, "client_revision": 0, "place": None, "parked": False}
+"""Members that each store makes itself, or that have a meaning only for the processes of one store."""
 
 
-_LATER: Final = ("superseded_by", "quarantine", "quarantine_event")
-"""Members that earlier releases do not know: they are in a document only where they say something."""
+_LATER: Final = ("superseded_by", "quarantine", "quarantine_event", "graph")
+"""Members that earlier releases do not know. A document has them only if they are set."""
 
 
 class Header(Execution, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,11 +34,11 @@ class Header(Execution, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input_hash: str = ""
 
 
-class Recorded(Operation, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An operation in a document. Its payload is its event's, its callback's id its store's."""
+class ExportedOperation(Operation, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An operation in a document. Its payload is in its event; the id of its callback belongs to its store."""
 
 
-class Told(Event, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class ExportedEvent(Event, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """An event in a document."""
 
 
@@ -47,13 +48,15 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     format: str
     exported_at: int
     data: bool
-    """Whether payloads are in it; without them it can be looked at, but not replayed."""
+    """Whether it contains payloads. Without payloads it can be read, but not replayed."""
     arn: str
     execution: Header
-    operations: list[Recorded]
-    events: list[Told]
+    operations: list[ExportedOperation]
+    events: list[ExportedEvent]
     history: dict[str, Any]
-    """As GetDurableExecutionHistory shows it. It is made from the events, and not read again."""
+    """The events in the form of GetDurableExecutionHistory. It is made from the events, and import ignores it."""
+    graph: str | None = None
+    """The text of the graph that the execution names, if the document contains payloads."""
 
 
 def exported(snapshot: Snapshot, now: int, *, include_data: bool) -> dict[str, Any]:
@@ -74,9 +77,10 @@ def exported(snapshot: Snapshot, now: int, *, include_data: bool) -> dict[str, A
         data=include_data,
         arn=arn_of(header),
         execution=remade(Header, header, **OF_ITS_STORE),
-        operations=[remade(Recorded, operation, callback_id=None, result=None, error=None) for operation in snapshot.operations],
-        events=[remade(Told, event) for event in events],
+        operations=[remade(ExportedOperation, operation, callback_id=None, result=None, error=None) for operation in snapshot.operations],
+        events=[remade(ExportedEvent, event) for event in events],
         history={"Events": history},
+        graph=snapshot.graph if include_data else None,
     )
     built: dict[str, Any] = msgspec.to_builtins(document)
     for member in OF_ITS_STORE:
@@ -84,9 +88,11 @@ def exported(snapshot: Snapshot, now: int, *, include_data: bool) -> dict[str, A
     for member in _LATER:
         if built["execution"][member] is None:
             del built["execution"][member]
+    if document.graph is None:
+        del built["graph"]
     return built
 
 
 def remade(kind: type[T], struct: msgspec.Struct, **changed: Any) -> T:
-    """The same members as another kind of struct."""
+    """A struct of another type with the same members."""
     return kind(**{name: getattr(struct, name) for name in kind.__struct_fields__} | changed)

@@ -1,4 +1,4 @@
-"""Where the signals of durable functions go: metrics where prometheus-client is installed, traces where the environment asks for them."""
+"""Signals of durable functions: metrics if prometheus-client is installed, traces if the environment asks for them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from types import TracebackType
 
+from holdfast.model.clock import Clock
 from holdfast.model.errors import ExtraMissing
 from holdfast.model.ports import Observer
 from holdfast.model.threads import Purpose, in_thread
+from holdfast.service.schedules import Schedules
 from holdfast.signals.function_metrics import FunctionMetrics
 from holdfast.signals.function_traces import FunctionTraces
+from holdfast.signals.queue_metrics import QueueMetrics
+from holdfast.signals.schedule_metrics import ScheduleMetrics
 from holdfast.signals.spans import Spans, wanted
+from holdfast.store.seam import Store
 
 
 class FunctionSignals:
@@ -20,18 +25,27 @@ class FunctionSignals:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._metrics = FunctionMetrics() if find_spec("prometheus_client") is not None else None
         self._traces = FunctionTraces(Spans(environment=environment)) if wanted(environment) else None
-        self.observers: tuple[Observer, ...] = tuple(each for each in (self._metrics, self._traces) if each is not None)
+        self.queues = QueueMetrics()
+        self.schedules = ScheduleMetrics()
+        counted = (self._metrics, self.queues, self.schedules) if self._metrics is not None else ()
+        self.observers: tuple[Observer, ...] = (*counted, *((self._traces,) if self._traces is not None else ()))
 
     def text(self) -> str:
         """The metrics in Prometheus's text format; blocks."""
         if self._metrics is None:
             raise ExtraMissing("Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'.")
-        return self._metrics.text()
+        return self._metrics.text() + self.queues.text() + self.schedules.text()
+
+    def watch(self, store: Store, clock: Clock) -> None:
+        """Show the queues and the schedules of this store with the metrics."""
+        self.queues.now = self.schedules.now = clock.now
+        self.schedules.states = Schedules(store, clock).list
+        self.queues.standings = lambda: {row.name: store.standing(row.name, clock.now()) for row in store.queues()}
 
     async def __aenter__(self) -> FunctionSignals:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Send what is left, once the engine is closed."""
+        """Send the remaining traces after the engine is closed."""
         if self._traces is not None:
             await in_thread(Purpose.HOUSE, self._traces.close)

@@ -1,6 +1,6 @@
-"""Imports: an exported document, read as what it is, input from anywhere. It is judged whole before anything is made of it.
+"""Imports: reads an exported document. The document is untrusted input, so all of it is checked before a snapshot is made.
 
-decode (shape and types) → check (numbers, references, the story) → a snapshot, as it was or as a copy
+decode (shape and types) → check (numbers, references, order of events) → a snapshot, as it was or as a copy
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 
-from holdfast.model import codec
-from holdfast.model.errors import ExportInvalid, InvalidParameter
-from holdfast.model.execution import DAY_SECONDS, Execution, ExecutionStatus, State
+from holdfast.model import codec, reading
+from holdfast.model.errors import ExportInvalid, InvalidParameter, PayloadTooLarge
+from holdfast.model.execution import DAY_SECONDS, Execution, ExecutionStatus, GraphText, State, checked_graph, checked_graph_id
 from holdfast.model.history import BY_ACTION, BY_OUTCOME, TERMINAL, Event, EventType, carries_error
 from holdfast.model.ids import checked_function, checked_name, checked_version
 from holdfast.model.operations import OPEN, Failure, Operation, Status, Type, is_pending
 from holdfast.model.transitions import MAX_ID, MAX_NAME, MOVES, TIMERS
-from holdfast.service.describing import arn_of
-from holdfast.service.exporting import FORMAT, OF_ITS_STORE, Document, Header, Recorded, Told, remade
+from holdfast.service.execution_descriptions import arn_of
+from holdfast.service.exporting import FORMAT, OF_ITS_STORE, Document, ExportedEvent, ExportedOperation, Header, remade
 from holdfast.store.seam import Snapshot
 
 Source = Mapping[str, Any] | str | os.PathLike[str]
@@ -30,7 +30,7 @@ Source = Mapping[str, Any] | str | os.PathLike[str]
 MAX_BYTES: Final = 1 << 30
 _MOST: Final = 2**53
 _LATEST: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999: no calendar goes further."""
+"""The last millisecond of the year 9999, the last year that Python's calendar has."""
 _TIMES: Final = {"started_at", "ended_at", "deadline", "due_at", "ready_at", "touched_at", "invoked_at", "expires_at", "timeout_at", "at"}
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _STATUSES: Final = (
@@ -45,7 +45,7 @@ _NEEDED: Final[Mapping[EventType, set[str]]] = {
     EventType.INVOCATION_COMPLETED: {"StartTimestamp", "EndTimestamp"},
     EventType.CALLBACK_STARTED: {"CallbackId"},
 }
-_failure: Final = msgspec.json.Decoder(Failure)
+_failure: Final = reading.decoder(Failure)
 
 
 class _Format(msgspec.Struct):
@@ -61,7 +61,7 @@ class _Retry(msgspec.Struct):
 
 
 class _Detail(msgspec.Struct):
-    """What is read of an event's details; others may stand beside it."""
+    """The details of an event that are read here; an event may have others."""
 
     RetryDetails: _Retry | msgspec.UnsetType = msgspec.UNSET
     StartTimestamp: Seconds = 0
@@ -81,7 +81,7 @@ class _Detail(msgspec.Struct):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """A document that was found good."""
+    """A document that passed all checks."""
 
     snapshot: Snapshot
     """The execution as it was when it was exported."""
@@ -89,11 +89,12 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 def read(source: Source) -> Imported:
-    """Read a document; a damaged or foreign one is refused with the member at fault."""
+    """Read a document. A damaged or foreign document is refused; the error names the wrong member."""
     document = _decoded(source)
     header, events = document.execution, document.events
     try:
         _check_header(header, document.arn)
+        _check_graph(document)
         _check_numbers("execution", header)
         _check_numbers("execution.terms", header.terms)
         for member, structs in (("operations", document.operations), ("events", events)):
@@ -107,11 +108,13 @@ def read(source: Source) -> Imported:
         raise ExportInvalid(f"{_called(source)}: {wrong}") from None
     numbered = {event.number: event for event in events}
     operations = tuple(_whole(op, numbered[op.place], numbered.get(op.payload_event or 0)) for op in document.operations)
-    return Imported(Snapshot(remade(Execution, header), operations, tuple(remade(Event, event) for event in events)), document.data)
+    snapshot = Snapshot(remade(Execution, header), operations, tuple(remade(Event, event) for event in events), document.graph)
+    return Imported(snapshot, document.data)
 
 
 def copied(snapshot: Snapshot, now: int) -> Snapshot:
-    """What a store adopts: a closed execution stays closed, any other is held still. It is kept for as long as its own terms say."""
+    """The copy that a store keeps: a closed execution stays closed, and any other is never run. Its own terms decide how long it is
+    kept."""
     header = snapshot.header
     still: dict[str, Any] = {**OF_ITS_STORE, "invocation": None, "due_at": None}
     if header.state is not State.CLOSED:
@@ -120,8 +123,8 @@ def copied(snapshot: Snapshot, now: int) -> Snapshot:
     return msgspec.structs.replace(snapshot, header=msgspec.structs.replace(header, expires_at=expires_at, **still))
 
 
-def _whole(recorded: Recorded, began: Event, told: Event | None) -> Operation:
-    """The operation with what its events hold: the id its callback had, its result or its error."""
+def _whole(recorded: ExportedOperation, began: Event, told: Event | None) -> Operation:
+    """The operation with the data from its events: the id of its callback, its result or its error."""
     callback_id = (began.detail or {}).get("CallbackId") if recorded.type is Type.CALLBACK else None
     payload = None if told is None else told.payload
     error = codec.failure_from(payload) if payload is not None and told is not None and carries_error(told.type) else None
@@ -139,8 +142,8 @@ def _decoded(source: Source) -> Document:
     called = _called(source)
     try:
         text = msgspec.json.encode(source) if isinstance(source, Mapping) else _text(Path(source))
-        _check_format(msgspec.json.decode(text, type=_Format).format)
-        return msgspec.json.decode(text, type=Document)
+        _check_format(reading.decoded(text, _Format).format)
+        return reading.decoded(text, Document)
     except msgspec.ValidationError as error:
         raise ExportInvalid(f"{called}: {error}") from None
     except (msgspec.DecodeError, UnicodeError, TypeError) as error:
@@ -165,7 +168,7 @@ def _check_format(found: str) -> None:
         raise ExportInvalid(f"`format` is {found[:40]!r}; this Holdfast reads {FORMAT!r}.")
 
 
-# --- what a type cannot say
+# --- checks beyond types
 
 
 def _wrong(member: str, what: str) -> NoReturn:
@@ -182,10 +185,9 @@ def _check_numbers(member: str, struct: msgspec.Struct) -> None:
 def _check_header(header: Header, arn: str) -> None:
     if not _ID.fullmatch(header.id):
         _wrong("execution.id", "not the id of an execution")
+    # A successor has a larger id, because ids grow with time. So no file can make `continued_as` or `superseded_by` lead in a circle.
     if header.continued_as is not None and not (_ID.fullmatch(header.continued_as) and header.continued_as > header.id):
-        _wrong(
-            "execution.continued_as", "not the id of a later execution"
-        )  # ids grow with time, so no chain of copies leads back to itself
+        _wrong("execution.continued_as", "not the id of a later execution")
     if header.superseded_by is not None and not (_ID.fullmatch(header.superseded_by) and header.superseded_by > header.id):
         _wrong("execution.superseded_by", "not the id of a later execution")
     if header.quarantine_event is not None and header.quarantine_event > header.events:
@@ -205,10 +207,24 @@ def _check_header(header: Header, arn: str) -> None:
         _wrong("arn", "names another execution")
 
 
-def _check_events(header: Header, events: Sequence[Told], operations: Mapping[str, Operation]) -> None:
-    """The numbers have no gap, times never go back, and each event tells of an operation that is there."""
+def _check_graph(document: Document) -> None:
+    """Check that the graph is the one that the execution names. Exports of earlier releases have none."""
+    named, text = document.execution.graph, document.graph
+    if text is not None and (named is None or not document.data):
+        _wrong("graph", "`data` says that there is none" if named else "the execution names none")
+    try:
+        if named is not None:
+            checked_graph_id(named)
+            if text is not None:
+                checked_graph(GraphText(named, text))
+    except (InvalidParameter, PayloadTooLarge) as wrong:
+        _wrong("graph", str(wrong).rstrip("."))
+
+
+def _check_events(header: Header, events: Sequence[ExportedEvent], operations: Mapping[str, Operation]) -> None:
+    """Check that the numbers have no gap, that times never decrease, and that each event names an existing operation."""
     hidden = header.state is State.CLOSING or (header.state is State.IMPORTED and header.status is not ExecutionStatus.RUNNING)
-    count = len(events) - hidden  # never as many as the document merely says
+    count = len(events) - hidden  # count the events; do not trust the number in the document
     numbers = [*range(1, count + 1), *([count + 2] if hidden else [])]
     if count < 1 or header.events != count or [event.number for event in events] != numbers:
         _wrong("events", f"they must be numbered from 1 to execution.events, {header.events}")
@@ -219,7 +235,7 @@ def _check_events(header: Header, events: Sequence[Told], operations: Mapping[st
             _wrong(f"{at}.at", "earlier than the event before it")
         latest = event.at
         if (event.type is EventType.EXECUTION_STARTED) is not (event.number == 1):
-            _wrong(f"{at}.type", "ExecutionStarted must be the first event, and only that")
+            _wrong(f"{at}.type", "the first event must be ExecutionStarted, and no later event may be one")
         if event.operation_id is None:
             if any(event.type is known for known, kind in _OF_TYPE if kind is not Type.EXECUTION):
                 _wrong(f"{at}.operation_id", f"missing: {event.type} tells of an operation")
@@ -229,7 +245,7 @@ def _check_events(header: Header, events: Sequence[Told], operations: Mapping[st
             _wrong(f"{at}.type", f"{event.type} cannot happen to a {operations[event.operation_id].type}")
 
 
-def _check_payloads(events: Sequence[Told], *, data: bool) -> None:
+def _check_payloads(events: Sequence[ExportedEvent], *, data: bool) -> None:
     for place, event in enumerate(events):
         if event.payload is not None:
             if not data:
@@ -240,12 +256,12 @@ def _check_payloads(events: Sequence[Told], *, data: bool) -> None:
         if missing := _NEEDED.get(event.type, set()) - known:
             _wrong(f"events[{place}].detail", f"lacks {', '.join(sorted(missing))}")
         if foreign := known & {"Input", "Result", "Error"}:
-            _wrong(f"events[{place}].detail", f"{', '.join(sorted(foreign))} must not stand there")
+            _wrong(f"events[{place}].detail", f"{', '.join(sorted(foreign))} not allowed there")
         _check_fits(f"events[{place}].detail", _detail, event.detail or {})
 
 
 def _detail(detail: Mapping[str, Any]) -> _Detail:
-    return msgspec.convert(detail, _Detail)
+    return reading.converted(detail, _Detail)
 
 
 def _check_fits(member: str, convert: Callable[[Any], object], value: object) -> None:
@@ -255,8 +271,8 @@ def _check_fits(member: str, convert: Callable[[Any], object], value: object) ->
         _wrong(member, str(error).rstrip("."))
 
 
-def _check_operations(header: Header, operations: Sequence[Recorded], events: Sequence[Told]) -> None:
-    """Each began with the event at its place, in the order of the list, inside a context that began before it."""
+def _check_operations(header: Header, operations: Sequence[ExportedOperation], events: Sequence[ExportedEvent]) -> None:
+    """Check that each operation began with the event at its place, in list order, inside a context that began before it."""
     if header.operations != len(operations):
         _wrong("execution.operations", f"{header.operations}, but there are {len(operations)}")
     pending = sum(map(is_pending, operations)) if header.status is ExecutionStatus.RUNNING else 0
@@ -290,8 +306,8 @@ def _check_operations(header: Header, operations: Sequence[Recorded], events: Se
         last = op.place
 
 
-def _check_ending(header: Header, events: Sequence[Told]) -> None:
-    """A closed execution ends with its terminal event, any other has none."""
+def _check_ending(header: Header, events: Sequence[ExportedEvent]) -> None:
+    """Check that a closed execution ends with a terminal event, and that no other execution has one."""
     is_open = header.status is ExecutionStatus.RUNNING
     if is_open and header.state in (State.CLOSING, State.CLOSED):
         _wrong("execution.state", f"{header.state} while the status is RUNNING")
@@ -299,7 +315,7 @@ def _check_ending(header: Header, events: Sequence[Told]) -> None:
         _wrong("execution.state", f"{header.state} while the status is {header.status}")
     terminal = [event.number for event in events if event.type in TERMINAL]
     if terminal != ([] if is_open else [events[-1].number]):
-        _wrong("events", "there must be one terminal event, the last, if the execution is over, and none else")
+        _wrong("events", "an execution that is over must end with its only terminal event, and any other execution must have none")
     if not is_open and events[-1].type is not BY_OUTCOME[Type.EXECUTION, Status(header.status.value)]:
         _wrong("execution.status", f"{header.status}, but the last event is {events[-1].type}")
     if header.result_event != (None if is_open else events[-1].number):

@@ -1,4 +1,4 @@
-"""Callbacks that wait for an answer, across the executions of a store."""
+"""Callbacks that wait for an answer, of all executions of a store."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 
 from holdfast.model.execution import Execution, State
 from holdfast.model.operations import KEPT, OPEN, Type
-from holdfast.service.describing import arn_of
+from holdfast.service.execution_descriptions import arn_of
 from holdfast.store.seam import Store
 
 
 class OpenCallback(msgspec.Struct, frozen=True, kw_only=True):
-    """A callback that no one has answered, and whose time is not over."""
+    """A callback without an answer, whose timeout has not passed."""
 
     callback_id: str
     name: str | None
@@ -23,11 +23,12 @@ class OpenCallback(msgspec.Struct, frozen=True, kw_only=True):
     arn: str
     started_at: int
     due_at: int | None
-    """When it times out, or when its next heartbeat must have come; None without either."""
+    """When it times out, or when its next heartbeat must arrive; None if it has no timeout."""
 
 
 def open_callbacks(store: Store, executions: Iterable[Execution]) -> Iterator[OpenCallback]:
-    """The open callbacks of these executions, in their order. A copy has none, and what a worker asks of people is an approval."""
+    """The open callbacks of these executions, in order. Imported copies are left out, because no runner runs them; workers are left out,
+    because their callbacks are approvals."""
     for header in executions:
         if header.state is State.IMPORTED:
             continue

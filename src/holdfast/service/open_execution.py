@@ -1,4 +1,4 @@
-"""One execution of an open engine: its result, its history, and what can be done to it."""
+"""OpenExecution: one execution of an open engine. Read its result and history, export it, stop it or release it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from holdfast.engine.engine import Engine
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import Failure
-from holdfast.service.describing import Description, arn_of, check_will_end, describe, history_of, result_of
+from holdfast.service.execution_descriptions import Description, arn_of, check_will_end, describe, result_of
 from holdfast.service.exporting import exported
+from holdfast.service.history import HistoryEvent, events_of
 
 
 class OpenExecution:
@@ -26,39 +27,40 @@ class OpenExecution:
         self._header_then = header
 
     async def result(self) -> Any:
-        """Wait for its result; an unsuccessful ending is raised. A class that its handler's return annotation names is given back."""
+        """Wait for the result of the execution. Raises an error if the execution did not succeed. If the handler's return annotation is a
+        class, the result is of that class."""
         check_will_end(self._engine.store, self._header_then)
         header, payload = await self._engine.ending(self.id)
         function, result = self._functions.get((header.function, header.version)), result_of(self._engine.store, header, payload)
         return result if function is None else function.typed(result)
 
     async def status(self) -> ExecutionStatus:
-        """Where it stands."""
+        """The current status of the execution."""
         return self._header().status
 
     async def describe(self) -> Description:
-        """Everything about it, and why it waits."""
+        """The description of the execution, with the reason why it waits."""
         header = self._header()
         hosted = self._engine.registry.get(header.function, header.version) is not None
         return describe(self._engine.store, header, hosted)
 
-    async def history(self, *, include_data: bool = True) -> list[dict[str, Any]]:
-        """All its events."""
-        return history_of(self._engine.store, self._header(), include_data=include_data)
+    async def history(self, *, include_data: bool = True) -> list[HistoryEvent]:
+        """All events of the execution, in order; `include_data=False` leaves inputs, results and errors out."""
+        return events_of(self._engine.store, self._header(), include_data=include_data)
 
     async def export(self, *, include_data: bool = True) -> dict[str, Any]:
-        """All of it as one JSON document, payloads in plain text: for `Client.import_execution` and `holdfast.replay`."""
+        """The execution as one JSON document, with payloads in plain text: for `Client.import_execution` and `holdfast.replay`."""
         found = self._engine.store.snapshot(self._header().id)
         if found is None:
             raise ExecutionNotFound(f"There is no execution {self.id} any more.")
         return exported(found, self._engine.clock.now(), include_data=include_data)
 
     async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> None:
-        """End it from outside, with what it invoked unless `cascade` is off."""
+        """Stop the execution and, if `cascade`, the executions that it invoked."""
         await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
 
     async def release(self) -> None:
-        """Let it run again after it was quarantined."""
+        """Let the execution run again after a quarantine."""
         await self._engine.release(self.id)
 
     def _header(self) -> Execution:

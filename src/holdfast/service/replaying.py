@@ -1,7 +1,7 @@
-"""Replays: today's code over an exported execution. No store, no engine, no writes, and no body of a step: only the recorded path.
+"""Replays: runs today's code on the records of an exported execution, without a store, an engine or writes, and without step bodies.
 
-Every strand of the handler goes as far as its records carry it, and is suspended where it waits for something that had not happened, or
-where it would do something new. Records that the code does not meet again are an error that says where.
+Each branch of the handler runs as far as its records go. It is suspended where it waits for something that had not happened, or where it
+would do new work. Records that the code does not use again are an error that names them.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from holdfast.durable import plain
-from holdfast.durable.awaiting import AsyncState
-from holdfast.durable.blocking import BlockingState
+from holdfast.durable.async_state import AsyncState
+from holdfast.durable.blocking_driver import BlockingState
 from holdfast.durable.context import AsyncDurableContext, DurableContext
 from holdfast.durable.exceptions import NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.hooks.resting import RestingHooks
 from holdfast.durable.identifier import PATCH, Identity
-from holdfast.durable.outcomes import failed, succeeded
+from holdfast.durable.invocation_outcome import failed, succeeded
 from holdfast.durable.plan import Plan, Suspend
 from holdfast.durable.scope import Scope
-from holdfast.durable.stragglers import Riding
+from holdfast.durable.stragglers import Deferring
 from holdfast.model import codec
 from holdfast.model.clock import Clock, VirtualClock
+from holdfast.model.error_text import class_of
 from holdfast.model.errors import ExportInvalid, HoldfastError, InvalidParameter
 from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus
 from holdfast.model.ids import Position
 from holdfast.model.operations import Failure, Operation, Update, unpruned
 from holdfast.model.ports import Invocation
-from holdfast.model.saying import class_of
 from holdfast.model.verbs import Checkpointed
-from holdfast.service.describing import arn_of
+from holdfast.service.execution_descriptions import arn_of
 from holdfast.service.importing import Source, read
 from holdfast.store.seam import Snapshot
 
@@ -47,44 +47,54 @@ _FROM_OUTSIDE = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT})
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the recorded path carried today's code."""
+    """How far today's code follows the records."""
 
     matches: bool
-    """The code came as far as the records do, and to the same end if they have one."""
+    """Whether the code used all records, and ended as the records do if they have an ending."""
     why: str
-    """The same in a sentence."""
+    """The result in one sentence."""
     status: OutcomeStatus
-    """What the code came to: PENDING when it waits or would do something new."""
+    """The code's outcome: PENDING if it waits or would do new work."""
     result: Any = None
     error: Failure | None = None
     waits: tuple[str, ...] = ()
-    """The recorded operations that it waits for."""
+    """The recorded operations that the code waits for."""
     goes_on: tuple[str, ...] = ()
-    """The new work that it would do next, and where in the code."""
+    """The new work that the code would do next, with its line."""
     unused: tuple[str, ...] = ()
-    """Recorded operations that it ended without."""
+    """Recorded operations that the code did not use."""
 
 
 def replay(document: Source, function: DurableFunction) -> Replayed:
-    """Run a function over an exported execution, a document or the path of one, and tell how far its records carry.
+    """Run a function on the records of an exported execution (a document or its path), and tell how far it follows them.
 
-    Nothing is written and no step's body runs; the code outside of steps does, as at every replay. Code that asks for another operation
+    Nothing is written, and no body of a step runs; the code outside of steps runs, as at every replay. Code that calls another operation
     than the recorded one raises NonDeterministicExecutionError.
     """
+    _check_durable(function)
+    imported = read(document)
+    if not imported.data:
+        raise ExportInvalid("The document was exported without data: it can be looked at, but not replayed.")
+    return replay_snapshot(imported.snapshot, function)
+
+
+def replay_snapshot(snapshot: Snapshot, function: DurableFunction) -> Replayed:
+    """As `replay`, on an execution, or a part of one, that was read from a store."""
+    _check_durable(function)
+    run = _Run(snapshot)
+    outcome = _awaited(lambda: run.awaiting(function)) if function.is_async else run.blocking(function)
+    return _told(snapshot, run.hooks, outcome)
+
+
+def _check_durable(function: DurableFunction) -> None:
     if not isinstance(function, DurableFunction):
         raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
     if getattr(function.handler, "__globals__", None) is vars(plain):
         raise InvalidParameter(f"{function.name!r} is a plain function: all of it would run again, so it cannot be replayed.")
-    imported = read(document)
-    if not imported.data:
-        raise ExportInvalid("The document was exported without data: it can be looked at, but not replayed.")
-    run = _Run(imported.snapshot)
-    outcome = _awaited(lambda: run.awaiting(function)) if function.is_async else run.blocking(function)
-    return _told(imported.snapshot, run.hooks, outcome)
 
 
 def _awaited(make: Callable[[], Coroutine[Any, Any, Outcome]]) -> Outcome:
-    """Run a coroutine to its end, also for a caller that has a loop of its own."""
+    """Run a coroutine to its end, also if the caller's thread has a running loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -94,25 +104,25 @@ def _awaited(make: Callable[[], Coroutine[Any, Any, Outcome]]) -> Outcome:
 
 
 class _NewWork(SuspendExecution):
-    """The records end here for this strand."""
+    """This branch has no more records."""
 
 
 class _Watch(RestingHooks):
-    """Stands where plugins would: sees what the code looks at, and lets nothing new happen."""
+    """Takes the place of plugins: notes which records the code uses, and stops new work."""
 
     def __init__(self) -> None:
         self.looked_at: set[str] = set()
         self.waits: dict[str, None] = {}
         self.goes_on: dict[str, None] = {}
         self.in_body = False
-        """A strand stopped before a body that had begun: what came of it there is not known here."""
+        """Whether a branch stopped before a step body that had begun: the result of that body is unknown."""
 
     def recording(self, update: Update) -> None:
-        """Something new is about to be written."""
+        """The code would write a new record."""
         self._stop(update.type.value, update.sub_type, update.name)
 
     def watched(self, func: Callable[..., Any], at: Identity, attempt: int) -> Callable[..., Any]:
-        """A step's body is about to run. Its beginning is on record, its end is not."""
+        """A step's body would run. Its start is recorded, its end is not."""
         self.in_body = True
         self._stop(at.type.value, at.sub_type, at.name)
 
@@ -121,33 +131,33 @@ class _Watch(RestingHooks):
         raise _NewWork("The recorded path ends here.")
 
     def looked(self, operation: Operation) -> None:
-        """The code met a record."""
+        """The code used a record."""
         self.looked_at.add(operation.id)
 
     def met_again(self, operation: Operation) -> None:
-        """The same, before the call."""
+        """The code used a record, before the call."""
         self.looked_at.add(operation.id)
 
     def met_open(self, operation: Operation) -> None:
-        """The same, of a branch."""
+        """The code used the record of a branch."""
 
     def running(self, at: Identity, plan: Plan[T], seen: Operation | None) -> Plan[T]:
-        """A context's body makes durable calls, so it runs."""
+        """Run the body of a context, because it makes durable calls."""
         return plan
 
     def context_ended(self, *_: object, **__: object) -> None:
-        """Nothing to tell."""
+        """Do nothing: no plugin listens."""
 
     def spawned(self, *_: object) -> None:
-        """Nothing to remember."""
+        """Do nothing: no plugin listens."""
 
     def trace_id(self, at: Identity, function_name: str) -> str | None:
-        """None: the invoke is new work."""
+        """None, because an invoke is new work."""
         return None
 
 
 class _Refusing:
-    """The port, the stragglers and the threads of a replay: recorded state comes out, nothing goes in."""
+    """The port and the threads of a replay: they return recorded state, and refuse every write."""
 
     def __init__(self, operations: Sequence[Operation], given: str | None) -> None:
         self._operations = operations
@@ -165,7 +175,7 @@ class _Refusing:
     def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
         landed(InvalidParameter("A replay writes nothing."))
 
-    def add(self, state: Riding) -> None:
+    def add(self, state: Deferring) -> None:
         raise InvalidParameter("A replay writes nothing.")
 
     def submit(self, call: Callable[[], T], /) -> Future[T]:
@@ -191,7 +201,7 @@ class _AsyncReplay(AsyncState):
 
 
 class _Run:
-    """One replay."""
+    """Runs one replay."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         header, operations = snapshot.header, unpruned(snapshot.operations)
@@ -227,14 +237,14 @@ class _Run:
 
 
 def _returned(state: BlockingState | AsyncState, scope: Scope, result: Any, function: DurableFunction) -> Outcome:
-    """What the code ended with by itself; a mismatch that it caught is a mismatch all the same."""
+    """The outcome of code that returned. A mismatch that the code caught is raised again."""
     if state.mismatch is not None:
         raise state.mismatch
     return succeeded(state, scope, result, function.write)
 
 
 def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:
-    """What the code's error comes to; that it does not match, and somebody's Ctrl-C, are the caller's to hear."""
+    """The outcome of code that raised an error. A mismatch with the records, and Ctrl-C, are raised to the caller."""
     if isinstance(error, NonDeterministicExecutionError | KeyboardInterrupt):
         raise error
     if state.mismatch is not None:
@@ -245,10 +255,10 @@ def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:
 def _told(snapshot: Snapshot, seen: _Watch, outcome: Outcome) -> Replayed:
     is_over = outcome.status is not OutcomeStatus.PENDING
     records = [op for op in unpruned(snapshot.operations) if op.parent_id is None] if is_over else []
-    # A marker may stay behind when the code from before a change is gone, and with it the question.
+    # The record of `context.patched` may stay unused, because its author has removed the old code together with this call.
     unused = tuple(_described(op) for op in records if op.id not in seen.looked_at and op.sub_type != PATCH)
     came_to = _came_to(outcome, tuple(seen.waits), tuple(seen.goes_on))
-    matches, why = True, f"The records carry the code to where it {came_to}."
+    matches, why = True, f"The code follows the records, and then {came_to}."
     if unused:
         matches, why = False, f"The code {came_to} without the recorded {', '.join(unused)}."
     elif not _same_end(snapshot, outcome, in_body=seen.in_body):
@@ -266,7 +276,8 @@ def _told(snapshot: Snapshot, seen: _Watch, outcome: Outcome) -> Replayed:
 
 
 def _same_end(snapshot: Snapshot, outcome: Outcome, *, in_body: bool) -> bool:
-    """Whether the code came to the recorded end. One that is open has none, and a stop or a timeout came from outside."""
+    """Whether the code's outcome equals the recorded ending. An open execution has no ending, and a stop or a timeout came from outside:
+    neither is compared."""
     header, payload = snapshot.header, snapshot.events[-1].payload
     if header.status is ExecutionStatus.RUNNING or header.status in _FROM_OUTSIDE:
         return True
@@ -276,7 +287,7 @@ def _same_end(snapshot: Snapshot, outcome: Outcome, *, in_body: bool) -> bool:
         same = codec.loads(payload or "null") == codec.loads(outcome.result or "null")
         return outcome.status is OutcomeStatus.SUCCEEDED and same
     if in_body:
-        return True  # it may well have failed in there
+        return True  # the recorded error may come from the body that was interrupted
     recorded = codec.failure_from(payload or "{}")
     error = outcome.error or Failure()
     return outcome.error is not None and (error.type, error.message) == (recorded.type, recorded.message)
@@ -317,7 +328,7 @@ def _titled(kind: str, name: str | None) -> str:
 
 
 def _user_line() -> str:
-    """Where the user's code makes the call: the innermost frame that is not ours. A branch that is a task of its own has none."""
+    """The line of the user's code that makes the call: the innermost frame that is not Holdfast's. A branch in its own task has none."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back

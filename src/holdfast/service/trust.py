@@ -1,4 +1,4 @@
-"""Trusted folders: those whose code may run outside the sandbox, and whose holdfast.toml is the operator's.
+"""Trusted folders: their code may run outside the sandbox, and their holdfast.toml counts as the operator's.
 
 The record is one file in the user's own configuration folder, `$XDG_CONFIG_HOME/holdfast/trusted.json`, which only the user can read and
 write. Trust is for one folder, by its real path, and not for the folders in it: trusting a home folder trusts no download in it.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.model.errors import Rejected
-from holdfast.service.ownership import faults_of
+from holdfast.service.folder_ownership import faults_of
 
 _FORMAT: Final = "holdfast-trust/1"
 _FILE: Final = "trusted.json"
@@ -24,7 +24,7 @@ _LONGEST: Final = 16 * 1024 * 1024
 
 
 class TrustNeeded(Rejected):
-    """Code of a folder would run outside the sandbox, and the user has not said that this folder is trusted."""
+    """Code of a folder would run outside the sandbox, and the user has not trusted this folder."""
 
     code = "trust_needed"
 
@@ -36,13 +36,13 @@ class TrustRefused(Rejected):
 
 
 class ToolsNotAllowed(Rejected):
-    """Tools of a worker's author are to be served, and the operator's file does not allow them."""
+    """A server should run tools of a worker's author, and the operator's file does not allow them."""
 
     code = "tools_not_allowed"
 
 
 def configuration_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """The user's folder for Holdfast: in `$XDG_CONFIG_HOME` where that is an absolute path, else in `~/.config`."""
+    """The user's configuration folder for Holdfast: in `$XDG_CONFIG_HOME` if that is an absolute path, else in `~/.config`."""
     told = Path(environment.get("XDG_CONFIG_HOME", ""))
     home = environment.get("HOME")
     return (told if told.is_absolute() else (Path(home) if home else Path.home()) / ".config") / "holdfast"
@@ -60,14 +60,14 @@ class TrustBook:
         return sorted(map(Path, self._read()))
 
     def trusts(self, folder: Path) -> bool:
-        """Whether this folder is in the record. Whether it is still fit to be trusted is another question: see `unfit`."""
+        """Whether this folder is in the record. `check_fit` tells whether another user could change it now."""
         return str(folder.resolve()) in self._read()
 
     def add(self, folder: Path) -> Path:
         """Trust a folder, unless another user could change it."""
         real = folder.resolve()
         if not real.is_dir():
-            raise TrustRefused(f"{folder} is no folder.")
+            raise TrustRefused(f"{folder} is not a folder.")
         check_fit(real)
         with self._held():
             known = self._read()
@@ -76,7 +76,7 @@ class TrustBook:
         return real
 
     def remove(self, folder: Path) -> bool:
-        """Trust a folder no longer; whether it was trusted. It need not be there any more."""
+        """Remove a folder from the record. Returns whether it was trusted. The folder need not exist any more."""
         with self._held():
             known = self._read()
             gone = {str(folder), str(folder.absolute()), str(folder.resolve())} & set(known)
@@ -108,7 +108,7 @@ class TrustBook:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """One writer at a time: two commands that trust a folder at once must both be in the record."""
+        """Lock the record for one writer at a time, so that two commands at the same time both add their folder."""
         try:
             for folder in reversed((self._folder, *self._folder.parents)):
                 if not folder.exists():
@@ -127,8 +127,8 @@ class TrustBook:
             os.close(descriptor)
 
     def _write(self, folders: list[str]) -> None:
-        """The whole record, or the one before: never half of it."""
-        descriptor, draft = tempfile.mkstemp(prefix=f".{_FILE}-", dir=self._folder)  # for its owner alone, as mkstemp makes files
+        """Replace the record atomically: a crash leaves the old record or the new one."""
+        descriptor, draft = tempfile.mkstemp(prefix=f".{_FILE}-", dir=self._folder)  # mkstemp makes the file for its owner alone
         try:
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 json.dump({"format": _FORMAT, "folders": folders}, file, indent=2)
@@ -143,7 +143,7 @@ class TrustBook:
 
 
 def check_fit(folder: Path, files: Iterable[Path] = ()) -> None:
-    """Refuse a folder that another user could change, with every fault and what mends it."""
+    """Refuse a folder that another user could change. The error lists every fault with its remedy."""
     faults = faults_of(folder, files)
     if faults:
         told = "\n".join(f"  {fault}" for fault in faults)

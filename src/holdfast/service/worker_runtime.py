@@ -1,4 +1,4 @@
-"""The worker runtime: workers with their packages, tools and jails, wired to an engine. The only place that builds them."""
+"""WorkerRuntime: builds workers with their packages, tools and jails, and connects them to an engine."""
 
 from __future__ import annotations
 
@@ -6,71 +6,88 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from holdfast.contract.page_reader import MAX_PAGE_BYTES, read
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.files import private
-from holdfast.hosts.sandbox.together import Together
-from holdfast.hosts.toolhost.host import ToolHost
+from holdfast.hosts import cpu_shares
+from holdfast.hosts.sandbox.server_limits import ServerLimits
+from holdfast.hosts.toolhost.tool_host import ToolHost
 from holdfast.library import find
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
+from holdfast.model.schedules import Origin
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.observing import Signals, SignalSettings
+from holdfast.pipelines.run.run import Pipelines
+from holdfast.pipelines.run.served import ServedPipeline
+from holdfast.service.declared_queues import QueueTable
+from holdfast.service.estimates import Estimates
+from holdfast.service.pipeline_runtime import PipelineRuntime, with_their_workers
+from holdfast.service.schedule_declarations import Schedule, page_schedule
+from holdfast.service.worker_search import PAGE, declares_pipelines, served_files
+from holdfast.service.worker_signals import Signals, SignalSettings
 from holdfast.workers.artifacts import Artifacts
-from holdfast.workers.packages import Package, PackagedWorker, Packages, WorkerChanged
+from holdfast.workers.packages import Package, PackagedWorker, Packages, WorkerChanged, WorkerInvalid
 from holdfast.workers.policy import Policy
-from holdfast.workers.running import Worker
+from holdfast.workers.run import Worker
 from holdfast.workers.service import WorkerService
-from holdfast.workers.storing.choice import open_storage
-from holdfast.workers.storing.folder import Folder
-from holdfast.workers.tools.author import AuthorTool
+from holdfast.workers.storage.choice import open_storage
+from holdfast.workers.storage.folder import Folder
+from holdfast.workers.tools.author_tool import AuthorTool
 from holdfast.workers.tools.cassettes import Cassette, CassetteSettings
-from holdfast.workers.tools.declaring import Declared
-from holdfast.workers.tools.fetching import FetchSettings, FetchUrl
+from holdfast.workers.tools.declarations import Declared
+from holdfast.workers.tools.fetch_url import FetchSettings, FetchUrl
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
 from holdfast.workers.tools.parameters import ParameterStore, parameters_from
-from holdfast.workers.tools.refused import RefusedTool
+from holdfast.workers.tools.read_repo import ReadRepo, RepoSettings
+from holdfast.workers.tools.refused_tool import RefusedTool
 from holdfast.workers.tools.seam import Tool
 from holdfast.workers.tools.secrets import EnvironmentSecrets, Redactor, Secrets, secrets_from
 
 _log = logging.getLogger("holdfast.service")
 _OLD_WORKERS = 4
-"""So many workers that only older runs need keep a stub and a spare; the others start them again when they are needed."""
+"""How many workers of older versions keep their stub and their spare body. The others start both again when an older run needs them."""
 
 
 class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Tools of workers' authors, which run outside the sandbox."""
+    """Settings for the tools of workers' authors, which run outside the sandbox."""
 
     allow: tuple[str, ...] = ()
-    """Those that `holdfast serve` may run: `TOOL`, or `WORKER:TOOL`."""
+    """The tools that `holdfast serve` may run: `TOOL`, or `WORKER:TOOL`."""
 
     def allows(self, worker: str, tool: str) -> bool:
-        """Whether a tool of a worker is among them."""
+        """Whether this tool of a worker may run."""
         return tool in self.allow or f"{worker}:{tool}" in self.allow
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator says about workers: limits and policy, and where tools find what they need."""
+    """The operator's settings for workers: limits, policy, and the sources of parameters, secrets and artifacts."""
 
     policy: Policy = Policy()
     fetch: FetchSettings = FetchSettings()
     model: ModelSettings = ModelSettings()
     parameters: str | None = None
     """A TOML or JSON file for the tool `parameter_store`, or `ssm:/prefix/`."""
+    repos: Mapping[str, RepoSettings] = {}
+    """Folders that the tool `read_repo` may read, by name."""
     secrets: tuple[str, ...] = ()
-    """Files, folders or `ssm:/prefix/` that secrets of tools are looked for in, after the environment."""
+    """Files, folders or `ssm:/prefix/` in which secrets of tools are searched, after the environment."""
     artifacts: str | None = None
-    """Where artifacts lie: an address such as `s3://bucket/prefix`, or a folder; None: beside the store."""
+    """Where artifacts are kept: an address such as `s3://bucket/prefix`, or a folder. None: beside the store."""
     cassette: CassetteSettings = CassetteSettings()
     signals: SignalSettings = SignalSettings()
     tools: ToolSettings = ToolSettings()
+    queues: Mapping[str, QueueTable] = {}
+    """Queues that the operator declares. Member by member they win over what code declares."""
+    schedules: tuple[Schedule, ...] = ()
+    """Schedules of the file, which a server or a program that opens an engine declares."""
 
 
 class WorkerRuntime:
@@ -84,87 +101,133 @@ class WorkerRuntime:
         self._settings = settings
         self._packages = Packages(self._home / "packages")
         self.replaced: Callable[[Tool], Tool] = lambda tool: tool
-        """Puts something in a tool's place; holdfast.testing does."""
-        self.together = Together(settings.policy.bodies_memory_mb, settings.policy.bodies_processes)
+        """Replaces a tool by another one. holdfast.testing uses it."""
+        self.server_limits = ServerLimits(settings.policy.bodies_memory_mb, settings.policy.bodies_processes, cpu_shares.shared())
         self.admits: Callable[[str, Declared], str | None] = lambda worker, tool: None
-        """Why an author's tool may not run outside the sandbox, or None where it may. A program that opens an engine is the operator, so
-        by itself every tool may; the command line asks whether its folder is trusted."""
+        """Returns why an author's tool may not run outside the sandbox; None if it may. By default every tool may, because a program that
+        opens an engine is its own operator. The command line asks whether the folder is trusted."""
+        self.chosen: Collection[str] | None = None
+        """The ids of the workers and pipelines that this process runs; None for all. A pipeline brings the workers that its nodes name. The
+        others are known, so runs of them are accepted."""
+        self._closing = AsyncExitStack()
+        """What `open` opened, in this order."""
         self._made: dict[tuple[str, str], PackagedWorker] = {}
         self._old: list[PackagedWorker] = []
-        """Those that older runs needed, the latest last."""
-        self._files = files
+        """Workers of older versions, in the order in which runs used them, the latest last."""
+        self._files = served_files([_file_of(file) for file in files])
+        self._pipelines = [file for file in self._files if declares_pipelines(file)]
         self._found = self._read()
-        if not self._found and files:
+        if not self._found and not self._pipelines and files:
             raise InvalidParameter("There is no worker in these files.")
+        self.pipelines: Sequence[ServedPipeline] = ()
+        """The pipelines that are served, once the runtime is open."""
+        self.pipeline_runtime = PipelineRuntime(self._packages, settings.policy, self.server_limits)
 
     @property
     def packages(self) -> Sequence[Package]:
-        """What was found in the files."""
+        """The packages of the workers in the files."""
         return self._found
 
     async def open(self) -> WorkerService:
-        """Everything that runs need, before the engine runs any."""
+        """Open everything that runs need, before the engine starts. If something is wrong, nothing stays open."""
+        try:
+            return await self._opened()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _opened(self) -> WorkerService:
         settings = self._settings
-        where = settings.artifacts  # tried first: when it is wrong, nothing has been opened yet
+        where = settings.artifacts  # checked first: if it is wrong, nothing has been opened yet
         storage = Folder(self._home / "artifacts") if where is None else await in_thread(Purpose.HOUSE, open_storage, where)
-        self._host = ToolHost()
+        self.signals = Signals(settings.signals, SystemClock())
+        self._closing.push_async_callback(in_thread, Purpose.HOUSE, self.signals.close)
         self._secrets = Secrets([EnvironmentSecrets(os.environ), *(secrets_from(text) for text in settings.secrets)])
         self._cassette = Cassette(settings.cassette, Redactor({"model_key": settings.model.api_key or ""}))
         self._built_in = self._built()
+        for close in [close for tool in self._built_in.values() if (close := getattr(tool, "close", None)) is not None]:
+            self._closing.push_async_callback(close)
+        self._host = ToolHost()
+        self._closing.push_async_callback(self._host.close)
+        self._closing.push_async_callback(self.pipeline_runtime.steps.close)
         policy = settings.policy
-        self.signals = Signals(settings.signals, SystemClock())
         kept = Artifacts(storage, policy.artifact_bytes)
-        self.worker_service = WorkerService(policy=policy, artifacts=kept, find=self._loaded, observer=self.signals.observer)
+        interpreter = Pipelines(self.pipeline_runtime.graphs, self.pipeline_runtime.steps)
+        self.worker_service = WorkerService(
+            policy=policy, artifacts=kept, find=self._loaded, observer=self.signals.observer, pipelines=interpreter.run
+        )
+        self.estimates = self.worker_service.estimates = Estimates(self.worker_service.served, settings.model, policy)
         for package in self._found:
             known = self.worker_service.served.get(package.contract.worker_id, {}).get(package.contract.version)
             if known is not None and known.package != package.name:
                 told = f"{package.contract.worker_id} {package.contract.version}"
                 raise InvalidParameter(f"Two of these files declare {told}: give one of them another worker_id, or another version.")
             self.worker_service.serve(self._worker(package))
+        self.pipelines = await self.pipeline_runtime.built(self._pipelines, self._found)
+        for pipeline in self.pipelines:
+            self.worker_service.serve(pipeline)
         return self.worker_service
 
     def functions(self) -> list[DurableFunction]:
-        """The durable functions that the workers are."""
-        return self.worker_service.functions()
+        """The workers as durable functions."""
+        wanted = None if self.chosen is None else with_their_workers(self.chosen, self.pipelines)
+        return [function for function in self.worker_service.functions() if wanted is None or function.name in wanted]
+
+    def schedules(self) -> list[tuple[Schedule, Origin]]:
+        """The schedules of the operator's file, and those of the pages of the workers and pipelines that are served."""
+        found = [(schedule, Origin.TOML) for schedule in self._settings.schedules]
+        for versions in self.worker_service.served.values():
+            contract = list(versions.values())[-1].worker.contract
+            if contract.schedule is not None:
+                found.append((page_schedule(contract.worker_id, contract.schedule), Origin.PAGE))
+        return found
 
     def attach(self, engine: Engine) -> None:
-        """The engine runs now."""
+        """Connect the workers to the engine, which runs now."""
+        self.estimates.store = engine.store
         self.worker_service.attach(engine)
+        self.pipeline_runtime.graphs.store = engine.store
 
     def _read(self) -> list[Package]:
-        return [package for file in self._files for package in self._packages.add(_file_of(file))]
+        found: list[Package] = []
+        for file in self._files:
+            if file.suffix != PAGE:
+                found += self._packages.add(file, needs_worker=file not in self._pipelines)
+            elif file not in self._pipelines:
+                raise _no_pipeline(file)
+        return found
 
     async def renew(self) -> Sequence[Package]:
-        """Take in the files as they are now: what has changed is what new runs get, and runs that began stay with what they had."""
+        """Read the files again. New runs get changed code; runs that have begun keep their code."""
         known, found = {package.name for package in self._found}, await in_thread(Purpose.HOUSE, self._read)
         changed = [package for package in found if package.name not in known]
         for package in changed:
             if package.contract.worker_id not in self.worker_service.served:
-                raise InvalidParameter(f"{package.contract.worker_id} is new here: start the server again to serve it.")
+                told = f"This server did not know {package.contract.worker_id} when it started, and it cannot add a worker while it runs."
+                raise InvalidParameter(f"{told} Restart the server to serve it.")
         for package in changed:
             self.worker_service.serve(self._worker(package))
+        for pipeline in await self.pipeline_runtime.built(self._pipelines, found):
+            self.worker_service.serve(pipeline)
         self._found = found
+        await self.worker_service.follow_rates()
         current = {package.name for package in found}
         for worker in [worker for worker in self._made.values() if worker.package not in current]:
             await worker.rest()
         return changed
 
     async def warm(self) -> None:
-        """Have a spare of every worker ready, as its file is now."""
+        """Make a spare for every worker's current version."""
         await asyncio.gather(*(self._worker(package).warm() for package in self._found))
 
     async def close(self) -> None:
         """End bodies, tool processes and connections."""
-        async with AsyncExitStack() as closing:  # the last one pushed is closed first; one that fails keeps none of the others open
+        async with AsyncExitStack() as closing:  # closes in reverse order; if one fails, the others are still closed
             if self._temporary is not None:
                 closing.callback(self._temporary.cleanup)
-            closing.push_async_callback(in_thread, Purpose.HOUSE, self.signals.close)
-            for tool in self._built_in.values():
-                close = getattr(tool, "close", None)
-                if close is not None:
-                    closing.push_async_callback(close)
-            closing.push_async_callback(self._host.close)
-            for worker in self._made.values():
+            closing.push_async_callback(self._closing.aclose)
+            made, self._made = self._made, {}
+            for worker in made.values():
                 closing.push_async_callback(worker.close)
 
     def _built(self) -> dict[str, Tool]:
@@ -172,14 +235,16 @@ class WorkerRuntime:
         made: list[Tool] = [FetchUrl(settings.fetch), LanguageModel(settings.model)]
         if settings.parameters is not None:
             made.append(ParameterStore(parameters_from(settings.parameters)))
+        if settings.repos:
+            made.append(ReadRepo(settings.repos))
         return {tool.name: self.replaced(self._cassette.wrap(tool)) for tool in made}
 
     def _worker(self, package: Package) -> PackagedWorker:
-        key = package.name, package.contract.worker_id  # a file may declare several
+        key = package.name, package.contract.worker_id  # a file may declare several workers
         worker = self._made.get(key)
         if worker is None:
             worker = self._made[key] = PackagedWorker(
-                package, self._settings.policy, self._built_in, partial(self._author_tool, package.contract.worker_id), self.together
+                package, self._settings.policy, self._built_in, partial(self._author_tool, package.contract.worker_id), self.server_limits
             )
         return worker
 
@@ -190,7 +255,7 @@ class WorkerRuntime:
         return self.replaced(self._cassette.wrap(AuthorTool(declared, file, self._host, self._secrets, paths)))
 
     async def _loaded(self, worker_id: str, package: str) -> Worker:
-        """The worker that an older run is pinned to."""
+        """The worker version that an older run is pinned to."""
         worker = self._made.get((package, worker_id))
         if worker is None:
             try:
@@ -200,18 +265,29 @@ class WorkerRuntime:
                 raise
         self._old = [*(other for other in self._old if other is not worker), worker]
         for other in self._old[:-_OLD_WORKERS]:
-            await other.rest()  # unless it is at work
+            await other.rest()  # does nothing if an attempt runs
         return worker
 
 
 def _file_of(worker: str | os.PathLike[str]) -> Path:
-    """A worker's file: the one of that path, else the library's worker of that id."""
+    """The file of a worker, by path, else by the id of a worker of the library."""
     path = Path(worker)
     return path if path.exists() else find(os.fspath(worker)) or path
 
 
+def _no_pipeline(page: Path) -> WorkerInvalid:
+    """Why a page alone cannot be served."""
+    if not page.is_file():
+        return WorkerInvalid(f"There is no file {page}.")
+    with page.open("rb") as opened:
+        problems = read(opened.read(MAX_PAGE_BYTES + 1)).errors
+    agent = next((problem.message for problem in problems if problem.code == "agent_definition"), None)
+    told = agent or "It has no `Pipeline spec`, so it is no pipeline. A worker's page is served with its Python file."
+    return WorkerInvalid(f"{page}: {told}")
+
+
 def home_beside(store: str) -> Path | None:
-    """Where snapshots and artifacts of a store are kept: beside its file, or for a database in the current folder; nowhere for memory."""
+    """The folder for a store's snapshots and artifacts: beside its file; for a database, in the current folder; None for memory."""
     if store == ":memory:":
         return None
     return Path("holdfast.workers").absolute() if "://" in store else Path(f"{store}.workers").absolute()

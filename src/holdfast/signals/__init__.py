@@ -1,10 +1,10 @@
 """signals — what goes out: status events and their delivery; logs, metrics and traces of workers; metrics and traces of functions.
 
-Belongs: the event of a signal, event patterns, sinks (each is a subscriber for `holdfast.open(subscribers=…)`), the broadcaster; what is
-seen of a run and its observers (observing.py), with the log, the metrics and the traces that are such observers; those of functions
-(function_metrics.py, function_traces.py), which are observers of an engine (model.ports).
-Does not: HTTP servers; who delivers, in what order and how often again (engine.outbox does); when something is seen
-(workers.observing, engine.observing).
+Belongs: the event of a signal (event.py) and event patterns (patterns.py); sinks, each a subscriber for `holdfast.open(subscribers=…)`
+(sinks.py, webhook.py, eventbridge.py, sink_addresses.py); the broadcaster for live listeners (broadcast.py); what an observer sees of a
+worker's run (observers.py), and the observers worker_logs.py, metrics.py and tracing.py; the observers of an engine (model.ports):
+function_metrics.py and function_traces.py.
+Does not: HTTP servers; delivery, its order and its retries (engine.outbox does); calling the observers (workers and engine do).
 May import: holdfast.model; httpx, boto3, prometheus_client and opentelemetry only inside the functions that need them.
-Start reading at event.py, then sinks.py; for workers at observing.py, for functions at function_metrics.py.
+Start reading at event.py, then sinks.py; for workers at observers.py, for functions at function_metrics.py.
 """

@@ -1,7 +1,8 @@
-"""The broadcaster: one subscriber for any number of listeners, each with a bounded queue, none of which can hold up another.
+"""The broadcaster: one subscriber that serves any number of listeners. Each listener has a bounded queue, and no listener can hold up
+another.
 
-A listener that falls behind is ended, and comes back with the number of the last signal it had: what happened since is still in memory, or
-in the outbox, or it is told that there is a gap.
+A listener that falls behind is ended. It comes back with the number of the last signal it had, and gets the signals since then from memory
+or from the outbox, or learns that there is a gap.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ _LISTENERS: Final = 1000
 _PAGE: Final = 1000
 
 Kept = Callable[[int, int], Sequence[StatusSignal]]
-"""The signals after a number that a store still has, at most so many: `Store.kept_signals`."""
+"""The signals after a number that a store still keeps, at most a limit: `OutboxStore.kept_signals`."""
 
 
 class Gap:
-    """Some signals may have been missed: they are kept no more."""
+    """The listener may have missed signals that are not kept any more."""
 
 
 GAP: Final = Gap()
 
 
 class Broadcaster:
-    """A subscriber that tells listeners of this process."""
+    """A subscriber that passes signals to the listeners of this process."""
 
     def __init__(self, *, recent: int = _RECENT, queue: int = _QUEUE, listeners: int = _LISTENERS) -> None:
         self._queue = queue
@@ -44,10 +45,10 @@ class Broadcaster:
         self._closed = False
 
     async def __call__(self, signal: StatusSignal) -> None:
-        """Take a signal: nobody is waited for."""
+        """Take a signal. It waits for no listener."""
         with self._lock:
             if self._recent and signal.number <= self._recent[-1].number:
-                return  # repeated after a crash of whoever delivers
+                return  # repeated after a crash of the runner that delivers
             self._recent.append(signal)
             listeners = list(self._listeners)
         for listener in listeners:
@@ -56,7 +57,7 @@ class Broadcaster:
     def listen(self, after: int | None = None, kept: Kept | None = None) -> Listener:
         """A listener for this event loop, to be used with `async with`: from now on, or from after the signal of this number.
 
-        `kept` knows signals that memory has forgotten.
+        `kept` finds signals that are not in memory any more.
         """
         listener = Listener(self, after, self._queue, kept)
         with self._lock:
@@ -81,7 +82,7 @@ class Broadcaster:
 
 
 class Listener:
-    """One who listens. Signals come in order and once; `GAP` comes before one that may not be the next."""
+    """A listener. It gets each signal once, in order. It gets `GAP` before a signal if signals before that one may be missing."""
 
     def __init__(self, broadcaster: Broadcaster, after: int | None, limit: int, kept: Kept | None) -> None:
         self._broadcaster = broadcaster
@@ -95,11 +96,12 @@ class Listener:
         self._ended = False
 
     def begin(self, backlog: list[StatusSignal]) -> None:
-        """What happened since the last one it had, as far as memory has it."""
+        """Give the listener the signals since the last one that it had, as far as they are in memory."""
         self._backlog = backlog
 
     def offer(self, signal: StatusSignal) -> None:
-        """Put a signal into its queue; from any thread. A full queue ends it: it comes back when it has read what it has."""
+        """Put a signal into the queue of this listener. Any thread may call this. If the queue is full, the listener is ended; its client
+        connects again after it has read the queue."""
         if len(self._waiting) >= self._limit:
             self.end()
             return
@@ -108,14 +110,14 @@ class Listener:
             self._wake()
 
     def end(self) -> None:
-        """No more signals; from any thread."""
+        """End this listener: it gets no more signals. Any thread may call this."""
         self._ended = True
         self._wake()
 
     def _wake(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._news.set)
-        except RuntimeError:  # its loop is gone
+        except RuntimeError:  # the listener's loop is closed
             self._broadcaster.leave(self)
 
     async def __aenter__(self) -> Listener:
@@ -125,7 +127,7 @@ class Listener:
         self._broadcaster.leave(self)
 
     async def signals(self, pause_seconds: float) -> AsyncIterator[StatusSignal | Gap | None]:
-        """All signals until it is ended; None whenever nothing came for so long."""
+        """All signals until the listener is ended; None whenever no signal came for this time."""
         async for signal in self._missed():
             for told in self._told(signal):
                 yield told
@@ -145,7 +147,7 @@ class Listener:
                 yield None
 
     async def _missed(self) -> AsyncIterator[StatusSignal]:
-        """What it has not had: first what only the store still has, a page at a time, then what memory has."""
+        """The signals that it has not had: first those that only the store keeps, a page at a time, then those in memory."""
         after, first = self._last, self._backlog[0].number if self._backlog else None
         is_whole = after is None or first == after + 1
         while not is_whole and after is not None and self._kept is not None:

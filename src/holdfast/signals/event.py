@@ -19,7 +19,7 @@ _IDS: Final = uuid.UUID("6f1d3f7e-52d3-5a37-9b57-0e0f6c1d9a10")
 def event_of(signal: StatusSignal) -> Event:
     """The event of a signal.
 
-    Delivered again it is the same to the last bit, its id too: a receiver that remembers ids takes each once.
+    An event that is delivered again is the same to the last byte, and has the same id: a receiver that remembers ids takes each event once.
     """
     function_arn = signal.arn.partition("/durable-execution/")[0]
     _, _, _, region, account, *_ = signal.arn.split(":")

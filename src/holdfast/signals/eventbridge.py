@@ -14,7 +14,7 @@ from holdfast.signals.sinks import Sink, Wanted
 
 
 class EventBridge(Sink):
-    """Puts events on a bus. Sources that begin with `aws.` are AWS's own, so that ours is another; the rest is as AWS has it."""
+    """Puts events on a bus. Sources that begin with `aws.` are reserved for AWS, so the source is another; the rest is as AWS has it."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class EventBridge(Sink):
         self._client = client if client is not None else _new_client(region)
 
     def __call__(self, signal: StatusSignal) -> None:
-        """Take a signal: put its event, or raise why that did not work."""
+        """Take a signal: put its event on the bus, or raise the error."""
         event = self.wanted(signal)
         if event is None:
             return
@@ -61,7 +61,7 @@ class EventBridge(Sink):
             answer = self._client.put_events(Entries=[entry])
         except (BotoCoreError, ClientError) as error:
             raise DeliveryFailed(f"{self._name} did not take an event: {error}") from None
-        if answer["FailedEntryCount"]:  # the call worked and the entry did not
+        if answer["FailedEntryCount"]:  # the call succeeded, and AWS refused its entry
             (failed,) = answer["Entries"]
             raise DeliveryFailed(f"{self._name} did not take an event: {failed.get('ErrorCode')}: {failed.get('ErrorMessage')}")
 

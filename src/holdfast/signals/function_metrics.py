@@ -1,7 +1,7 @@
 """Metrics of durable functions for Prometheus, all under names that begin with `holdfast_`.
 
 An execution is counted by the process that writes what happened to it, when that is on disk. The only labels are names of functions and
-words of ours; beyond a number of functions new ones are counted as `other`, so that nobody can make series.
+fixed words. Beyond a number of functions, new functions are counted as `other`, so that no caller can create many series.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Counter:
 
 
 class _Histogram:
-    """How many were how large."""
+    """Counts of values in buckets, for each series of labels."""
 
     def __init__(self, name: str, what: str, bounds: Sequence[float], labels: Labels = ()) -> None:
         self._about = name, what, labels

@@ -5,14 +5,16 @@
                      ├─ context map ── step charge
                      └─ invocation
 
-The ids follow from the execution's id, so that an execution which ends in another process is one trace all the same. A caller's trace
-(X-Amzn-Trace-Id, or a traceparent) is gone on with; what an execution invokes is below it. No input, result or message is in a span.
+The ids are computed from the execution's id, so an execution that ends in another process is still one trace. A caller's trace
+(X-Amzn-Trace-Id, or a traceparent) is continued, and an invoked execution is below the one that invoked it. No input, result or message is
+in a span.
 """
 
 from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.model.errors import HoldfastError
@@ -32,8 +34,8 @@ _DEEPEST: Final = 32
 _MOST_KEPT: Final = 10_000
 
 
-class Trace(NamedTuple):
-    """Where an execution stands."""
+class TraceParent(NamedTuple):
+    """The trace of an execution, and the span above it."""
 
     trace_id: str
     parent: str | None
@@ -47,10 +49,10 @@ class FunctionTraces:
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
         self._sight: Sight | None = None
-        self._traces: OrderedDict[str, Trace] = OrderedDict()
+        self._traces: OrderedDict[str, TraceParent] = OrderedDict()
 
     def close(self) -> None:
-        """Send what is left; blocks for a few seconds at most."""
+        """Send the remaining spans; blocks for a few seconds at most."""
         self._spans.close()
 
     def attach(self, sight: Sight) -> None:
@@ -67,10 +69,10 @@ class FunctionTraces:
         """One invocation, below its execution."""
         bad = outcome.status in (OutcomeStatus.FAILED, OutcomeStatus.CRASHED, OutcomeStatus.MISMATCHED)
         error = ((outcome.error.type if outcome.error else None) or outcome.status.value, "") if bad else None
-        span_id = below(_span_of(header.id), "invocation", header.invocation)
+        span_id = below(span_of(header.id), "invocation", header.invocation)
         about = {**_about(header), "holdfast.invocation": header.invocation, "holdfast.outcome": outcome.status.value}
         times = (header.invoked_at or ended_at, ended_at)
-        self._say(header, "invocation", span_id, _span_of(header.id), times, about, error)
+        self._say(header, "invocation", span_id, span_of(header.id), times, about, error)
 
     def operated(self, header: Execution, operation: Operation) -> None:
         """A step or a child context that is over; attempts that are made again are within it."""
@@ -82,9 +84,9 @@ class FunctionTraces:
             error = ((operation.error.type if operation.error else None) or "failed", "")
         about = {**_about(header), "holdfast.operation": operation.id, "holdfast.sub_type": operation.sub_type}
         about |= {"holdfast.attempts": operation.attempt} if operation.type is Type.STEP else {}
-        parent = _span_of(header.id, operation.parent_id)
+        parent = span_of(header.id, operation.parent_id)
         times = (operation.started_at, operation.ended_at or operation.started_at)
-        self._say(header, f"{kind} {operation.name or operation.id}", _span_of(header.id, operation.id), parent, times, about, error)
+        self._say(header, f"{kind} {operation.name or operation.id}", span_of(header.id, operation.id), parent, times, about, error)
 
     def closed(self, header: Execution) -> None:
         """The whole execution."""
@@ -96,7 +98,7 @@ class FunctionTraces:
         bad = header.status is not ExecutionStatus.SUCCEEDED
         about = {**_about(header), "holdfast.status": header.status.value}
         times = (header.started_at, header.ended_at or header.started_at)
-        ids = (trace.trace_id, _span_of(header.id))
+        ids = (trace.trace_id, span_of(header.id))
         self._spans.say(_named(header), ids, context, times, about, (header.status.value, "") if bad else None, kind=_server())
 
     # --- where it stands
@@ -114,7 +116,7 @@ class FunctionTraces:
     def _below(self, trace_id: str, span_id: str | None, sampled: bool) -> Context | None:
         return None if span_id is None else self._spans.below(trace_id, span_id, sampled=sampled)
 
-    def _trace(self, header: Execution) -> Trace:
+    def _trace(self, header: Execution) -> TraceParent:
         found = self._traces.get(header.id)
         if found is None:
             found = self._traces[header.id] = self._found(header)
@@ -122,44 +124,51 @@ class FunctionTraces:
                 self._traces.popitem(last=False)
         return found
 
-    def _found(self, header: Execution) -> Trace:
-        """The caller's trace. What was invoked by an execution is in the trace of the first one, below the operation that waits."""
-        root = header
-        for _ in range(_DEEPEST):
-            above = self._above(root)
-            if above is None:
-                break
-            root = above
-        said = trace_of(root.trace)
-        trace_id = trace_hex(root.id) if said is None else said.trace_id
-        sampled = said is None or said.sampled
-        if header.parent is not None:
-            return Trace(trace_id, _span_of(header.parent), sampled)
-        return Trace(trace_id, None if said is None else said.parent, sampled)
-
-    def _above(self, header: Execution) -> Execution | None:
-        if header.parent is None or self._sight is None:
-            return None
-        try:
-            return self._sight.find(header.parent)
-        except HoldfastError:
-            return None
+    def _found(self, header: Execution) -> TraceParent:
+        return execution_trace(header, lambda id: None if self._sight is None else self._sight.find(id))
 
 
-def trace_of(header: str | None) -> Trace | None:
-    """What a trace header says: AWS's, or W3C's; one that is broken is as good as none."""
+def execution_trace(header: Execution, find: Callable[[str], Execution | None]) -> TraceParent:
+    """The trace of an execution: the trace of its caller, or a new one. An invoked execution is in the trace of the first execution of its
+    chain, below the span of the execution that invoked it."""
+    root = header
+    for _ in range(_DEEPEST):
+        above = _above(root, find)
+        if above is None:
+            break
+        root = above
+    said = trace_of(root.trace)
+    trace_id = trace_hex(root.id) if said is None else said.trace_id
+    sampled = said is None or said.sampled
+    if header.parent is not None:
+        return TraceParent(trace_id, span_of(header.parent), sampled)
+    return TraceParent(trace_id, None if said is None else said.parent, sampled)
+
+
+def _above(header: Execution, find: Callable[[str], Execution | None]) -> Execution | None:
+    if header.parent is None:
+        return None
+    try:
+        return find(header.parent)
+    except HoldfastError:
+        return None
+
+
+def trace_of(header: str | None) -> TraceParent | None:
+    """The trace of AWS's or W3C's trace header; a broken header counts as none."""
     if header is None:
         return None
     w3c = parent_of(header)
     if w3c is not None:
-        return Trace(w3c.trace_id, w3c.span_id, w3c.sampled)
+        return TraceParent(w3c.trace_id, w3c.span_id, w3c.sampled)
     root, parent = _ROOT.search(header), _PARENT.search(header)
     if root is None or not int(root[1] + root[2], 16):
         return None
-    return Trace(root[1] + root[2], parent[1] if parent is not None else None, _UNSAMPLED.search(header) is None)
+    return TraceParent(root[1] + root[2], parent[1] if parent is not None else None, _UNSAMPLED.search(header) is None)
 
 
-def _span_of(execution: str, operation: str | None = None) -> str:
+def span_of(execution: str, operation: str | None = None) -> str:
+    """The id of an execution's span, or of the span of one of its operations."""
     return below(execution, "execution") if operation is None else below(execution, "operation", operation)
 
 

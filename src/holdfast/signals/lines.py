@@ -1,4 +1,4 @@
-"""JSON lines in a file: one document a line, on disk before it counts, the file set aside when it is full."""
+"""JSON lines in a file: one document for each line. A line counts when it is on disk. A full file is renamed, and a new one begins."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LineFile:
                 os.fsync(file)
             except OSError:
                 with contextlib.suppress(OSError):
-                    os.ftruncate(file, size)  # half a line helps nobody
+                    os.ftruncate(file, size)  # half a line is of no use
                 raise
         finally:
             os.close(file)

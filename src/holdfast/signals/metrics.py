@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.model.errors import ExtraMissing
-from holdfast.signals.observing import EndSeen, Nobody, Refusal, RunSeen
+from holdfast.signals.observers import EndSeen, NodeSeen, RefusalSeen, RunObserver, RunSeen
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -25,8 +25,8 @@ _NEEDED: Final = "Metrics need the package `prometheus-client`: pip install 'hol
 Labels = tuple[str, ...]
 
 
-class _Histogram:
-    """How many took how long."""
+class _Durations:
+    """Counts of durations in buckets."""
 
     __slots__ = ("counts", "total")
 
@@ -40,7 +40,7 @@ class _Histogram:
 
 
 def quantile(counts: Iterable[int], share: float) -> float:
-    """The duration that this share of all stayed below, as Prometheus works it out: evenly spread within a bucket."""
+    """The duration below which this share of all durations lies. As in Prometheus, durations are evenly spread within a bucket."""
     counted = list(counts)
     rank, before, lower = share * sum(counted), 0, 0.0
     if not rank:
@@ -52,20 +52,22 @@ def quantile(counts: Iterable[int], share: float) -> float:
     return lower
 
 
-class Metrics(Nobody):
+class Metrics(RunObserver):
     """The counts, as an observer, and as a collector of prometheus-client: `REGISTRY.register(metrics)`."""
 
     def __init__(self, *, tenants: bool = False, most_series: int = _MOST_SERIES) -> None:
-        """`tenants` adds a label for each tenant, which is many where tenants are; beyond `most_series` new ones are counted as `other`."""
+        """`tenants` adds a label for each tenant, which makes many series. Beyond `most_series`, new series are counted as `other`."""
         _client()
         self._names: Labels = ("worker_id", "version", *(("tenant",) if tenants else ()))
+        self._node_names: Labels = ("pipeline", "node", "state", *(("tenant",) if tenants else ()))
         self._tenants = tenants
         self._most = most_series
         self._lock = threading.Lock()
         self._successes: dict[Labels, int] = {}
         self._failures: dict[Labels, int] = {}
         self._retries: dict[Labels, int] = {}
-        self._durations: dict[Labels, _Histogram] = {}
+        self._durations: dict[Labels, _Durations] = {}
+        self._nodes: dict[Labels, int] = {}
         self._registry: CollectorRegistry | None = None
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
@@ -73,16 +75,22 @@ class Metrics(Nobody):
         labels = (run.worker_id, run.version, *((run.tenant,) if self._tenants else ()))
         with self._lock:
             labels = self._bounded(self._durations, labels)
-            histogram = self._durations.setdefault(labels, _Histogram())
+            histogram = self._durations.setdefault(labels, _Durations())
             histogram.observe(end.duration_ms)
             self._add(self._retries, labels, max(0, end.attempt - 1))
             self._add(self._successes, labels, end.status == "ok")
             if end.status != "ok":
                 self._add(self._failures, (*labels, end.status, end.code_label or ""), 1)
 
-    def refused(self, refusal: Refusal) -> None:
-        """A request that made no run is a failure, and took no time. Ids of workers that are not here are nobody's."""
-        version = "" if refusal.error_code == "version_not_found" else refusal.version  # else a client could fill the series
+    def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
+        """Count the end of a pipeline's node, once for each round."""
+        labels = (run.worker_id, node.node, node.state, *((run.tenant,) if self._tenants else ()))
+        with self._lock:
+            self._add(self._nodes, labels, 1)
+
+    def refused(self, refusal: RefusalSeen) -> None:
+        """Count a request that made no run as a failure, without a duration. The id of an unknown worker is not used as a label."""
+        version = "" if refusal.error_code == "version_not_found" else refusal.version  # else a client could create many series
         worker = (refusal.worker_id, version) if refusal.known else ("", "")
         labels = (*worker, *((refusal.tenant,) if self._tenants else ()))
         with self._lock:
@@ -101,15 +109,20 @@ class Metrics(Nobody):
         """Everything, as prometheus-client wants it."""
         with self._lock:
             successes, failures, retries = dict(self._successes), dict(self._failures), dict(self._retries)
+            nodes = dict(self._nodes)
             durations = {labels: (list(each.counts), each.total) for labels, each in self._durations.items()}
         return [
             self._counts("success_count", "Runs that ended ok.", successes, self._names),
             self._counts(
-                "failure_count", "Runs that did not, and requests that made none.", failures, (*self._names, "status", "error_code")
+                "failure_count",
+                "Runs that did not end ok, and requests that started no run.",
+                failures,
+                (*self._names, "status", "error_code"),
             ),
             self._counts("retry_count", "Attempts after the first.", retries, self._names),
             self._spread(durations),
             self._p95(durations),
+            *([self._counts("node_count", "Nodes of pipelines that ended.", nodes, self._node_names)] if nodes else []),
         ]
 
     def text(self) -> str:

@@ -26,7 +26,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 _ABSENT: Final = object()
 
 Test = Callable[[Any], bool]
-"""Says whether a value matches; `_ABSENT` stands for one that is not there."""
+"""Answers whether a value matches; `_ABSENT` stands for a missing value."""
 
 
 class Pattern:
@@ -104,7 +104,7 @@ def _leaf(wanted: list[Any], path: str) -> Test:
 
 
 def _flat(value: Any) -> list[Any]:
-    """What a value has to say: lists in lists are one list."""
+    """The values of a leaf, as one flat list."""
     return [inner for element in value for inner in _flat(element)] if isinstance(value, list) else [value]
 
 
@@ -122,7 +122,7 @@ def _value(wanted: Any, path: str) -> Test:
 
 
 def _same(value: Any, wanted: Any) -> bool:
-    """JSON has no number that is true."""
+    """Whether two JSON values are the same. In JSON, 1 is not true, though Python says that they are equal."""
     return isinstance(value, bool) is isinstance(wanted, bool) and value is not _ABSENT and bool(value == wanted)
 
 
@@ -163,7 +163,8 @@ def _wildcard(given: Any, path: str) -> Test:
     *middle, last = others
 
     def matches(value: Any) -> bool:
-        """Each part is found as early as can be: that leaves most room for the next, and needs no second try."""
+        """Whether a text matches. Each part is searched at its first possible place: this leaves most room for the next part, so no second
+        try is needed."""
         if not isinstance(value, str) or len(value) < len(first) + len(last) or not (value.startswith(first) and value.endswith(last)):
             return False
         at, end = len(first), len(value) - len(last)

@@ -35,7 +35,7 @@ _KINDS: Final[Mapping[type, str]] = {str: "a text", int: "a whole number", list:
 
 
 def read_sinks(path: str | os.PathLike[str], environment: Mapping[str, str], clock: Clock) -> dict[str, Subscriber]:
-    """The sinks that a TOML file describes, by the names of their subscribers. Paths in it are as seen from its folder."""
+    """The sinks that a TOML file describes, by the names of their subscribers. A relative path in the file starts at the file's folder."""
     where = Path(path)
     try:
         found = tomllib.loads(where.read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ class _Table:
         return value
 
     def given(self, *names: tuple[str, type]) -> dict[str, Any]:
-        """Those of these options that are there."""
+        """The options among these that the table has."""
         found = {name: self.take(name, kind) for name, kind in names}
         return {name: value for name, value in found.items() if value is not None}
 

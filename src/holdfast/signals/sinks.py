@@ -1,5 +1,6 @@
-"""Sinks: subscribers that hand events on. Each takes what its pattern wants; what it cannot deliver it raises, and the engine's outbox
-tries again, later and in order. With a file for dead letters it gives up after some tries, so that one event cannot hold up all others.
+"""Sinks: subscribers that send events on. A sink takes the events that its pattern wants. If it cannot deliver one it raises, and the
+engine's outbox tries again, later and in order. With a file for dead letters the sink gives up after some tries, so that one event cannot
+hold up all others.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from holdfast.signals.patterns import Pattern
 log = logging.getLogger("holdfast.signals")
 
 Wanted = Pattern | Mapping[str, Any] | str | None
-"""An event pattern, as it is, as JSON text or as what that means; None wants everything."""
+"""An event pattern, as a Pattern, as JSON text or as its value; None wants everything."""
 
 _TRIES: Final = 10
 """With the outbox's delays, about six minutes."""
 
 
 def pattern_of(wanted: Wanted) -> Pattern | None:
-    """The pattern that is meant."""
+    """The pattern of such a value."""
     return wanted if wanted is None or isinstance(wanted, Pattern) else Pattern(wanted)
 
 
@@ -61,7 +62,7 @@ class Sink:
         return event if self._pattern is None or self._pattern.matches(event) else None
 
     def failed(self, signal: StatusSignal, event: Event, error: DeliveryFailed) -> None:
-        """Raise the error, so that the signal comes again; after the last try write a dead letter instead. Blocks."""
+        """Raise the error, so that the engine delivers the signal again. After the last try, write a dead letter instead. Blocks."""
         self._failures = self._failures + 1 if signal.number == self._failing else 1
         self._failing = signal.number
         if self._letters is None or self._failures < self._tries:

@@ -1,6 +1,6 @@
-"""Spans: OpenTelemetry as workers and functions use it. A span is said when it is over, under ids that follow from what it is.
+"""Spans: OpenTelemetry as workers and functions use it. A span is reported when it is over, under ids that are computed from what it is.
 
-Where spans go and how many is the environment's word (OTEL_*). A thread exports; a queue that is full drops, and nobody waits.
+Environment variables (OTEL_*) say where spans go and how many. A thread exports them. A full queue drops spans, so no caller waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Attributes = Mapping[str, Any]
 
 
 class Spans:
-    """Says spans that are over; on one thread."""
+    """Reports spans that are over. One thread uses it."""
 
     def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """`processor` takes the spans; without it they go where OTEL_EXPORTER_OTLP_ENDPOINT says."""
@@ -47,7 +47,7 @@ class Spans:
         self._tracer = self._provider.get_tracer("holdfast")
 
     def close(self, seconds: float = 3.0) -> None:
-        """Send what is left, as far as that is possible in this time."""
+        """Send the remaining spans, as far as that is possible in this time."""
         ending = threading.Thread(target=self._provider.shutdown, name="holdfast-traces", daemon=True)
         ending.start()
         ending.join(seconds)
@@ -64,7 +64,7 @@ class Spans:
         events: tuple[Attributes, ...] = (),
         kind: SpanKind | None = None,
     ) -> None:
-        """Say a span that is over."""
+        """Report a span that is over."""
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -84,7 +84,7 @@ class Spans:
         span.end(end_time=max(began, ended))
 
     def sampled(self, caller: Context | None, trace_id: str, name: str) -> bool:
-        """Whether a span without a parent here is recorded: whoever asks, and whenever, the answer is the same."""
+        """Whether a span without a local parent is recorded. Every process gives the same answer at any time."""
         from opentelemetry.sdk.trace.sampling import Decision
 
         answer = self._provider.sampler.should_sample(caller, int(trace_hex(trace_id), 16), name)
@@ -118,7 +118,7 @@ def _exporting(environment: Mapping[str, str]) -> SpanProcessor:
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the environment asks for traces, as OpenTelemetry says it: an address, and no word against it."""
+    """Whether the environment asks for traces: OpenTelemetry's variables have an address, and do not switch it off."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return any(environment.get(name) for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))

@@ -12,7 +12,7 @@ _SPAN: Final = re.compile(r"[0-9a-f]{16}")
 
 
 class Parent(NamedTuple):
-    """Where a request comes from."""
+    """The span that a request comes from."""
 
     trace_id: str
     span_id: str
@@ -20,7 +20,7 @@ class Parent(NamedTuple):
 
 
 def parent_of(header: str | None) -> Parent | None:
-    """What a `traceparent` says; one that is broken is as good as none, for a request must not fail over it."""
+    """The span of a `traceparent`. A broken header counts as none, because a request must not fail because of it."""
     found = _HEADER.fullmatch(header.strip()) if header else None
     if found is None or found["version"] == "ff" or (found["version"] == "00" and found["more"]):
         return None
@@ -30,7 +30,7 @@ def parent_of(header: str | None) -> Parent | None:
 
 
 def header_of(trace_id: str, span_id: str, *, sampled: bool | None = None) -> str:
-    """The `traceparent` to send on; a caller who said nothing lets everything be recorded."""
+    """The `traceparent` to send on. If the caller did not say whether to record, the trace is recorded."""
     return f"00-{trace_hex(trace_id)}-{span_hex(span_id)}-{'00' if sampled is False else '01'}"
 
 
@@ -40,12 +40,12 @@ def trace_hex(trace_id: str) -> str:
 
 
 def span_hex(span_id: str) -> str:
-    """The same for the id of a span."""
+    """A span id as the header and OpenTelemetry take it: as it is, else a name for it that is always the same."""
     return span_id if _SPAN.fullmatch(span_id) and int(span_id, 16) else _named(span_id, 8)
 
 
 def below(span_id: str, *parts: object) -> str:
-    """The id of a span below another: it follows from what it is, so that whoever goes on after a crash names it the same."""
+    """The id of a span below another, computed from what it is: a process that continues after a crash gives it the same id."""
     return _named("\0".join((span_id, *map(str, parts))), 8)
 
 

@@ -5,8 +5,8 @@
                        │           └─ execute_tool refund_payment ── whatever the tool calls, by its `traceparent`
                        └─ attempt …
 
-The ids follow from what a span is, and a span goes out when what it tells of is on disk: a run may end in another process than it began
-in, days later, and is one trace all the same.
+The ids are computed from what a span is, and a span is sent when the run has written its part to disk. So a run that ends in another
+process, days later, is still one trace.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from holdfast.signals.observing import AttemptSeen, EndSeen, Nobody, Refusal, RunSeen, ToolSeen
+from holdfast.signals.observers import AttemptSeen, EndSeen, NodeSeen, RefusalSeen, RunObserver, RunSeen, ToolSeen
 from holdfast.signals.spans import Spans
 from holdfast.signals.traceparent import below, trace_hex
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Attributes = Mapping[str, Any]
 
 
-class Tracing(Nobody):
+class Tracing(RunObserver):
     """Traces, as an observer."""
 
     def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
@@ -34,13 +34,13 @@ class Tracing(Nobody):
         self._spans = Spans(processor, environment)
 
     def close(self, seconds: float = 3.0) -> None:
-        """Send what is left, as far as that is possible in this time."""
+        """Send the remaining spans, as far as that is possible in this time."""
         self._spans.close(seconds)
 
     # --- what is seen
 
-    def refused(self, refusal: Refusal) -> None:
-        """All there is of a request that made no run."""
+    def refused(self, refusal: RefusalSeen) -> None:
+        """Report the only span of a request that started no run."""
         from opentelemetry.trace import SpanKind
 
         trace_id, span_id = str(refusal.trace["trace_id"]), str(refusal.trace["span_id"])
@@ -52,12 +52,12 @@ class Tracing(Nobody):
         self._spans.say("accept", (trace_id, span_id), context, times, about, error, kind=SpanKind.SERVER)
 
     def accepted(self, run: RunSeen, at: int) -> None:
-        """From the request to the first attempt."""
+        """Report the span from the request to the first attempt."""
         span_id = below(run.span_id, "accept")
         self._spans.say("accept", (run.trace_id, span_id), self._in(run), (run.started_at, at), _about(run))
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
-        """One attempt, with what was refused to it."""
+        """One attempt, with its refused calls."""
         about = {**_about(run), "attempt": attempt.number, "duration_ms": attempt.duration_ms, "status": attempt.status}
         if attempt.isolation is not None:
             about["isolation"] = attempt.isolation
@@ -66,7 +66,7 @@ class Tracing(Nobody):
         self._spans.say("attempt", ids, self._in(run), times, about, error, events=attempt.refusals)
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """A call that was made; an answer from a receipt is none."""
+        """A call that was made; an answer from a receipt is no call."""
         if tool.reused:
             return
         from opentelemetry.trace import SpanKind
@@ -83,6 +83,13 @@ class Tracing(Nobody):
         parent = self._spans.below(run.trace_id, tool.parent_span_id, sampled=self._sampled(run))
         times = (tool.began_at, tool.began_at + tool.duration_ms)
         self._spans.say(name, (run.trace_id, tool.span_id), parent, times, about, error, kind=kind)
+
+    def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
+        """One node of a pipeline, below the run; the child runs of the node are below it."""
+        about = {**_about(run), "pipeline": run.worker_id, "node": node.node, "round": node.round, "state": node.state}
+        error = None if node.error_code is None else (node.error_code, node.message or "")
+        times = (node.began_at, max(node.began_at, node.ended_at))
+        self._spans.say(f"node {node.node}", (run.trace_id, node.span_id), self._in(run), times, about, error)
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
         """The whole run."""
@@ -113,4 +120,6 @@ class Tracing(Nobody):
 def _about(run: RunSeen) -> dict[str, Any]:
     about: dict[str, Any] = {"worker_id": run.worker_id, "version": run.version, "run_id": run.run_id, "tenant": run.tenant}
     about["upstream_request_id"] = run.upstream_request_id
+    if run.pipeline is not None:
+        about |= {"pipeline": run.pipeline, "node": run.node}
     return about | ({} if trace_hex(run.trace_id) == run.trace_id else {"trace_id": run.trace_id})

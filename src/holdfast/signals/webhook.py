@@ -14,14 +14,14 @@ from holdfast.model.errors import DeliveryFailed, ExtraMissing, InvalidParameter
 from holdfast.model.signals import StatusSignal
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.signals.event import Event
-from holdfast.signals.signing import key_of, signature
+from holdfast.signals.signatures import key_of, signature
 from holdfast.signals.sinks import Sink, Wanted
 
 if TYPE_CHECKING:
     import httpx
 
 _ANSWER_BYTES: Final = 64 * 1024
-"""What is read of an answer, so that its connection can be used again; nobody looks at it."""
+"""Bytes that are read of an answer, so that its connection can be used again; they are thrown away."""
 
 
 class Webhook(Sink):
@@ -58,7 +58,7 @@ class Webhook(Sink):
         self._client = client or _new_client()
 
     async def __call__(self, signal: StatusSignal) -> None:
-        """Take a signal: send its event, or raise why that did not work."""
+        """Take a signal: send its event, or raise the error."""
         event = self.wanted(signal)
         if event is None:
             return
@@ -90,9 +90,9 @@ class Webhook(Sink):
                     status = answer.status_code
                     await _skim(answer)
         except TimeoutError:
-            if not status:  # else it has answered, and how its answer goes on is nobody's concern
+            if not status:  # with a status, the receiver has answered, and the rest of its answer does not matter
                 raise DeliveryFailed(f"{self._host} did not answer within {self._timeout_seconds:g} seconds.") from None
-        except Exception as error:  # whatever it is, its text may have the address in it
+        except Exception as error:  # the text of any error may have the address in it
             if not status:
                 raise DeliveryFailed(f"{self._host} could not be reached: {type(error).__name__}.") from None
         if 300 <= status < 400:
@@ -117,7 +117,7 @@ def _host_of(url: str) -> str:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise InvalidParameter("The webhook's address is no URL.") from None
+        raise InvalidParameter("The webhook's address is not a URL.") from None
     if parts.scheme not in ("http", "https") or not host:
         raise InvalidParameter("A webhook's address must begin with https:// or http:// and name a host.")
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "")

@@ -1,8 +1,8 @@
 """The log of workers: one JSON object a line, on stderr or in a file, under names that do not change.
 
 Every line has `worker_id, attempt, duration_ms, status, error_code` and `trace_id, span_id, parent_span_id, upstream_request_id`, null
-where there is nothing to say; what a body logs stands under `fields`, where it can pass for nothing else. A thread writes; whoever logs
-never waits for it, and what it cannot keep up with is dropped and counted.
+if there is no value. What a body logs is under `fields`, where it cannot be taken for the runtime's own. A thread writes the lines; the
+caller never waits for it, and lines that it cannot write in time are dropped and counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from holdfast.files import private
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, NotPrivate
-from holdfast.signals.observing import AttemptSeen, EndSeen, Nobody, ParkedSeen, Refusal, RunSeen, ToolSeen
+from holdfast.signals.observers import AttemptSeen, EndSeen, NodeSeen, PersonWaitSeen, RefusalSeen, RunObserver, RunSeen, ToolSeen
 
 log = logging.getLogger("holdfast.signals")
 _STDERR: Final = 2
@@ -31,7 +31,7 @@ _LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
 class LineWriter:
-    """Appends lines to a file, or to stderr, from a thread of its own. A file that somebody moves away is made anew."""
+    """Appends lines to a file, or to stderr, from a thread of its own. If the file is moved away, a new one is made."""
 
     def __init__(self, where: str, *, most_lines: int = _MOST_LINES, most_bytes: int = _MOST_BYTES) -> None:
         self._where = where
@@ -47,14 +47,14 @@ class LineWriter:
             self._check()
 
     def _check(self) -> None:
-        """A path that cannot be written is told of at the start, not by lines that are missing."""
+        """Raise an error at the start if the path cannot be written."""
         try:
             os.close(self._opened())
         except OSError as error:
             raise InvalidParameter(f"[signals] log: {self._where} cannot be written: {error.strerror}.") from None
 
     def write(self, line: bytes) -> None:
-        """Hand a line over; from any thread, never waiting."""
+        """Hand a line over to the writing thread. Any thread may call this, and it never waits."""
         with self._news:
             if self._closed or len(self._lines) >= self._most_lines or self._bytes + len(line) > self._most_bytes:
                 self._dropped += 1
@@ -67,7 +67,7 @@ class LineWriter:
             self._news.notify()
 
     def close(self, seconds: float = 2.0) -> None:
-        """Write what is left, as far as that is possible in this time."""
+        """Write the remaining lines, as far as that is possible in this time."""
         with self._news:
             self._closed = True
             self._news.notify()
@@ -110,7 +110,7 @@ class LineWriter:
         return private.open_given(self._where, os.O_WRONLY | os.O_APPEND)
 
 
-class WorkerLog(Nobody):
+class WorkerLog(RunObserver):
     """The log, as an observer."""
 
     def __init__(self, writer: LineWriter, clock: Clock) -> None:
@@ -118,25 +118,25 @@ class WorkerLog(Nobody):
         self._clock = clock
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining lines."""
         self._writer.close()
 
-    def refused(self, refusal: Refusal) -> None:
+    def refused(self, refusal: RefusalSeen) -> None:
         """A request that made no run."""
         who = {"worker_id": refusal.worker_id, "version": refusal.version, "tenant": refusal.tenant, "run_id": None}
         ended = {"attempt": 0, "duration_ms": refusal.at - refusal.began_at, "status": refusal.status, "error_code": refusal.error_code}
         self._line("warning", "refused", refusal.message, refusal.at, {**who, **ended, **_trace(refusal.trace)})
 
     def accepted(self, run: RunSeen, at: int) -> None:
-        """It begins."""
+        """A run begins."""
         self._line("info", "accepted", "accepted", at, _of(run))
 
     def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
-        """From now on its lines have its number."""
+        """An attempt begins; from now on the run's lines have its number."""
         self._line("info", "attempt_began", f"attempt {number} begins", at, _of(run, attempt=number))
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
-        """With what it came to."""
+        """An attempt ended, with its result."""
         told = _of(
             run,
             attempt=attempt.number,
@@ -149,7 +149,7 @@ class WorkerLog(Nobody):
         self._line(_level(attempt.error_code), "attempt_ended", attempt.message or attempt.status, attempt.ended_at, told)
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Each call once; an answer that came from its receipt says so."""
+        """Each call of a tool once; the line says if the answer came from a receipt."""
         told = _of(
             run,
             attempt=tool.attempt,
@@ -164,13 +164,13 @@ class WorkerLog(Nobody):
         at = self._clock.now() if tool.reused else round(tool.began_at + tool.duration_ms)
         self._line("info" if tool.reused else _level(tool.error_code), event, tool.message or f"{tool.tool} answered", at, told)
 
-    def parked(self, run: RunSeen, parked: ParkedSeen) -> None:
+    def waits_for_person(self, run: RunSeen, wait: PersonWaitSeen) -> None:
         """The run waits for a person."""
-        told = _of(run, attempt=parked.attempt) | {"tool": parked.tool, "kind": parked.kind, "approval_id": parked.approval_id}
-        self._line("info", "parked", f"a person must decide: {parked.tool}", self._clock.now(), told)
+        told = _of(run, attempt=wait.attempt) | {"tool": wait.tool, "kind": wait.kind, "approval_id": wait.approval_id}
+        self._line("info", "waits_for_person", f"a person must decide: {wait.tool}", self._clock.now(), told)
 
     def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
-        """A line of the body's own, or what the gateway refused it."""
+        """A line that the body logged, or a call that the gateway refused."""
         own = {name: value for name, value in record.items() if name not in ("level", "message", "attempt", "event")}
         level = str(record.get("level", "info")).lower()
         told = _of(run, attempt=record.get("attempt")) | {"fields": own}
@@ -179,8 +179,14 @@ class WorkerLog(Nobody):
             told |= {"error_code": own.get("error_code"), "tool": own.get("tool")}
         self._line(level if level in _LEVELS else "info", event, str(record.get("message", "")), self._clock.now(), told)
 
+    def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
+        """A node of a pipeline ended. `pipeline` and `node` are also in the lines of its child runs."""
+        told = _of(run, duration_ms=node.ended_at - node.began_at, error_code=node.error_code, span_id=node.span_id)
+        told |= {"parent_span_id": run.span_id, "pipeline": run.worker_id, "node": node.node, "round": node.round, "state": node.state}
+        self._line(_level(node.error_code), "node_ended", node.message or f"{node.node} is {node.state}", node.ended_at, told)
+
     def ended(self, run: RunSeen, end: EndSeen) -> None:
-        """The line that counts: with all fields of the contract."""
+        """The last line of a run, with all fields of the contract."""
         told = _of(run, attempt=end.attempt, duration_ms=end.duration_ms, status=end.status, error_code=end.error_code)
         told |= {"partial": end.partial, "isolation": end.isolation, "tool_calls": end.tool_calls}
         told |= {"tokens": {"input": end.input_tokens, "output": end.output_tokens}, "cost_usd": float(end.cost_usd)}
@@ -189,14 +195,15 @@ class WorkerLog(Nobody):
     def _line(self, level: str, event: str, message: str, at: int, fields: Mapping[str, Any]) -> None:
         moment = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         head = {"time": moment, "level": level, "event": event, "message": message}
-        with contextlib.suppress(TypeError, ValueError, RecursionError):  # no JSON: then there is no line
+        with contextlib.suppress(TypeError, ValueError, RecursionError):  # a value that JSON does not have: then no line is written
             self._writer.write(msgspec.json.encode({**head, **fields, **head}) + b"\n")
 
 
 def _of(run: RunSeen, **known: Any) -> dict[str, Any]:
     ended = {"attempt": None, "duration_ms": None, "status": None, "error_code": None}
     who = {"worker_id": run.worker_id, "version": run.version, "tenant": run.tenant, "run_id": run.run_id}
-    return {**who, **ended, **run.trace, **known}
+    asked_by = {} if run.pipeline is None else {"pipeline": run.pipeline, "node": run.node}
+    return {**who, **asked_by, **ended, **run.trace, **known}
 
 
 def _trace(trace: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,13 @@
-"""store — the seam: every durable transition as a verb, on disk before it is answered.
+"""store — keeps executions on disk: what `commit` has answered survives a power cut.
 
-Belongs: the specification of a store (seam.py), its backends, the choice between them (opening.py), and the neutral half that both
-backends use: rows.py (values to rows and back), views.py (what a decision may look at), pages.py (lists with a damaged row in them).
-Does not: decide what a write means (model.verbs does), run timers, know handlers.   May import: holdfast.model.
-Start reading at seam.py, then sqlite/store.py.
+Belongs: the specification of a store (seam.py); the backends `sqlite` and `postgres`, and the choice between them (backends.py); and the
+neutral half, which stands once for both backends:
+- a batch: decisions.py decides its entries, views.py shows them the executions, isolation.py finds the entry that spoils a batch;
+- rows: rows.py (values to rows and back), pages.py (lists in which a row may be damaged), reads.py, list_query.py;
+- queues: lanes.py decides which queued execution is admitted next, lane_book.py keeps what a batch changes in lanes,
+  queue_reads.py reads queues for callers;
+- the rest: ledger.py, outbox.py, snapshots.py, retention.py, connection.py, encryption.py;
+- the operator's part: maintenance.py, migrating.py.
+Does not: decide what a write means (model.verbs does), run timers, know handlers.   May import: holdfast.files, holdfast.model.
+Start reading at seam.py, then decisions.py, then sqlite/store.py.
 """

@@ -1,4 +1,4 @@
-"""Opening a store: the only module that names a backend."""
+"""Opens a store by its path or address. No other module chooses between the backends."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Final
 
 from holdfast.model.errors import ExtraMissing, InvalidParameter
 from holdfast.model.payloads import PayloadCodec
-from holdfast.store.keeping import Keeping
+from holdfast.store.maintenance import Maintenance
 from holdfast.store.seam import Store
 
 _PASSWORD: Final = re.compile(r"(?<=://)([^:@/?]*):[^@/]*(?=@)|(?<=[?&])password=[^&]*&?")
 
 
 def shown(where: str) -> str:
-    """A path or an address as people may read it: without its password."""
+    """A path or an address without its password, for messages."""
     return _PASSWORD.sub(r"\1", where) if "://" in where else where
 
 
 def placed(where: str) -> str:
-    """The path or address that is meant: `sqlite:///file.db` is the file `file.db`, `sqlite:////folder/file.db` is `/folder/file.db`.
+    """The path or address that a user means: `sqlite:///file.db` is the file `file.db`, `sqlite:////folder/file.db` is `/folder/file.db`.
 
-    Asked wherever a store is named, because what lies beside a store is named after its path.
+    Every caller that takes a store's address must use this, because the files beside a store are named after its path.
     """
     scheme, mark, rest = where.partition("://")
     if not mark or scheme.lower() != "sqlite":
@@ -34,18 +34,18 @@ def placed(where: str) -> str:
     return path
 
 
-def open_keeping(where: str, member: str, codec: PayloadCodec | None = None) -> Keeping:
-    """The store at a path or an address, for its operator; nothing is opened yet."""
+def open_maintenance(where: str, member: str, codec: PayloadCodec | None = None) -> Maintenance:
+    """The maintenance of the store at a path or an address; nothing is opened yet."""
     where = placed(where)
     if _is_postgres(where):
         try:
-            from holdfast.store.postgres.keeping import PostgresKeeping
+            from holdfast.store.postgres.maintenance import PostgresMaintenance
         except ImportError:
             raise _postgres_missing() from None
-        return PostgresKeeping(where)
-    from holdfast.store.sqlite.keeping import SqliteKeeping
+        return PostgresMaintenance(where)
+    from holdfast.store.sqlite.maintenance import SqliteMaintenance
 
-    return SqliteKeeping(where, member, codec)
+    return SqliteMaintenance(where, member, codec)
 
 
 def _is_postgres(where: str) -> bool:
@@ -60,10 +60,11 @@ def _postgres_missing() -> ExtraMissing:
 
 
 def open_store(where: str, member: str, codec: PayloadCodec | None = None, *, migrate: bool = False) -> Store:
-    """Open the store at a path (`:memory:` dies with its process), at `sqlite:///…` or `postgresql://…`; `member` names this process in it.
+    """Open the store at a path (`:memory:` lives as long as its process), at `sqlite:///…` or `postgresql://…`.
 
-    `codec` is what payloads are encoded with; a store is opened with the codec that made it, or with none if none did. A file of an older
-    release is migrated when it is opened; a Postgres schema only if `migrate` says so, because other processes use it at the same time.
+    `member` names this process in the store. `codec` encodes payloads; a store must be opened with the codec that it was made with, or
+    without one if it was made without. A file of an older release is migrated when it is opened. A Postgres schema is migrated only with
+    `migrate`, because other processes use it at the same time.
     """
     where = placed(where)
     if _is_postgres(where):

@@ -3,11 +3,12 @@
 A store keeps two numbers. `version` is the number of the last step that was applied to it. `least` is the oldest code that may use it; code
 has the number of the newest schema that it knows. A step has one half or both:
 
-- `NNN_words.before.sql` only adds: tables, indexes, columns that may be NULL or have a default. Code from before goes on working. It is
+- `NNN_words.before.sql` only adds: tables, indexes, columns that may be NULL or have a default. Older code goes on working. It is
   applied before new code is deployed, and makes NNN the store's `version`.
-- `NNN_words.after.sql` does what code from before cannot bear. It is applied when no such code runs any more, and makes NNN the `least`.
+- `NNN_words.after.sql` makes changes with which older code does not work. It is applied when no older code runs any more, and makes NNN
+  the `least`.
 
-A before-half relies on no after-half: all pending before-halves are applied first, then, when the time has come, all pending after-halves.
+A before-half relies on no after-half: all pending before-halves are applied first, and all pending after-halves later.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ _COMMENT: Final = re.compile(r"^\s*--.*\n?", re.M)
 
 
 class Numbers(NamedTuple):
-    """What a store says of its schema."""
+    """The two numbers that a store keeps about its schema."""
 
     version: int
     least: int
 
 
 def number(told: object) -> int:
-    """A number that a store says of itself. Any other text is damage, or a change that a user made by hand."""
+    """One of these numbers, as a store keeps it. Any other text is damage, or a user's change by hand."""
     text = str(told) if isinstance(told, int | str) else ""
     if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
-        raise StoreBroken(f"The store is damaged: {told!r:.50} is no number of a schema. Put a good copy in its place.")
+        raise StoreBroken(f"The store is damaged: {told!r:.50} is not a valid number of a schema. Put a good copy in its place.")
     return int(text)
 
 
-class Step(NamedTuple):
+class MigrationStep(NamedTuple):
     """One half of a numbered step."""
 
     number: int
@@ -54,13 +55,13 @@ class Step(NamedTuple):
 
 
 def known(question: str, columns: Mapping[str, int], version: int) -> str:
-    """A question to a store of any schema: a column that its schema does not have yet is NULL. `columns` says since when each is there."""
+    """A query for a store of any version: a column that it does not have yet becomes NULL. `columns` has the version that added each."""
     missing = [column for column, since in columns.items() if version < since]
     return re.sub(rf"\b({'|'.join(missing)})\b", "NULL", question) if missing else question
 
 
 class SchemaStanding(Enum):
-    """What is to be done with a store before it is used."""
+    """Whether a store must be migrated before it is used."""
 
     USABLE = "usable"
     BEHIND = "behind"
@@ -75,20 +76,20 @@ class Lineage:
         self.newest = newest
         self._package = package
 
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[MigrationStep]:
         """All steps, in the order of their numbers, the before-half of each first."""
         found = []
         for file in (resources.files(self._package) / "migrations").iterdir():
             named = _NAME.fullmatch(file.name)
             if named is not None:
-                found.append(Step(int(named[1]), named[3] == "after", named[2].replace("_", " "), file.read_text()))
+                found.append(MigrationStep(int(named[1]), named[3] == "after", named[2].replace("_", " "), file.read_text()))
         return sorted(found)
 
     def fresh(self) -> Numbers:
-        """What a store says that was made anew: every step is in it."""
+        """The numbers of a new store, which has every step in it."""
         return Numbers(self.newest, max((step.number for step in self.steps() if step.after), default=self.oldest + 1))
 
-    def pending(self, numbers: Numbers, *, after: bool) -> Sequence[Step]:
+    def pending(self, numbers: Numbers, *, after: bool) -> Sequence[MigrationStep]:
         """The halves that are not yet applied: those before a deployment, or those after it."""
         done = numbers.least if after else numbers.version
         return [step for step in self.steps() if step.after is after and step.number > done]
@@ -108,10 +109,11 @@ class Lineage:
         return SchemaStanding.BEHIND if numbers.version < self.newest else SchemaStanding.USABLE
 
     def needs_all_stopped(self, numbers: Numbers) -> bool:
-        """Whether code of 0.1.0 may still be at work: it cannot bear even the before-half of the first step."""
+        """Whether processes of release 0.1.0 may still use the store. They must all be stopped before the migration: their code does not
+        work with the changed schema, not even with what the first step only adds."""
         return numbers.version <= self.oldest
 
 
-def told(steps: Iterable[Step]) -> str:
-    """The steps in a line, for people."""
+def told(steps: Iterable[MigrationStep]) -> str:
+    """The steps on one line, for a log or an error."""
     return ", ".join(f"{step.number:03d} {step.words}" for step in steps)

@@ -1,4 +1,4 @@
-"""Lists of rows, of which one may be damaged: the store leaves the damaged row out, logs it, and lists the others."""
+"""Lists of rows in which a row may be damaged: the store leaves the damaged row out, logs it, and lists the others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Final
 import msgspec
 
 from holdfast.model.credentials import Credential
-from holdfast.model.errors import RowDamaged
+from holdfast.model.errors import CodecFailed, RowDamaged
 from holdfast.model.execution import Execution
+from holdfast.model.payloads import PayloadCodec
+from holdfast.model.schedules import ScheduleState
 from holdfast.store import rows
 from holdfast.store.seam import Filter
 
@@ -19,11 +21,11 @@ log = logging.getLogger("holdfast.store")
 _ID: Final = 1
 _MOST_TOLD: Final = 1_000
 _told: set[object] = set()
-"""Damaged rows that this process has told of: lists are asked for again and again."""
+"""Damaged rows that this process has logged: a list is read many times, and each damaged row is logged once."""
 
 
 def readable_page(wanted: Filter, ask: Callable[[Filter], Sequence[rows.Row]]) -> list[Execution]:
-    """The executions of a page. Where one is damaged another takes its place, so that a page which is not full is still the last one."""
+    """The executions of a page. The next execution takes the place of a damaged one, so a page that is not full is always the last page."""
     found: list[Execution] = []
     while len(found) < wanted.limit:
         room = wanted.limit - len(found)
@@ -41,7 +43,7 @@ def readable_page(wanted: Filter, ask: Callable[[Filter], Sequence[rows.Row]]) -
 
 
 def _execution(row: rows.Row) -> Execution:
-    if bytes in map(type, row):  # what could not be read as a text
+    if bytes in map(type, row):  # a text that could not be decoded
         raise RowDamaged("A row of the store is damaged: a text of it is none.")
     return rows.execution_from(row)
 
@@ -52,10 +54,24 @@ def _tell(execution: object, damaged: RowDamaged) -> None:
         log.error("execution %r is left out of lists: %s", execution, damaged)
 
 
-def readable_credentials(found: Sequence[rows.Row]) -> list[Credential]:
-    """The credentials that can be read: a damaged one admits no caller, and all others stay as good as they were.
+def readable_schedules(found: Sequence[rows.Row], codec: PayloadCodec | None) -> list[ScheduleState]:
+    """The schedules that can be read."""
+    states = []
+    for row in found:
+        try:
+            states.append(rows.schedule_from(row, codec))
+        except (RowDamaged, CodecFailed) as damaged:
+            if row[0] not in _told and len(_told) < _MOST_TOLD:
+                _told.add(row[0])
+                log.error("schedule %r is left out of lists: %s", row[0], damaged)
+    return states
 
-    If none can be read, that is an error: a store without credentials lets this machine ask without one, and this is not such a store.
+
+def readable_credentials(found: Sequence[rows.Row]) -> list[Credential]:
+    """The credentials that can be read: a damaged one admits no caller, and all others stay valid.
+
+    It is an error if none can be read. A server without credentials serves every caller on its machine, so a store whose credentials
+    are all damaged must not look like a store without any.
     """
     made: list[Credential] = []
     trouble: RowDamaged | None = None

@@ -12,15 +12,17 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
-from holdfast.model.auditing import Note, Noted, NoteFilter, NoteKind
-from holdfast.model.codec import dumps, failure_from, loads
+from holdfast.model import reading
+from holdfast.model.audit import Note, Noted, NoteFilter, NoteKind
+from holdfast.model.codec import dumps, failure_from, loads, payload_hash
 from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.model.errors import PayloadNotJson, RowDamaged
-from holdfast.model.execution import Execution, ExecutionStatus, Quarantine, State, Terms
+from holdfast.model.execution import Execution, ExecutionStatus, Place, Quarantine, State, Terms
 from holdfast.model.history import Event, EventType, carries_error
-from holdfast.model.ids import Seal
 from holdfast.model.operations import Operation, Status, Type
-from holdfast.model.payloads import PayloadCodec, decoded, encoded
+from holdfast.model.payloads import PayloadCodec, decoded, decoded_graph, decoded_schedule, encoded, encoded_schedule
+from holdfast.model.schedules import ScheduleState
+from holdfast.model.seal import Seal
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,14 +36,16 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
         *("epoch", "revision", "sequence", "events", "pending", "runner", "invocation", "invoked_at", "seen", "ended_at", "result_event"),
         *("due_at", "ready_at", "touched_at", "failures", "deaths", "client", "client_revision"),
         *("operations", "stored", "continued_as", "expires_at", "trace"),
-        *("superseded_by", "quarantine", "quarantine_event"),
+        *("superseded_by", "quarantine", "quarantine_event", "graph"),
+        *("queue", "lane", "order_at", "admitted_at", "holds_waiting", "units", "parks", "parked", "money"),
     ),
     "operation": (
         *("execution", "id", "type", "status", "started_at", "sub_type", "name", "parent_id", "ended_at", "attempt", "due_at"),
         *("timeout_at", "heartbeat_ms", "replay_children", "place", "payload_event", "revision"),
     ),
     "event": ("execution", "number", "type", "at", "place", "payload", "detail"),
-    "credential": ("id", "kind", "secret", "roles", "tenant", "note", "created_at", "expires_at"),
+    "credential": ("id", "kind", "secret", "roles", "tenant", "note", "created_at", "expires_at", "person"),
+    "schedule": ("name", "tenant", "function", "next_at", "waits", "cursor", "revision", "body", "input"),
 }
 """The columns of a row, in the order in which the functions below read and make it. The statements of both backends name them, so that code
 can go on working with a table to which a later release has added a column."""
@@ -64,7 +68,7 @@ def with_columns(statement: str) -> str:
 
 
 def _undamaged(read: Callable[P, T]) -> Callable[P, T]:
-    """A row that nobody can have written is a damaged file, which is said in these words."""
+    """A row that no Holdfast can have written means that the file is damaged; the error says so."""
 
     @wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -77,7 +81,7 @@ def _undamaged(read: Callable[P, T]) -> Callable[P, T]:
 
 
 def execution_row(key: int, x: Execution) -> Row:
-    """An execution in the order of its columns."""
+    """The row of an execution, in the order of its columns."""
     return (
         key,
         x.id,
@@ -120,17 +124,29 @@ def execution_row(key: int, x: Execution) -> Row:
         x.superseded_by,
         None if x.quarantine is None else x.quarantine._value_,
         x.quarantine_event,
+        x.graph,
+        *(_NO_PLACE if x.place is None else _place_row(x.place)),
+        1 if x.parked else 0,
+        None if x.place is None else x.place.money,
     )
 
 
+_NO_PLACE: Final = (None, None, None, None, None, None, None)
+
+
+def _place_row(place: Place) -> Row:
+    who = (place.queue, place.lane, place.order_at, place.admitted_at)
+    return (*who, 1 if place.holds_waiting else 0, place.units, 1 if place.parks else 0)
+
+
 def terms_row(terms: Terms) -> Row:
-    """Terms in the order of both tables that have them."""
+    """The columns of terms, in the order of the two tables that have them."""
     return (terms.timeout_seconds, terms.retention_days, terms.max_operations, terms.max_bytes)
 
 
-def touched_row(key: int, x: Execution) -> Row:
-    """What an ordinary checkpoint changes of an execution."""
-    return (key, x.revision, x.sequence, x.events, x.pending, x.touched_at, x.operations, x.stored)
+def touched_row(x: Execution) -> Row:
+    """The columns of an execution that an ordinary checkpoint changes."""
+    return (x.revision, x.sequence, x.events, x.pending, x.touched_at, x.operations, x.stored)
 
 
 @_undamaged
@@ -177,11 +193,14 @@ def execution_from(row: Row) -> Execution:
         superseded_by=row[41],
         quarantine=None if row[42] is None else Quarantine(row[42]),
         quarantine_event=row[43],
+        graph=row[44],
+        place=None if row[46] is None else Place(row[45], row[46], row[47], row[48], row[49] == 1, row[50], row[51] == 1, row[53] or 0),
+        parked=row[52] == 1,
     )
 
 
 def operation_row(key: int, op: Operation) -> Row:
-    """An operation in the order of its columns; its payload is in its event."""
+    """The row of an operation, in the order of its columns; its payload is in its event."""
     return (
         key,
         op.id,
@@ -235,7 +254,7 @@ def operation_from(row: Row, execution: str, seal: Seal, codec: PayloadCodec | N
 
 
 def event_row(key: int, event: Event, place: int | None, execution: str, codec: PayloadCodec | None) -> Row:
-    """An event in the order of its columns."""
+    """The row of an event, in the order of its columns."""
     payload, detail = event.payload, event.detail
     if codec is not None and payload is not None:
         payload = encoded(codec, payload, execution, event.number)
@@ -244,7 +263,7 @@ def event_row(key: int, event: Event, place: int | None, execution: str, codec: 
 
 @_undamaged
 def event_from(row: Row, operations: Mapping[int, Operation], execution: str, codec: PayloadCodec | None) -> tuple[Event, Operation | None]:
-    """The event of a row and the operation it tells of, found by its place."""
+    """The event of a row, and the operation that the event is about, found by its place."""
     number, kind, at, place, payload, detail = row
     operation = None if place is None else operations[place]
     known = None if detail is None else loads(detail)
@@ -253,21 +272,30 @@ def event_from(row: Row, operations: Mapping[int, Operation], execution: str, co
 
 
 def payload_from(payload: str | None, execution: str, number: int, codec: PayloadCodec | None) -> str | None:
-    """The payload that a row of `events` holds: whoever selects it reads it with this."""
+    """The payload that a row of `events` holds. Every reader of that column must use this function."""
     return payload if codec is None or payload is None else decoded(codec, payload, execution, number)
+
+
+@_undamaged
+def graph_from(stored: str, graph: str, codec: PayloadCodec | None) -> str:
+    """The text of a graph. A text that does not have its id is damage, because executions would run another graph than theirs."""
+    text = stored if codec is None else decoded_graph(codec, stored, graph)
+    if payload_hash(text) != graph:
+        raise RowDamaged(f"The text of graph {graph} is damaged. Put a good copy of the store in its place.")
+    return text
 
 
 def credential_row(credential: Credential) -> Row:
     """The row of a credential."""
     roles = " ".join(role.value for role in credential.roles)
     who = (credential.id, credential.kind.value, credential.secret, roles, credential.tenant, credential.note)
-    return (*who, credential.created_at, credential.expires_at)
+    return (*who, credential.created_at, credential.expires_at, credential.person)
 
 
 @_undamaged
 def credential_from(row: Row) -> Credential:
     """A credential from its row."""
-    id, kind, secret, roles, tenant, note, created_at, expires_at = row
+    id, kind, secret, roles, tenant, note, created_at, expires_at, person = row
     return Credential(
         id=id,
         kind=CredentialKind(kind),
@@ -277,11 +305,45 @@ def credential_from(row: Row) -> Credential:
         note=note,
         created_at=created_at,
         expires_at=expires_at,
+        person=person,
     )
 
 
+def schedule_row(state: ScheduleState, codec: PayloadCodec | None) -> Row:
+    """The row of a schedule, in the order of its columns."""
+    return (*moved_row(state, codec), _schedule_text(state.input, f"{state.name}/input", codec))
+
+
+def moved_row(state: ScheduleState, codec: PayloadCodec | None) -> Row:
+    """The row of a schedule without its input, which only a person or a declaration changes."""
+    body = msgspec.json.encode(msgspec.structs.replace(state, input="")).decode()
+    who = (state.name, state.definition.tenant, state.definition.function)
+    when = (state.next_at, 1 if state.waits else 0, state.cursor, state.revision)
+    return (*who, *when, _schedule_text(body, state.name, codec))
+
+
+def guard(state: ScheduleState) -> Row:
+    """The values with which a write compares the stored row of a schedule. The row must have the revision before this state's, and a cursor
+    that is not later; else another process has changed the schedule, and nothing is written."""
+    return state.name, state.revision - 1, state.cursor
+
+
+def _schedule_text(text: str, about: str, codec: PayloadCodec | None) -> str:
+    return text if codec is None else encoded_schedule(codec, text, about)
+
+
+@_undamaged
+def schedule_from(row: Row, codec: PayloadCodec | None) -> ScheduleState:
+    """A schedule from its row. The columns count where the body says something else."""
+    name, _, _, next_at, _, cursor, revision, body, text = row
+    if codec is not None:
+        body, text = decoded_schedule(codec, body, name), decoded_schedule(codec, text, f"{name}/input")
+    state = reading.decoded(body, ScheduleState)
+    return msgspec.structs.replace(state, name=name, next_at=next_at, cursor=cursor, revision=revision, input=text)
+
+
 def note_row(note: Note) -> Row:
-    """A note in the order of its table, without its number."""
+    """The row of a note in the order of its table, without its number."""
     told = (note.who, note.what, note.on, note.origin, note.outcome, note.tenant)
     return (note.at, note.kind.value, *told, note.times, note.expires_at)
 
@@ -295,6 +357,6 @@ def noted_from(row: Row) -> Noted:
 
 
 def note_question(wanted: NoteFilter) -> dict[str, object]:
-    """What the statement `audit` is asked with."""
+    """The parameters of the statement `audit`."""
     asked = {"since": wanted.since, "who": wanted.who, "what": wanted.what, "outcome": wanted.outcome, "before": wanted.before}
     return {**asked, "kind": None if wanted.kind is None else wanted.kind.value, "limit": max(wanted.limit, 0)}

@@ -1,131 +1,142 @@
-"""The specification of a store. A backend's job is defined: obey this, and pass the store's suite (holdfast.testing.stores).
+"""The specification of a store. A backend implements `Store` and passes the store's suite (holdfast.testing.stores).
 
-A store keeps executions, their operations and their events. Every change goes through `commit`: it takes a batch of writes,
-lets each decide on the rows as they are inside one transaction, and answers each on its own. When `commit` returns, everything
-it answered is on disk. All verbs block and may be called from any thread.
+A store keeps executions, their operations and their events. Every change of an execution goes through `commit`: it takes a batch of
+writes, lets each write decide on the rows as they are inside one transaction, and answers each write on its own. When `commit` returns,
+everything it answered is on disk. All methods block, and any thread may call them.
+
+`Store` is the sum of small protocols, one for each kind of thing that a store keeps. A consumer asks for the smallest one it needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
-import msgspec
-
-from holdfast.model.auditing import Note, Noted, NoteFilter
-from holdfast.model.charging import Counter
+from holdfast.model.audit import Note, Noted, NoteFilter
+from holdfast.model.charges import Counter
 from holdfast.model.clock import Clock
 from holdfast.model.credentials import Credential
-from holdfast.model.errors import HoldfastError
-from holdfast.model.execution import Execution, ExecutionStatus, Terms
-from holdfast.model.history import Event
-from holdfast.model.ids import Seal
-from holdfast.model.operations import Kind, Operation
+from holdfast.model.execution import Claimant, Execution
+from holdfast.model.operations import Operation
+from holdfast.model.queues import LaneStanding, QueueRow, QueueStanding
+from holdfast.model.rates import Rate
+from holdfast.model.schedules import ScheduleState
+from holdfast.model.seal import Seal
 from holdfast.model.signals import StatusSignal
-from holdfast.model.verbs import Answer, Write
+from holdfast.model.verbs import Write
+from holdfast.store.ledger_seam import LedgerStore as LedgerStore
+from holdfast.store.values import Committed as Committed
+from holdfast.store.values import Filter as Filter
+from holdfast.store.values import HistoryEntry as HistoryEntry
+from holdfast.store.values import Hosted as Hosted
+from holdfast.store.values import Snapshot as Snapshot
+from holdfast.store.values import Target as Target
 
 
-class Target(msgspec.Struct, frozen=True):
-    """A function and version that a runner hosts."""
-
-    function: str
-    version: str
-
-
-class Hosted(msgspec.Struct, frozen=True):
-    """A function as any process of the store may know it: what its executions are granted."""
-
-    function: str
-    version: str
-    terms: Terms
-    kind: Kind = Kind.FUNCTION
-    """What it is: only a plain function can be invoked by its name."""
-
-
-class Committed(NamedTuple):
-    """What a batch came to: an answer for each entry, or why it alone was refused; and every execution that changed because of them."""
-
-    answers: Sequence[Answer | HoldfastError]
-    followed: Sequence[Execution] = ()
-    signalled: bool = False
-    """There are new signals for subscribers."""
-
-
-class Line(msgspec.Struct, frozen=True):
-    """One event with the operation it tells of."""
-
-    event: Event
-    operation: Operation | None
-
-
-class Snapshot(msgspec.Struct, frozen=True):
-    """All of one execution at one moment."""
-
-    header: Execution
-    operations: tuple[Operation, ...]
-    """In the order they began."""
-    events: tuple[Event, ...]
-    """In order, with the terminal one that a closing execution does not show yet."""
-
-
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which executions to list, newest first unless `oldest_first`."""
-
-    function: str | None = None
-    version: str | None = None
-    name: str | None = None
-    """Those that have this name, and those that had it before they were superseded."""
-    parent: str | None = None
-    """The id of the execution that invoked them."""
-    tenant: str | None = None
-    statuses: tuple[ExecutionStatus, ...] = ()
-    started_after: int | None = None
-    started_before: int | None = None
-    oldest_first: bool = False
-    beyond: str | None = None
-    """The id of the last execution already seen. Pages neither repeat nor skip what was there when the first one was read."""
-    limit: int = 100
-
-
-class Store(Protocol):
-    """Everything durable, behind verbs."""
+class SealedStore(Protocol):
+    """The key of a store."""
 
     @property
     def seal(self) -> Seal:
         """Seals tokens and callback ids with this store's own key."""
         ...
 
-    @property
-    def unmarked(self) -> str:
-        """The id of the last execution from before runs were marked (history.KIND); empty in a store that was made with marks."""
-        ...
 
-    def clock(self, machine: Clock) -> Clock:
-        """The time that counts here, read through the machine's own clock: all who share a store must agree on it. Every `now` and
-        every lease comes from this clock. A virtual one stays what it is.
-        """
-        ...
+class CommitStore(Protocol):
+    """Changes of executions."""
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Write a batch in one transaction, with what it brings to other executions (model.chaining), and answer each entry.
+        """Write a batch in one transaction, with its follow-up writes to other executions (model.chaining), and answer each entry.
 
-        Entries of one execution are decided in order. A refused entry changes nothing and spoils no other. No exception of whatever
-        type in the decision, the encoding or a row of one entry touches another: that entry alone is answered with an error
-        (store.isolating). To find such an entry a store may write the batch in parts, in order, each in a transaction of its own.
+        Entries of one execution are decided in order. A refused entry changes nothing and spoils no other entry. An exception of any type
+        in the decision, the encoding or a row of one entry touches no other entry: that entry alone is answered with an error
+        (store.isolation). To find such an entry, a store may write the batch in parts, in order, each in a transaction of its own.
 
-        An error of the whole batch is raised, and then nothing of it is on disk. If parts of it are, such an error is the answer of
-        the entries that are not: these are the end of the batch.
+        An error of the whole batch is raised, and then nothing of the batch is on disk. If a store has already written parts of the batch,
+        the error is instead the answer of the entries that are not on disk: these are the end of the batch.
 
-        Each change of a status is a signal, written in the same transaction if there is a subscriber; and so is each quarantine.
+        Each change of a status and each quarantine is a signal, written in the same transaction if there is a subscriber.
         """
         ...
+
+
+class ExecutionStore(SealedStore, Protocol):
+    """Executions, their operations and their events, as of the last commit."""
+
+    @property
+    def unmarked(self) -> str:
+        """The id of the last execution that was written before the store marked runs (history.KIND); empty in a store that has marked runs
+        from its beginning."""
+        ...
+
+    def find(self, execution: str) -> Execution | None: ...
+    def find_named(self, function: str, name: str) -> Execution | None:
+        """The execution that has the name. Of several that had it one after the other, that is the one that is not superseded."""
+        ...
+
+    def input(self, execution: str) -> str | None: ...
+    def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
+        """The inputs of many executions, by id. One that cannot be read is left out."""
+        ...
+
+    def result(self, execution: Execution) -> str | None:
+        """The payload of its terminal event: a result, or the JSON of an error."""
+        ...
+
+    def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
+        """Its operations that changed after a revision, in the order they began: those after a place, and at most `limit`."""
+        ...
+
+    def contexts(self, execution: str) -> Sequence[Operation]:
+        """Its contexts in the order they began, without their results."""
+        ...
+
+    def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[HistoryEntry]:
+        """Its events after a number, in order."""
+        ...
+
+    def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
+        """The ids of executions (of a tenant) that wait for a person's decision, oldest first, after the id `beyond`."""
+        ...
+
+    def list(self, wanted: Filter) -> Sequence[Execution]: ...
+
+
+class CopyStore(Protocol):
+    """Copies of whole executions, from one store to another."""
+
+    def snapshot(self, execution: str) -> Snapshot | None:
+        """All of an execution, read at one moment."""
+        ...
+
+    def adopt(self, copy: Snapshot) -> bool:
+        """Write the copy of an execution of another store, as it is; False when it is there already.
+
+        Another execution of its id or name is an error, and nothing is written; a copy that is superseded needs no name. A copy is no
+        change of a status, so it makes no signal.
+        """
+        ...
+
+
+class GraphStore(Protocol):
+    """Graphs of pipelines. A start adds its graph in its own write (`Start.graph`); `expire` removes a graph with the last execution that
+    names it.
+    """
+
+    def graph(self, graph: str) -> str | None:
+        """The text of a graph, by its id."""
+        ...
+
+
+class DueStore(Protocol):
+    """Executions that a runner has something to do for."""
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
         """Executions a runner may claim: ready ones of its functions, and those that a dead runner left behind."""
         ...
 
     def suspect(self, targets: Sequence[Target], now: int) -> str | None:
-        """A ready execution that only a runner with nothing else to do may claim, because too many have died under it.
+        """A ready execution that only a runner with nothing else to do may claim, because too many runners have died under it.
 
         One that was put aside for a while (`life.next_try`) is found only from that time on.
         """
@@ -136,81 +147,120 @@ class Store(Protocol):
         ...
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """When the next timer or delayed retry comes, if any."""
+        """The time of the next timer or delayed retry, or at which a lane opens in which executions wait, if there is one."""
         ...
 
+
+class QueueStore(Protocol):
+    """Queues, their lanes, and admission (model.places, store.lanes)."""
+
+    def declare(self, queues: Sequence[QueueRow]) -> None:
+        """Keep what the code declares of these queues. What an operator has set stays, and wins."""
+        ...
+
+    def queue(self, name: str) -> QueueRow | None: ...
+    def queues(self) -> Sequence[QueueRow]:
+        """All queues, in the order of their names: declared, set by an operator, or used."""
+        ...
+
+    def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
+        """Keep what an operator sets: `operator` and `mode` of the row. False, and nothing is written, if the row's revision is not the one
+        in the store. Every lane of the queue gets its new limits in the same commit.
+        """
+        ...
+
+    def set_rate(self, function: str, rate: Rate | None) -> bool:
+        """Give every last lane of a function this rate of runs, or none. What is used of a rate stays used. False if all had it before."""
+        ...
+
+    def standing(self, queue: str, now: int) -> QueueStanding:
+        """How a queue stands."""
+        ...
+
+    def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneStanding]:
+        """The lanes of a queue, in the order of their keys, after the key `beyond`."""
+        ...
+
+    def ahead(self, header: Execution, most: int = 10_000) -> int:
+        """How many executions stand before this one in its lane, at most `most`."""
+        ...
+
+    def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
+        """Whether a lane may admit executions of these functions: only then is `admit` worth a transaction."""
+        ...
+
+    def parked(self, queue: str | None, beyond: str = "", limit: int = 100) -> Sequence[Execution]:
+        """Parked executions (of a queue), oldest first, after the id `beyond`."""
+        ...
+
+    def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
+        """Admit queued executions of these functions, one for each claimant, and claim them in the same commit.
+
+        The answers are the headers of the executions that were claimed. What was found to be over meanwhile is among `followed`. The cost
+        grows with the executions that are admitted, never with those that wait.
+        """
+        ...
+
+
+class FunctionStore(Protocol):
+    """Functions that processes host."""
+
     def publish(self, functions: Sequence[Hosted]) -> None:
-        """Tell all processes what is hosted here, and on what terms."""
+        """Tell all processes which functions this process hosts, and on which terms."""
         ...
 
     def hosted(self, function: str) -> Sequence[Hosted]:
-        """The versions of a function that some process has ever published."""
+        """The versions of a function that a process has ever published."""
         ...
 
-    def find(self, execution: str) -> Execution | None: ...
-    def find_named(self, function: str, name: str) -> Execution | None:
-        """The execution that has the name: of several that had it one after the other, the one that is not superseded."""
+
+class RunnerStore(Protocol):
+    """Runners and their leases."""
+
+    def join(self, runner: str, lease_until: int) -> None:
+        """Register a runner, with a sign of life that ends with this process. The runner's name is the member's that opened the store."""
         ...
 
-    def input(self, execution: str) -> str | None: ...
-    def result(self, execution: Execution) -> str | None:
-        """The payload of its terminal event: a result, or the JSON of an error."""
+    def renew(self, runner: str, lease_until: int) -> bool:
+        """Extend a runner's lease; False when another process declared the runner dead."""
         ...
 
-    def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
-        """Its operations changed after a revision, in the order they began; those after a place, and at most so many."""
+    def leave(self, runner: str) -> None: ...
+
+    def dead(self, now: int) -> frozenset[str]:
+        """Runners that hold an execution but are gone, or silent past their lease. This call declares them dead: they cannot renew."""
         ...
 
-    def contexts(self, execution: str) -> Sequence[Operation]:
-        """Its contexts in the order they began, without what they came to."""
+    def held(self, runner: str) -> Collection[str]:
+        """The executions whose live invocation is this runner's."""
         ...
 
-    def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[Line]:
-        """Its events after a number, in order."""
+    def changed(self) -> bool:
+        """Whether another process wrote since the last call; cheap enough to ask twenty times a second."""
         ...
+
+
+class CounterStore(Protocol):
+    """Counters that many executions share (model.charges). Writes charge them."""
 
     def counters(self, keys: Collection[str]) -> Sequence[Counter]:
-        """Those of these counters that there are; one whose time is over may still be among them."""
+        """The counters of these keys that there are; one whose time is over may still be among them."""
         ...
 
-    def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """The ids of executions (of a tenant) that wait for a person's decision, oldest first, after one of them."""
-        ...
 
-    def list(self, wanted: Filter) -> Sequence[Execution]: ...
-
-    def snapshot(self, execution: str) -> Snapshot | None:
-        """All of an execution, read at one moment."""
-        ...
-
-    def adopt(self, copy: Snapshot) -> bool:
-        """Write the copy of an execution of another store, as it is; False when it is there already.
-
-        Another execution of its id or name is an error, and nothing is written; a copy that is superseded needs no name. Nobody is told of
-        a copy: it is no change of a status.
-        """
-        ...
-
-    def expire(self, now: int, limit: int) -> bool:
-        """Forget a little of what is over, in one short transaction; True when something was removed, so that there may be more.
-
-        Closed executions whose retention is over are gone at once, and their names free; what they leave behind follows, at most
-        `limit` rows at a time and by whoever asks next. Signals that every subscriber has had go the same way.
-        """
-        ...
-
-    # The outbox. Signals are numbered in the order of their commits: who has seen a number never finds a smaller one later.
+class OutboxStore(Protocol):
+    """Signals for subscribers, numbered in the order of their commits: a reader that has seen a number never finds a smaller one later."""
 
     def subscribe(self, subscriber: str) -> None:
-        """Register a subscriber, who gets every signal from now on. One that is known stays where it was."""
+        """Register a subscriber, which gets every signal from now on. A known subscriber keeps its place."""
         ...
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Forget a subscriber and what it has not had; a delivery that is under way is lost."""
+        """Forget a subscriber and the signals that it has not had; a delivery that is under way is lost."""
         ...
 
     def take_delivery(self, subscriber: str, runner: str) -> int | None:
-        """Become the one that delivers to a subscriber, or stay it. Answers the number of the last signal it has had.
+        """Make this runner the one that delivers to a subscriber. Answers the number of the last signal that the subscriber has had.
 
         None while another runner has the delivery, and for an unknown subscriber. A runner has it until it leaves or is declared dead
         (`dead`).
@@ -218,18 +268,20 @@ class Store(Protocol):
         ...
 
     def signals(self, subscriber: str, runner: str, after: int, limit: int) -> Sequence[StatusSignal] | None:
-        """The next signals, in order; None when the delivery is not this runner's any more."""
+        """The next signals, in order; None when this runner does not have the delivery any more."""
         ...
 
     def delivered(self, subscriber: str, runner: str, number: int) -> bool:
-        """The subscriber has had every signal up to this one; False, and nothing changed, when the delivery is not this runner's."""
+        """The subscriber has had every signal up to this one; False, and nothing changed, when this runner does not have the delivery."""
         ...
 
     def kept_signals(self, after: int, limit: int) -> Sequence[StatusSignal]:
-        """Signals that are still kept, in order, whoever has had them: for those who only look, and may come too late for some."""
+        """Signals that the store still keeps, in order, delivered or not. A reader that is no subscriber may come too late for some."""
         ...
 
-    # The audit log (model.auditing): notes are added, read, and forgotten by `expire` when their time is over. Nothing changes one.
+
+class AuditStore(Protocol):
+    """The audit log (model.audit): notes are added, read, and removed by `expire` when their time is over. Nothing changes a note."""
 
     def note(self, notes: Sequence[Note]) -> None:
         """Add notes to the audit log, in order, all or none. A note that belongs to a write travels with it instead (`Change.notes`)."""
@@ -239,44 +291,104 @@ class Store(Protocol):
         """Notes, newest first."""
         ...
 
-    # Credentials. A change may take until the next question to be seen by other processes.
+
+class CredentialStore(SealedStore, Protocol):
+    """Credentials of callers. Other processes may see a change only when they ask the next time."""
 
     def put_credential(self, credential: Credential, notes: Sequence[Note] = ()) -> None:
-        """Keep a credential, in place of one of the same id, and with it these notes."""
+        """Keep a credential, in place of one of the same id, and these notes with it."""
         ...
 
     def credentials(self) -> Sequence[Credential]:
-        """All of them, in the order of their ids."""
+        """All credentials, in the order of their ids."""
         ...
 
     def reseal_credential(self, credential: str, before: str, after: str) -> bool:
-        """Put another sealed secret in the place of this one, of which nothing is left; False when it is not there any more."""
+        """Replace the sealed secret `before` by `after`, so that nothing is left of `before`; False when `before` is not there any more."""
         ...
 
     def remove_credential(self, credential: str, notes: Sequence[Note] = ()) -> bool:
-        """Forget a credential, and with that keep these notes; False, and no note, when there is none of this id."""
+        """Remove a credential, and keep these notes with that; False, and no note, when there is none of this id."""
         ...
 
-    def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner, with a sign of life that ends with this process. It is named like the member that opened the store."""
+
+class ScheduleStore(Protocol):
+    """Schedules (model.schedules). A start may carry its schedule as the start leaves it (`Start.moved`): `commit` writes both or neither.
+
+    Every write names the revision that comes next. The store refuses it if it has another revision than the one before, or if the cursor
+    would go back.
+    """
+
+    def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
+        """Keep a new schedule (revision 1), or another revision of one, and these notes with it; False, and nothing written, if refused."""
         ...
 
-    def renew(self, runner: str, lease_until: int) -> bool:
-        """Extend a runner's lease; False when somebody declared it dead."""
+    def move_schedule(self, schedule: ScheduleState) -> bool:
+        """As `put_schedule`, for a runner: target, tenant and input stay as they are."""
         ...
 
-    def leave(self, runner: str) -> None: ...
-
-    def dead(self, now: int) -> frozenset[str]:
-        """Runners that hold something but are gone, or silent past their lease; asking declares them dead, so they cannot renew."""
+    def remove_schedule(self, name: str, revision: int, notes: Sequence[Note] = ()) -> bool:
+        """Remove a schedule of this revision, and keep these notes with that; False, and no note, if there is none."""
         ...
 
-    def held(self, runner: str) -> Collection[str]:
-        """The executions whose live invocation is this runner's."""
+    def schedule(self, name: str) -> ScheduleState | None:
+        """The schedule of this name."""
         ...
 
-    def changed(self) -> bool:
-        """Whether another process wrote since the last call; cheap enough to ask twenty times a second."""
+    def schedules(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[ScheduleState]:
+        """Schedules (of a tenant) in the order of their names, after the name `beyond`."""
+        ...
+
+    def due_schedules(self, functions: Sequence[str], now: int, limit: int) -> Sequence[str]:
+        """The names of schedules of these functions that a runner must look at now, the longest due first."""
+        ...
+
+    def waiting_schedules(self, functions: Sequence[str], limit: int) -> Sequence[str]:
+        """The names of schedules of these functions with an occurrence that waits for the end of an execution."""
+        ...
+
+    def next_schedule(self, functions: Sequence[str]) -> int | None:
+        """When the next schedule of these functions is due."""
+        ...
+
+
+class RetentionStore(Protocol):
+    """What a store forgets by itself."""
+
+    def expire(self, now: int, limit: int) -> bool:
+        """Remove a little of what is over, in one short transaction; True when something was removed, so that there may be more.
+
+        Closed executions whose retention is over are gone at once, and their names free. Their operations and events follow, at most
+        `limit` rows in each call, from any process, and then their graph, if no execution names it any more. Signals that every subscriber
+        has had go the same way.
+        """
+        ...
+
+
+class Store(
+    CommitStore,
+    ExecutionStore,
+    CopyStore,
+    GraphStore,
+    DueStore,
+    QueueStore,
+    FunctionStore,
+    RunnerStore,
+    CounterStore,
+    LedgerStore,
+    OutboxStore,
+    AuditStore,
+    CredentialStore,
+    ScheduleStore,
+    RetentionStore,
+    Protocol,
+):
+    """Everything that a backend keeps."""
+
+    def clock(self, machine: Clock) -> Clock:
+        """The time that counts here, read through the machine's own clock: all processes that share a store must agree on it. Every `now`
+        and every lease comes from this clock. A virtual clock is returned as it is.
+        """
         ...
 
     def close(self) -> None: ...

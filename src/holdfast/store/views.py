@@ -1,6 +1,6 @@
-"""Views: one execution as a decision sees it, from memory where it is known to be current, from rows elsewhere.
+"""Views: one execution as a decision sees it, from memory if the memory is known to be current, else from rows.
 
-A `RowView` is a cache of committed rows; an `Overlay` shows what earlier writes of the same batch will leave. Memory changes only
+A `RowView` is a cache of committed rows. An `Overlay` shows an execution as earlier writes of the same batch leave it. Memory changes only
 after COMMIT.
 """
 
@@ -15,10 +15,12 @@ from holdfast.model.execution import Change, Execution, View
 from holdfast.model.operations import Operation, Status
 
 _FEW_MISSES: Final = 2
+_FEW_OPERATIONS: Final = 16
+"""An overlay also knows the operations of the overlays below it, up to this many."""
 
 
 class Rows(Protocol):
-    """How a view reads what it does not hold, inside the transaction that asks."""
+    """How a view reads rows that it does not hold, inside the transaction of the batch."""
 
     def read_operation(self, view: RowView, operation_id: str) -> Operation | None: ...
     def read_newer(self, view: RowView, revision: int) -> list[Operation]: ...
@@ -44,13 +46,13 @@ class RowView:
         """Every operation is in memory, so an unknown id is an absent operation."""
 
     def get(self, operation_id: str) -> Operation | None:
-        """An operation. Rows have no index by id, so a view that is asked again and again reads them all, once."""
+        """An operation. Rows have no index by id, so after a few questions the view reads all rows, once."""
         found = self.operations.get(operation_id)
         if found is not None or self.complete:
             return found
         self._misses += 1
         if self._misses > _FEW_MISSES:
-            with suppress(CodecFailed):  # one that cannot be read must not hide the others, which go on singly
+            with suppress(CodecFailed):  # an unreadable operation must not hide the others: they are read one by one
                 self.operations = {op.id: op for op in self._rows.read_newer(self, 0)}
                 self.complete = True
                 return self.operations.get(operation_id)
@@ -64,7 +66,7 @@ class RowView:
         return self._rows.read_newer(self, revision)
 
     def due(self, now: int) -> Iterable[Operation]:
-        """Operations whose timer is due; the index answers, however many operations there are."""
+        """Operations whose timer is due. An index answers, so many operations cost no more than few."""
         return self._rows.read_due(self, now)
 
     def next_due(self, after: int) -> int | None:
@@ -76,7 +78,7 @@ class RowView:
         return self._rows.read_has_ready(self, since)
 
     def keep(self, change: Change) -> None:
-        """Take over what was committed."""
+        """Take over a change that was committed."""
         self.header = change.header
         self.operations.update(change.operations)
 
@@ -84,38 +86,47 @@ class RowView:
 class Overlay:
     """A view as an uncommitted change of the same batch leaves it."""
 
-    __slots__ = ("_change", "below")
+    __slots__ = ("_change", "_known", "_under", "below")
 
     def __init__(self, below: View, change: Change) -> None:
         self.below = below
         self._change = change
+        self._known, self._under = change.operations, below
+        if isinstance(below, Overlay) and len(below._known) < _FEW_OPERATIONS:
+            self._known, self._under = below._known | change.operations, below._under
 
     @property
     def header(self) -> Execution:
-        """The header the earlier write leaves."""
+        """The header as the earlier write leaves it."""
         return self._change.header
 
     def get(self, operation_id: str) -> Operation | None:
-        """An operation as the earlier write leaves it."""
-        return self._change.operations.get(operation_id) or self.below.get(operation_id)
+        """An operation as the earlier writes leave it. Hundreds of them may lie over each other: a parent whose children end together."""
+        view: View = self
+        while isinstance(view, Overlay):
+            found = view._known.get(operation_id)
+            if found is not None:
+                return found
+            view = view._under
+        return view.get(operation_id)
 
     def newer(self, revision: int) -> Iterable[Operation]:
-        """Operations changed after a revision, the earlier write's own last."""
+        """Operations changed after a revision; those of the earlier write come last."""
         mine = self._change.operations
         return [*(op for op in self.below.newer(revision) if op.id not in mine), *(op for op in mine.values() if op.revision > revision)]
 
     def due(self, now: int) -> Iterable[Operation]:
-        """Due operations; those the earlier write touched are judged as it left them."""
+        """Due operations. An operation that the earlier write changed counts as that write leaves it."""
         mine = self._change.operations
         below = (op for op in self.below.due(now) if op.id not in mine)
         return [*below, *(op for op in mine.values() if op.due_at is not None and op.due_at <= now)]
 
     def next_due(self, after: int) -> int | None:
-        """The next timer; too early is harmless, so operations the earlier write closed may still count."""
+        """The next timer. An operation that the earlier write closed may still count: a time that is too early does no harm."""
         times = [self.below.next_due(after), *(op.due_at for op in self._change.operations.values())]
         return min((at for at in times if at is not None and at > after), default=None)
 
     def has_ready(self, since: int) -> bool:
-        """Whether a step is ready; one that the earlier write started may still count, which costs an invocation and no more."""
+        """Whether a step is ready. A step that the earlier write started may still count: that costs one needless invocation."""
         mine = self._change.operations.values()
         return any(op.status is Status.READY and op.revision > since for op in mine) or self.below.has_ready(since)

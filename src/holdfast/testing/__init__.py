@@ -1,9 +1,11 @@
-"""testing — for those who test durable functions and workers, and for ourselves.
+"""testing — tools for users who test durable functions, workers, pipelines and stores.
 
-Belongs: a runner with virtual time, crash-everywhere, the replay check, the pytest plugin, the store's suite (stores/).
+Belongs: a runner with virtual time (runner.py, results.py), crash_everywhere (crashing.py), check_replays (replays.py), the same for
+workers (worker_kit.py, worker_stubs.py) and pipelines (pipeline_kit.py, pipeline_stage.py), the pytest plugin (plugin.py), the suite for
+store backends (stores/).
 Does not: anything a production process needs.   May import: everything below it.
-Start reading at runner.py; worker_kit.py is for workers. Names are loaded when they are asked for: pytest loads the plugin in every
-project that has Holdfast installed.
+Start reading at runner.py. Names are imported when they are first used, because pytest loads the plugin in every project that has
+Holdfast installed.
 """
 
 from __future__ import annotations

@@ -1,23 +1,26 @@
-"""Crash everywhere: run a function again and again, ending it before and after each of its checkpoints, and compare what comes of it.
+"""crash_everywhere: runs a function many times, crashes it before and after each of its checkpoints, and compares the results.
 
-A crash here is what a handler can notice of one: the invocation ends in the middle of a write, nothing it would have said afterwards is
-heard, and another invocation has only the history to go on with. `before` the write is lost; `after` it is on disk and the answer is lost.
+The crash is simulated as a handler would notice it: the invocation ends in the middle of a write, its later writes are ignored, and the
+next invocation has only the history. `before`: the write is lost. `after`: the write is on disk, and its answer is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 
 from holdfast.durable.execution import DurableFunction
-from holdfast.model.charging import Charge
+from holdfast.model.charges import Charge
 from holdfast.model.errors import ExecutionQuarantined, HoldfastError, LeaseLost
-from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus
 from holdfast.model.ids import Position
-from holdfast.model.operations import Failure, Operation, Update
+from holdfast.model.ledger import LedgerEntry
+from holdfast.model.operations import ENQUEUE, RUN, Failure, Operation, Order, Update
 from holdfast.model.ports import ChargingPort, Host, Invocation, Port
+from holdfast.model.run_port import RunAsked, RunPort
 from holdfast.model.verbs import Checkpointed
 from holdfast.testing.results import Result, Seen
 from holdfast.testing.runner import Runner
@@ -26,30 +29,30 @@ BEFORE, AFTER, LAST = "before", "after", "after the handler's end, which is late
 
 
 class CrashDiffers(HoldfastError, AssertionError):
-    """A crash changed what a function comes to."""
+    """A crash changed the result or the operations of a function."""
 
     code = "crash_differs"
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """What the people outside do: the answer to each callback by its name, a text or an error."""
+    """The answers to callbacks, by the callback's name: a text or an error."""
 
     by_name: Mapping[str, str | Failure]
 
 
-class Meaning(msgspec.Struct, frozen=True):
-    """What must be the same with and without a crash."""
+class ComparedRun(msgspec.Struct, frozen=True):
+    """The parts of a run that must be the same with and without a crash."""
 
     status: ExecutionStatus
     payload: str | None
     error: Failure | None
-    operations: Mapping[str, Told]
-    """By their ids, at every depth. Branches that run at the same time begin in any order, with a crash and without."""
+    operations: Mapping[str, ComparedOperation]
+    """The operations by id, at every depth. Their order is not compared, because concurrent branches begin in any order."""
     effects: Any
 
 
-class Told(msgspec.Struct, frozen=True):
-    """An operation without its times, which a crash may move, and without its attempts, which an interrupted one may use up."""
+class ComparedOperation(msgspec.Struct, frozen=True):
+    """An operation without its times, which a crash may change, and without its attempts, which a crash may use up."""
 
     what: str
     name: str | None
@@ -67,20 +70,23 @@ def crash_everywhere(
     reset: Callable[[], None] | None = None,
     functions: Sequence[DurableFunction] = (),
     stubs: Mapping[str, Any] | None = None,
+    workers: Mapping[str, Any] | Sequence[str | os.PathLike[str]] = (),
 ) -> int:
-    """Crash `function` at every point; raises `CrashDiffers` at the first that changes anything, else says how many points there were.
+    """Crash `function` at every checkpoint. Raises `CrashDiffers` at the first crash that changes the result, else returns the number of
+    checkpoints.
 
-    `effects()` tells what it did to the world, after `reset()` before each run. A step's body may run again when the crash came before its
-    result was on disk, so count what must be the same: keys that were used, not calls that were made.
+    `reset()` is called before each run, and `effects()` after it returns the side effects. A step's body may run again if the crash came
+    before its result was on disk, so return values that must be equal: the used keys, not the number of calls. `workers` are as in
+    `Runner`; ids and times of their runs are not compared.
     """
     script = Answers(answers or {})
 
-    def run(point: int, when: str) -> tuple[Meaning, int]:
+    def run(point: int, when: str) -> tuple[ComparedRun, int]:
         if reset is not None:
             reset()
         crash = Crash(point, when)
-        with Runner(function, functions=functions, stubs=stubs, replay=True) as runner:
-            runner.wrap = lambda host: Crashing(host.unhurried(), function.name, crash)
+        with Runner(function, functions=functions, stubs=stubs, workers=workers, replay=True) as runner:
+            runner.wrap = lambda host: Crashing(host.unhurried(), [function.name], crash)
             result = _driven(runner, input, script)
             return _meaning(result, effects() if effects is not None else None), crash.seen
 
@@ -90,7 +96,7 @@ def crash_everywhere(
         try:
             crashed, _ = run(point, when)
         except ExecutionQuarantined as aside:
-            raise CrashDiffers(f"A crash {when} checkpoint {point} of {points} puts the execution aside: {aside}") from aside
+            raise CrashDiffers(f"A crash {when} checkpoint {point} of {points} quarantines the execution: {aside}") from aside
         if crashed != straight:
             raise CrashDiffers(_difference(straight, crashed, point, points, when))
     return len(places)
@@ -110,7 +116,7 @@ def _driven(runner: Runner, input: Any, script: Answers) -> Result:
 
 
 class Crash:
-    """Where the crash comes, and how many checkpoints have been seen so far."""
+    """The point of the crash, and the number of checkpoints until now."""
 
     def __init__(self, point: int, when: str) -> None:
         self.point = point
@@ -122,7 +128,7 @@ class Crash:
         return self.seen == self.point and self.when != LAST
 
     def comes_last(self, outcome: Outcome) -> bool:
-        """Whether the end of the handler, which is its last word, is to be lost: once, and only when it is an end."""
+        """Whether the outcome of the handler must be lost now: once, and only if the handler ended."""
         if self.when != LAST or outcome.status is OutcomeStatus.PENDING:
             return False
         self.when = BEFORE
@@ -130,7 +136,7 @@ class Crash:
 
 
 class _Port:
-    """A port that loses one write or one answer; afterwards its invocation hears nothing more."""
+    """A port that loses one write or one answer. After that it no longer answers its invocation."""
 
     def __init__(self, port: Port, crash: Crash, trip: Callable[[], None]) -> None:
         self._port = port
@@ -153,15 +159,24 @@ class _Port:
         landed: Callable[[Checkpointed | HoldfastError], None],
         *,
         charges: tuple[Charge, ...] = (),
+        ledger: tuple[LedgerEntry, ...] = (),
     ) -> None:
         if self._begin():
             landed(LeaseLost())
         else:
             port = cast("ChargingPort", self._port)
-            port.checkpoint_soon(token, updates, lambda answer: landed(LeaseLost() if self._dead else answer), charges=charges)
+            port.checkpoint_soon(
+                token, updates, lambda answer: landed(LeaseLost() if self._dead else answer), charges=charges, ledger=ledger
+            )
+
+    async def accept(self, parent: Execution, operation_id: str, asked: RunAsked) -> Order | Failure:
+        return await cast("RunPort", self._port).accept(parent, operation_id, asked)
+
+    def accept_blocking(self, parent: Execution, operation_id: str, asked: RunAsked) -> Order | Failure:
+        return cast("RunPort", self._port).accept_blocking(parent, operation_id, asked)
 
     def _begin(self) -> bool:
-        """Count a write; True when it must not be made."""
+        """Count a write. Returns True if this write must be lost."""
         if self._dead:
             return True
         if self._crash.comes():
@@ -178,16 +193,16 @@ class _Port:
 
 
 class Crashing:
-    """A host whose invocations of one function may crash."""
+    """A host whose invocations of some functions may crash."""
 
-    def __init__(self, host: Host, function: str, crash: Crash) -> None:
+    def __init__(self, host: Host, functions: Container[str], crash: Crash) -> None:
         self._host = host
-        self._function = function
+        self._functions = functions
         self._crash = crash
         self.cancel, self.nudge, self.idle = host.cancel, host.nudge, host.idle
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
-        if invocation.header.function != self._function:
+        if invocation.header.function not in self._functions:
             self._host.invoke(invocation, port, done)
             return
         tripped: list[bool] = []
@@ -199,19 +214,32 @@ class Crashing:
         self._host.invoke(invocation, _Port(port, self._crash, lambda: tripped.append(True)), ended)
 
 
-def _meaning(result: Result, effects: Any) -> Meaning:
-    return Meaning(result.status, result.payload, result.error, dict(_told(result.operations, None)), effects)
+def _meaning(result: Result, effects: Any) -> ComparedRun:
+    return ComparedRun(result.status, result.payload, result.error, dict(_told(result.operations, None)), effects)
 
 
-def _told(operations: Sequence[Seen], inside: str | None) -> Iterator[tuple[str, Told]]:
-    """The innermost first: what differs inside a batch is the cause of what differs in the batch."""
+def _told(operations: Sequence[Seen], inside: str | None) -> Iterator[tuple[str, ComparedOperation]]:
+    """The operations, the innermost first: a difference inside a batch is the cause of the batch's difference."""
     for op in operations:
         yield from _told(op.operations, op.id)
-        yield op.id, Told(op.sub_type or op.type.value, op.name, inside, (op.status.value, op.payload, op.error))
+        payload = _without_ids(op.payload) if op.sub_type == RUN else None if op.sub_type == ENQUEUE else op.payload
+        yield op.id, ComparedOperation(op.sub_type or op.type.value, op.name, inside, (op.status.value, payload, op.error))
 
 
-def _difference(straight: Meaning, crashed: Meaning, point: int, points: int, when: str) -> str:
-    where = f"A crash {when} checkpoint {point} of {points} changes what the function comes to"
+def _without_ids(response: str | None) -> str | None:
+    """A run's response without its ids and times: a crash before the write that starts a run gives the run another id."""
+    if response is None:
+        return None
+    document = msgspec.json.decode(response)
+    seen = document.get("observability") or {}
+    document.pop("run_id", None)
+    for name in ("duration_ms", "trace_id", "span_id", "log_fields"):
+        seen.pop(name, None)
+    return msgspec.json.encode(document).decode()
+
+
+def _difference(straight: ComparedRun, crashed: ComparedRun, point: int, points: int, when: str) -> str:
+    where = f"A crash {when} checkpoint {point} of {points} changes the result of the function"
     for name in ("status", "error", "payload", "effects"):
         was, now = getattr(straight, name), getattr(crashed, name)
         if was != now:
@@ -219,8 +247,8 @@ def _difference(straight: Meaning, crashed: Meaning, point: int, points: int, wh
     for id, told in straight.operations.items():
         then = crashed.operations.get(id)
         if then is None:
-            return f"{where}: {told.what} {told.name!r} was {told.came_to!r}, now it is not there."
+            return f"{where}: {told.what} {told.name!r} was {told.came_to!r}, now it is missing."
         if told != then:
             return f"{where}: {told.what} {told.name!r} was {told.came_to!r}, now {then.what} {then.name!r} is {then.came_to!r}."
     more = [told for id, told in crashed.operations.items() if id not in straight.operations]
-    return f"{where}: {more[0].what} {more[0].name!r} was not there, now it is {more[0].came_to!r}."
+    return f"{where}: {more[0].what} {more[0].name!r} was missing, now it is {more[0].came_to!r}."

@@ -1,6 +1,6 @@
-"""The pytest plugin: `durable_runner` makes runners that are closed when the test ends, and the store's suite says what it found.
+"""The pytest plugin: the fixture `durable_runner`, and readable assertion messages in the store suite.
 
-Installed with Holdfast, found by pytest itself, before any test is loaded.
+It is installed with Holdfast, and pytest loads it before any test.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import pytest
 if TYPE_CHECKING:
     from holdfast.testing.runner import Runner
 
-# Else a backend's author reads `AssertionError` and nothing more, wherever pytest did not find this plugin by itself.
+# Without this, the author of a store backend sees only `AssertionError` without values if pytest did not load this plugin early.
 pytest.register_assert_rewrite("holdfast.testing.stores")
 
 
 @pytest.fixture
 def durable_runner() -> Iterator[Callable[..., Runner]]:
     """Makes a `holdfast.testing.Runner` for a function: `runner = durable_runner(process_order, stubs={"charge": 1})`."""
-    from holdfast.testing.runner import Runner  # only a test that uses it pays for the import
+    from holdfast.testing.runner import Runner  # imported here, so that only tests that use it pay for the import
 
     with ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""The replay check: histories exported from production, replayed against today's code in CI."""
+"""check_replays: replays executions that were exported from production with today's code, for CI."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from holdfast.service.replaying import replay
 
 
 class ReplayDiffers(HoldfastError, AssertionError):
-    """Today's code does not follow what production recorded."""
+    """Today's code does not follow the recorded executions."""
 
     code = "replay_differs"
 
 
 def check_replays(folder: str | Path, functions: Iterable[DurableFunction]) -> int:
-    """Replay every `*.json` export of a folder against the function and version it was made by; says how many there were.
+    """Replay every `*.json` export of a folder with its function and version. Returns the number of exports.
 
-    All that differ are told at once. An export of a function that is not given is an error, and so is an empty folder: a check of nothing
-    would always pass. Make exports with `holdfast executions export`.
+    One error lists all exports that differ. An export of a function that is not given is an error, and so is an empty folder, because a
+    check without exports would always pass. Make exports with `holdfast executions export`.
     """
     hosted = {(function.name, function.version): function for function in functions}
     found = sorted(Path(folder).glob("*.json"))

@@ -1,4 +1,4 @@
-"""What a run came to, for a test to look at: its ending, its operations by name, its history."""
+"""Result: an execution for a test to inspect: its ending, its operations by name, its history."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import Failure, Operation, Status, Type
-from holdfast.service.describing import arn_of, history_of
+from holdfast.service.execution_descriptions import arn_of
+from holdfast.service.history import HistoryEvent, events_of
 from holdfast.store.seam import Store
 
 
 class Missing(HoldfastError, LookupError):
-    """A test asked for an operation that is not there."""
+    """A test asked for an operation that does not exist."""
 
     code = "test_operation_missing"
 
 
 class _Named:
-    """Looks operations up by name."""
+    """Finds operations by name."""
 
     operations: Sequence[Seen]
 
     def get_operation_by_name(self, name: str) -> Seen:
-        """The first operation of this name, whatever it is."""
+        """The first operation of this name, of any kind."""
         return self._found(name, None)
 
     def get_step(self, name: str) -> Seen:
@@ -66,7 +67,7 @@ class _Named:
 
 
 class Seen(msgspec.Struct, _Named, frozen=True):
-    """One operation, with what happened inside it."""
+    """One operation, with the operations inside it."""
 
     id: str
     name: str | None
@@ -77,14 +78,14 @@ class Seen(msgspec.Struct, _Named, frozen=True):
     started_at: int
     ended_at: int | None
     payload: str | None
-    """The text it keeps, as it stands in the history."""
+    """The payload of the operation as text, as the history has it."""
     error: Failure | None
     callback_id: str | None
     operations: tuple[Seen, ...] = ()
 
     @property
     def result(self) -> Any:
-        """The value of the text, read by the default serdes; a text that another one wrote is given as it is."""
+        """The value of the payload, read by the default serdes. A text that another serdes wrote is returned unchanged."""
         if self.payload is None:
             return None
         if self.type in (Type.CALLBACK, Type.CHAINED_INVOKE):
@@ -103,19 +104,19 @@ class Result(msgspec.Struct, _Named, frozen=True):
     payload: str | None
     error: Failure | None
     operations: tuple[Seen, ...]
-    history: list[dict[str, Any]]
+    history: list[HistoryEvent]
     function: DurableFunction | None = None
-    """Whose execution it is."""
+    """The function of the execution."""
 
     @property
     def result(self) -> Any:
-        """What the handler returned, in the class that its return annotation names."""
+        """The return value of the handler, in the class of its return annotation."""
         result = None if self.payload is None else codec.loads(self.payload)
         return result if self.function is None else self.function.typed(result)
 
 
 def seen(store: Store, header: Execution, function: DurableFunction | None = None) -> Result:
-    """An execution as it stands."""
+    """The current state of an execution."""
     closed = header.status is not ExecutionStatus.RUNNING
     payload = store.result(header) if closed else None
     failed = closed and header.status is not ExecutionStatus.SUCCEEDED
@@ -125,7 +126,7 @@ def seen(store: Store, header: Execution, function: DurableFunction | None = Non
         payload=None if failed else payload,
         error=codec.failure_from(payload or "{}") if failed else None,
         operations=_tree(store.operations(header.id), None),
-        history=history_of(store, header),
+        history=events_of(store, header),
         function=function,
     )
 

@@ -1,18 +1,19 @@
-"""A runner for tests: the real engine on a store in memory, under a clock that stands still until the test waits for something.
+"""Runner: the real engine for tests, on a store in memory, with a clock that moves only while the test waits.
 
-The verbs are those of the official testing package where they fit. Time passes only inside `run`, `wait_for_result` and
-`wait_for_callback`, and then only when nothing is left to do: a year's wait takes no time, and no callback times out behind a test's back.
-Ids are the same in every run, and with them `context.uuid()`, `context.random()` and the ids of callbacks.
+The method names are those of the official testing package where possible. Time passes only inside `run`, `wait_for_result` and
+`wait_for_callback`, and only when the engine has no work left: a wait of a year takes no real time, and no callback times out while the
+test does something else. Ids are the same in every run, and so are `context.uuid()`, `context.random()` and the ids of callbacks.
 """
 
 from __future__ import annotations
 
 import copy
+import os
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from random import Random, SystemRandom
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -24,15 +25,21 @@ from holdfast.hosts.inline import InlineHost
 from holdfast.model.clock import SystemClock, VirtualClock, monotonic
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import MAX_RETENTION_DAYS, Execution, State
-from holdfast.model.ids import Arn, Ids, Seal, id_at
+from holdfast.model.ids import Arn, Ids, id_at
 from holdfast.model.operations import Status, Type
 from holdfast.model.ports import Host
+from holdfast.model.seal import Seal
 from holdfast.service.engines import BlockingEngine, BlockingExecution
 from holdfast.service.engines import open as open_engine
+from holdfast.service.history import HistoryEvent
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Store
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.results import Result, seen
+
+if TYPE_CHECKING:
+    from holdfast.service.worker_runtime import WorkerRuntime
+    from holdfast.workers.approvals import Approval
 
 _PATIENCE = 60.0
 _POLL_SECONDS = 0.002
@@ -41,14 +48,14 @@ _SEAL: Final = Seal(bytes(32))
 
 
 class TestClock(VirtualClock):
-    """Goes on only while somebody waits, and not past what they wait for."""
+    """Moves only while the test waits, and stops when the test has what it waits for."""
 
-    __test__ = False  # not a test, whatever its name says
+    __test__ = False  # pytest must not collect it as a test
 
     def __init__(self, now: int) -> None:
         super().__init__(now, skipping=False)
         self.reached: Callable[[], bool] = lambda: True
-        """Whether the test has what it waits for, so that time must stand still."""
+        """Whether the test has what it waits for; then time must stand still."""
 
     def skip_to(self, at: int) -> None:
         """Go to the engine's next timer, if the test still waits."""
@@ -56,7 +63,7 @@ class TestClock(VirtualClock):
             self.move_to(at)
 
 
-class OpenCallback(NamedTuple):
+class WaitingCallback(NamedTuple):
     """A callback that waits for its answer."""
 
     id: str
@@ -64,7 +71,7 @@ class OpenCallback(NamedTuple):
 
 
 class NotYet(HoldfastError, TimeoutError):
-    """What a test waited for did not come in real time."""
+    """The thing that the test waited for did not happen within the real timeout."""
 
     code = "test_waited_in_vain"
 
@@ -78,14 +85,17 @@ class Runner:
         *,
         functions: Sequence[DurableFunction] = (),
         stubs: Mapping[str, Any] | None = None,
+        workers: Mapping[str, Any] | Sequence[str | os.PathLike[str]] = (),
         now: int = 1_767_225_600_000,
         replay: bool = True,
         settings: Settings | None = None,
     ) -> None:
-        """`functions` are invoked for real; `stubs` stand in for others: a value, an exception to raise, or a call of the payload.
+        """`functions` are real functions that may be invoked. `stubs` replace others: a value, an exception to raise, or a callable that
+        gets the payload. `workers` are the workers that `context.run` may run: files of real workers, or a mapping from a worker's id to
+        its file or to a stub, which is a mapping of outputs, an exception to raise, or a callable that gets the inputs.
 
-        `replay` throws waiting coroutines out of memory, so that every wake is a replay; `replay=False` keeps them, as an engine with room
-        does. `settings` are an engine's; time, ids and chance are the runner's unless they name others, and `replay` holds for them too.
+        With `replay`, waiting coroutines are removed from memory, so that every wake-up is a replay. `replay=False` keeps them, as an
+        engine with free memory does. `settings` are an engine's settings; the runner sets clock, ids and randomness unless `settings` do.
         """
         if not isinstance(function, DurableFunction):
             raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
@@ -94,14 +104,15 @@ class Runner:
         self._stack = ExitStack()
         self._engine: BlockingEngine | None = None
         self.wrap: Callable[[InlineHost], Host] = lambda host: host
-        """Puts something between the engine and the host that runs the code."""
+        """Wraps the host that runs the code."""
         self._functions = [self.function, *map(_kept, functions)]
         for name, stub in (stubs or {}).items():
             self.register_function(name, stub)
-        self._settings = self._set(settings or Settings(park=1000, threads=8), replay)
+        self._workers = workers
+        self._settings = self._set(settings or Settings(resting=1000, threads=8), replay)
 
     def _set(self, settings: Settings, replay: bool) -> Settings:
-        """An engine's settings with the runner's time, ids and chance where they name none of their own."""
+        """The settings, with the runner's clock, ids and randomness where the settings have none."""
         if isinstance(settings.clock, TestClock):
             self.clock = settings.clock
         return msgspec.structs.replace(
@@ -109,7 +120,7 @@ class Runner:
             clock=self.clock if isinstance(settings.clock, SystemClock) else settings.clock,
             ids=Ids(Random(0)) if settings.ids is id_at else settings.ids,
             chance=(lambda: Random(0)) if settings.chance is SystemRandom else settings.chance,
-            park=0 if replay else settings.park,
+            resting=0 if replay else settings.resting,
             tune=False,
         )
 
@@ -124,14 +135,14 @@ class Runner:
         self._engine = None
         self._stack.close()
 
-    # --- what is invoked
+    # --- functions
 
     def register_durable_function(self, function: DurableFunction) -> None:
-        """A function that may be invoked."""
+        """Add a function that may be invoked."""
         self._register(function)
 
     def register_function(self, name: str, handler: Any) -> None:
-        """A stub for a function that is invoked: `handler(payload)`, or the result itself, or an exception to raise."""
+        """Add a stub for an invoked function: `handler(payload)`, or the result itself, or an exception to raise."""
 
         def stub(event: Any, context: object) -> Any:
             if isinstance(handler, BaseException):
@@ -148,16 +159,16 @@ class Runner:
     # --- running
 
     def run(self, input: Any = None, *, name: str | None = None, timeout: float = _PATIENCE) -> Result:
-        """Start the function and wait for its end, however it ends; `timeout` is in seconds of real time."""
+        """Start the function and wait for its end, successful or not. `timeout` is in seconds of real time."""
         return self.wait_for_result(self.run_async(input, name=name), timeout)
 
     def run_async(self, input: Any = None, *, name: str | None = None) -> str:
-        """Start the function and return its ARN. Time stands still until something is waited for."""
+        """Start the function and return its ARN. Time stands still until the test waits."""
         execution: BlockingExecution = self.engine.start(self.function, input, name=name)
         return execution.arn
 
     def wait_for_result(self, execution_arn: str, timeout: float = _PATIENCE) -> Result:
-        """Let time pass until the execution is over. One that was put aside raises ExecutionQuarantined."""
+        """Let time pass until the execution is over. Raises ExecutionQuarantined if it is quarantined."""
         self._wait(lambda: self._header(execution_arn).state in _AT_REST, timeout, "the execution to end", execution_arn)
         self._check_not_aside(execution_arn)
         return self.look(execution_arn)
@@ -175,10 +186,10 @@ class Runner:
             raise NotYet(f"The execution ended, {self._header(execution_arn).status.value}, without waiting for callback {name!r}.")
         return found.id
 
-    def wait_for_callback_or_end(self, execution_arn: str, *, among: Container[str], timeout: float = _PATIENCE) -> OpenCallback | None:
-        """Let time pass until the execution waits for a callback of one of these names, or is over, which is None."""
+    def wait_for_callback_or_end(self, execution_arn: str, *, among: Container[str], timeout: float = _PATIENCE) -> WaitingCallback | None:
+        """Let time pass until the execution waits for a callback of one of these names, or is over. Then it returns None."""
 
-        def found() -> OpenCallback | None:
+        def found() -> WaitingCallback | None:
             return next((open_ for open_ in self._open_callbacks(execution_arn) if (open_.name or "") in among), None)
 
         def reached() -> bool:
@@ -194,22 +205,52 @@ class Runner:
         if header.state is State.QUARANTINED:
             raise quarantined(self._store, header)
 
-    def _open_callback(self, execution_arn: str, name: str | None) -> OpenCallback | None:
+    def _open_callback(self, execution_arn: str, name: str | None) -> WaitingCallback | None:
         return next((open_ for open_ in self._open_callbacks(execution_arn) if name in (None, open_.name)), None)
 
-    def _open_callbacks(self, execution_arn: str) -> Iterator[OpenCallback]:
+    def _open_callbacks(self, execution_arn: str) -> Iterator[WaitingCallback]:
         for operation in self._store.operations(self._header(execution_arn).id):
             if operation.type is Type.CALLBACK and operation.status is Status.STARTED and operation.callback_id is not None:
-                yield OpenCallback(operation.callback_id, operation.name)
+                yield WaitingCallback(operation.callback_id, operation.name)
+
+    def wait_for_approval(self, execution_arn: str, timeout: float = _PATIENCE) -> Approval:
+        """Let time pass until a run of the execution waits for a person, and return what the person must decide."""
+
+        def reached() -> bool:
+            state = self._header(execution_arn).state
+            return state in _AT_REST or (state is State.SUSPENDED and bool(self._approvals()))
+
+        self._wait(reached, timeout, "an approval", execution_arn)
+        self._check_not_aside(execution_arn)
+        for approval in self._approvals():
+            return approval
+        ended = self.look(execution_arn)
+        why = "" if ended.error is None else f": {ended.error.message}"
+        raise NotYet(f"The execution ended, {ended.status.value}, and no run asked a person{why}")
+
+    def _approvals(self) -> Sequence[Approval]:
+        from holdfast.workers.approval_pages import undecided
+        from holdfast.workers.run_lookup import Asker
+
+        return undecided(self._store, Asker())
+
+    def decide(self, approval_id: str, verdict: str = "approve", **more: Any) -> None:
+        """Decide an approval as a person does: `approve`, `reject`, `answer`; `more` is as in `holdfast approvals`."""
+        from holdfast.workers.approvals import Decision
+        from holdfast.workers.run_lookup import Asker
+
+        decision = Decision(verdict=verdict, decided_by="tester", decided_at=self.clock.now(), **more)
+        _ = self.engine
+        self._opening.call(lambda engine: engine.worker_service.decide(approval_id, decision, Asker(principal="test")))
 
     def advance(self, duration: Duration) -> None:
-        """Let time pass by hand, to the second, and whatever is due happen."""
+        """Move the clock by this duration; the engine then does what is due."""
         until = self.clock.now() + duration.to_seconds() * 1000
         self.clock.move_to(until)
         self._look_around()
 
     def send_callback_success(self, callback_id: str, result: str | bytes | None = None) -> None:
-        """Answer a callback; the text is handed on as it is."""
+        """Answer a callback. The handler gets the text unchanged."""
         self.engine.succeed_callback(callback_id, result)
 
     def send_callback_failure(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> None:
@@ -217,15 +258,15 @@ class Runner:
         self.engine.fail_callback(callback_id, message, error_type)
 
     def send_callback_heartbeat(self, callback_id: str) -> None:
-        """Say that somebody still works on a callback."""
+        """Send a heartbeat for a callback: its heartbeat timeout starts again."""
         self.engine.heartbeat_callback(callback_id)
 
-    def get_execution_history(self, execution_arn: str) -> list[dict[str, Any]]:
-        """Its events so far."""
+    def get_execution_history(self, execution_arn: str) -> list[HistoryEvent]:
+        """The events of the execution so far."""
         return self.look(execution_arn).history
 
     def look(self, execution_arn: str) -> Result:
-        """The execution as it stands now; one that continued as another is the last of them."""
+        """The current state of the execution; if it continued as new executions, of the last one."""
         header = self._header(execution_arn)
         return seen(self._store, header, next((one for one in self._functions if one.name == header.function), None))
 
@@ -241,28 +282,32 @@ class Runner:
 
     @property
     def engine(self) -> BlockingEngine:
-        """The engine, opened with the first run."""
+        """The engine, which is opened at the first run."""
         if self._engine is None:
             opening = open_engine(":memory:", functions=self._functions, settings=self._settings)
-            opening.wrap = self.wrap
-            self._engine = self._stack.enter_context(opening)
-            store = self._engine._inner._store
+            opening.wrap, opening.runtime = self.wrap, self._runtime()
+            self._engine, self._opening = self._stack.enter_context(opening), opening
+            store = self._opened_store = opening.inside(lambda engine: engine.store)
             assert isinstance(store, SqliteStore)
-            store.seal = _SEAL  # its own key is drawn anew each time, and callback ids with it
+            store.seal = _SEAL  # a store's own key is random, and callback ids depend on it
         return self._engine
+
+    def _runtime(self) -> WorkerRuntime | None:
+        if not self._workers:
+            return None
+        from holdfast.testing.worker_stubs import TestWorkers  # a test without workers does not load their modules
+
+        return TestWorkers(self._workers)
 
     @property
     def _store(self) -> Store:
-        return self.engine._inner._store
+        _ = self.engine
+        return self._opened_store
 
     def _look_around(self) -> None:
         """Have the engine look at the clock again."""
-        inner = self.engine._inner
-
-        async def look() -> None:
-            inner._engine.look()
-
-        self.engine._portal.call(look)
+        _ = self.engine
+        self._opening.inside(lambda engine: engine.look())
 
     def _wait(self, fact: Callable[[], bool], seconds: float, what: str, execution_arn: str) -> None:
         deadline = monotonic() + seconds
@@ -280,7 +325,7 @@ class Runner:
 
 
 def _kept(function: DurableFunction) -> DurableFunction:
-    """The function, whose executions are not forgotten while a test lets years pass."""
+    """The function with a long retention, so that its executions stay while a test lets years pass."""
     kept = copy.copy(function)
     kept.terms = msgspec.structs.replace(function.terms, retention_days=MAX_RETENTION_DAYS)
     return kept

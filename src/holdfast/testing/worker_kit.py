@@ -1,4 +1,4 @@
-"""Workers under test: the real runtime in memory, with virtual time, tools that answer what the test says, and a crash at every point.
+"""worker_kit: runs workers in tests, on the real runtime in memory, with virtual time, stubs for tools, and crash_everywhere.
 
 r = worker_kit.run("refund.py", {"message": "…", "order_id": "42"}, tools={"language_model": {"decision": "refund", "cents": 1900}})
 """
@@ -24,18 +24,19 @@ from holdfast.service.settings import Settings
 from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers, Crashing
 from holdfast.workers.approvals import Decision
-from holdfast.workers.looking import Asker
 from holdfast.workers.policy import Policy
+from holdfast.workers.run_lookup import Asker
+from holdfast.workers.tools.read_repo import RepoSettings
 from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, Remaining, Reservation, Tool, Usage, Verdict
 
 _BOUND = 50
-"""Decisions that one run may ask for."""
+"""The most decisions that one run may ask for."""
 _LONGEST_WAIT = 3_600_000
 _TESTER = Asker(principal="test")
 
 
 class _Clock(VirtualClock):
-    """Goes over waits and back-offs by itself, not over what a person may take: the test is the person."""
+    """Skips waits and back-offs, but not the time that a person may take: the test is the person."""
 
     def skip_to(self, at: int) -> None:
         if at - self.now() <= _LONGEST_WAIT:
@@ -43,7 +44,7 @@ class _Clock(VirtualClock):
 
 
 class Stub:
-    """In a tool's place: answers with a value, with what a function of the arguments gives, or with the next of a list."""
+    """Replaces a tool: answers with a value, with the result of a function of the arguments, or with the next value of a list."""
 
     def __init__(self, tool: Tool, answer: Any, calls: list[tuple[str, dict[str, Any]]]) -> None:
         self._tool = tool
@@ -54,11 +55,11 @@ class Stub:
         self._happened: dict[str, Any] = {}
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """It costs nothing."""
+        """Reserve nothing, because a stub costs nothing."""
         return Reservation()
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """The answer of the test; an exception is raised."""
+        """Return the test's answer; raise it if it is an exception."""
         self._calls.append((self.name, dict(arguments)))
         answer = self._answer
         if callable(answer):
@@ -72,18 +73,28 @@ class Stub:
         return Called(answer, Usage())
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-        """A stub knows what it did."""
+        """Tell whether the call happened, which a stub knows."""
         known = call.idempotency_key in self._happened
         return Happened(self._happened[call.idempotency_key]) if known else DidNotHappen()
 
 
+def stubbed_settings(settings: WorkerSettings | None, tools: Mapping[str, Any]) -> WorkerSettings:
+    """Settings under which each stubbed tool exists. Without them `parameter_store` and `read_repo` need settings of the operator."""
+    settings = settings or WorkerSettings(policy=Policy(isolation="inline"))
+    if "parameter_store" in tools and settings.parameters is None:
+        settings = msgspec.structs.replace(settings, parameters="stubbed")
+    if "read_repo" in tools and not settings.repos:
+        settings = msgspec.structs.replace(settings, repos={"stubbed": RepoSettings(folder="stubbed")})
+    return settings
+
+
 class Ran(msgspec.Struct, frozen=True):
-    """A response, and what the worker did to its tools on the way."""
+    """A response, and the tool calls that the worker made."""
 
     response: Response
     calls: tuple[tuple[str, dict[str, Any]], ...]
     writes: tuple[tuple[str, dict[str, Any]], ...] = ()
-    """Those of them that changed the world."""
+    """The calls that had side effects."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.response, name)
@@ -99,10 +110,10 @@ def run(
     worker_settings: WorkerSettings | None = None,
     **request: Any,
 ) -> Ran:
-    """Run a worker once. `tools` says what its tools answer, `decisions` what people say, by tool or question.
+    """Run a worker once. `tools` are the answers of its tools; `decisions` are the decisions of people, by tool or question.
 
-    A decision is a verdict (`"approve"`, `"reject"`), or a mapping with one and more (`edited_arguments`, `result`). Without one for what
-    is asked, the response is `needs_human`. The body runs in this process, unless `worker_settings` says otherwise; time passes by itself.
+    A decision is a verdict (`"approve"`, `"reject"`), or a mapping with a verdict and more (`edited_arguments`, `result`). If a decision is
+    missing, the response is `needs_human`. The body runs in this process, unless `worker_settings` says otherwise. Time passes virtually.
     """
     return asyncio.run(_ran(Path(file), inputs, tools or {}, decisions or {}, worker, worker_settings, request, None))
 
@@ -117,15 +128,15 @@ def crash_everywhere(
     worker_settings: WorkerSettings | None = None,
     **request: Any,
 ) -> int:
-    """Crash the runner before and after each of its writes: the response and the side effects must stay the same, each effect once.
+    """Crash the runner before and after each of its writes. The response and the side effects must stay the same, each effect once.
 
-    Raises `CrashDiffers` at the first point that changes anything; else says how many points there were.
+    Raises `CrashDiffers` at the first crash that changes something, else returns the number of writes.
     """
 
     def once(point: int, when: str) -> tuple[Any, Any, int]:
         crash = Crash(point, when)
         ran = asyncio.run(_ran(Path(file), inputs, tools or {}, decisions or {}, worker, worker_settings, request, crash))
-        return _meaning(ran.response), _written(ran), crash.seen
+        return meaning(ran.response), _written(ran), crash.seen
 
     straight, effects, points = once(0, BEFORE)
     places = [(point, when) for point in range(1, points + 1) for when in (BEFORE, AFTER)] + [(points, LAST)]
@@ -151,19 +162,18 @@ async def _ran(
 ) -> Ran:
     calls: list[tuple[str, dict[str, Any]]] = []
     effects: dict[str, Effect] = {}
-    settings = worker_settings or WorkerSettings(policy=Policy(isolation="inline"))
-    hired = WorkerRuntime([file], settings, None)
+    runtime = WorkerRuntime([file], stubbed_settings(worker_settings, tools), None)
 
     def replaced(tool: Tool) -> Tool:
         effects[tool.name] = tool.effect
         return Stub(tool, tools[tool.name], calls) if tool.name in tools else tool
 
-    hired.replaced = replaced
+    runtime.replaced = replaced
     clock = _Clock()
-    opening = Opening(":memory:", [], NO_SUBSCRIBERS, Settings(clock=clock, ids=Ids(Random(0)), park=0, tune=False), hired)
-    wanted = worker or hired.packages[0].contract.worker_id
+    opening = Opening(":memory:", [], NO_SUBSCRIBERS, Settings(clock=clock, ids=Ids(Random(0)), resting=0, tune=False), runtime)
+    wanted = worker or runtime.packages[0].contract.worker_id
     if crash is not None:
-        opening.wrap = lambda host: Crashing(host.unhurried(), wanted, crash)
+        opening.wrap = lambda host: Crashing(host.unhurried(), [wanted], crash)
     async with opening as engine:
         asked = request_from({"worker_id": wanted, "inputs": dict(inputs), **request})
         response = await _decided(engine, await engine.worker_service.invoke(asked, _TESTER), decisions)
@@ -182,16 +192,17 @@ async def _decided(engine: OpenEngine, response: Response, decisions: Mapping[st
     raise InvalidParameter(f"The run asked for more than {_BOUND} decisions.")
 
 
-def _meaning(response: Response) -> dict[str, Any]:
-    """A response without its times and ids."""
+def meaning(response: Response) -> dict[str, Any]:
+    """What no crash may change of a response. Times, ids and what it used are left out: a call without side effects that a crash cuts off
+    is made again, and is paid for again."""
     document = response_document(response)
-    seen = document["observability"]
-    for name in ("duration_ms", "trace_id", "span_id", "log_fields"):
-        seen.pop(name, None)
-    seen["usage"].pop("tool_calls")  # a call that only read may be made again
+    for name in ("duration_ms", "trace_id", "span_id", "log_fields", "usage"):
+        document["observability"].pop(name, None)
+    for approval in document["approvals"]:
+        approval.pop("spent", None)
     return document
 
 
 def _written(ran: Ran) -> list[str]:
-    """What was done to the world, each time it was done; what only read may have been read again."""
+    """The side effects, each time they happened. Calls that only read are left out, because they may be made again."""
     return sorted(map(repr, ran.writes))

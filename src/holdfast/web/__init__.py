@@ -1,5 +1,6 @@
-"""web — the HTTP kit: what every surface over HTTP uses.
+"""web — the HTTP kit of every API that the server offers.
 
-Belongs: the listener and its limits, routes, requests, replies, errors, who may ask (auth/).   Does not: know any service that is offered.
-May import: holdfast.service and what stands below it.   Start reading at app.py, then auth/protecting.py.
+Belongs: the listener and its limits, the app, routes with their policies, requests, replies, errors, event streams, who may ask (auth/).
+Does not: know any service that is offered.   May import: holdfast.service and what stands below it, Starlette and uvicorn.
+Start reading at app.py, then policy.py and auth/gate.py. docs/internals/http.md draws the way of a request.
 """

@@ -1,28 +1,33 @@
-"""The app: one request in, one reply out.
+"""The app: one request in, one reply out. It is the only ASGI app between the listener and the handlers.
 
-    room? → route → body → handler → reply
+    match the route → admit the caller → count the request → read the body → call the handler → send the reply
 
-Handlers are thin: they parse, call a service, and shape what it answers. Everything runs on the engine's loop, so that checkpoints that
-come together share one commit, without a thread in between.
+Handlers are thin: a handler reads the request, calls a service, and shapes the result. All of it runs on the engine's loop, so that
+checkpoints that arrive together share one commit, without a thread in between.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from starlette.types import Receive, Scope, Send
+
 from holdfast.model.errors import HoldfastError
-from holdfast.web.asgi import Receive, Scope, Send, send_reply
-from holdfast.web.bodies import Gone, read_body
+from holdfast.web.auth.gate import Gate
+from holdfast.web.bodies import HeldBodies, Incoming
+from holdfast.web.capacity import Capacities
 from holdfast.web.connections import Connections
-from holdfast.web.errors import Refused, refusal, shaped, too_many, unavailable
+from holdfast.web.error_formats import ErrorFormat, denial, failure, format_of
 from holdfast.web.limits import Limits
-from holdfast.web.replies import Reply
+from holdfast.web.policy import Waits
+from holdfast.web.refusals import Gone, Refused, unavailable
+from holdfast.web.replies import Response
 from holdfast.web.requests import Request
-from holdfast.web.routing import Handler, Route, Routes
+from holdfast.web.routing import Handler, Match, Route, Router, path_of, target_of
+from holdfast.web.sender import Sender
 
 log = logging.getLogger("holdfast.server")
 
@@ -30,124 +35,134 @@ log = logging.getLogger("holdfast.server")
 class App:
     """An ASGI app. Several listeners may share it, and then its limits."""
 
-    def __init__(self, routes: Routes[Route], limits: Limits, request_id: Callable[[], str]) -> None:
-        self._routes = routes
+    def __init__(self, routes: Sequence[Route], limits: Limits, request_id: Callable[[], str], gate: Gate | None = None) -> None:
+        self.router = Router(routes)
         self.limits = limits
-        self.connections = Connections(limits.connections, limits.connections_of_one)
         self.request_id = request_id
-        self._busy = 0
-        self._waiting = 0
+        self.gate = gate
+        """Admits callers. None where only processes of this server can connect."""
+        self.connections = Connections(limits.connections, limits.connections_of_one)
+        self._bodies = HeldBodies(limits.bodies_bytes)
+        self._lambda = Capacities.of_lambda(limits)
+        self._workers = Capacities.of_workers(limits)
         self._closing = asyncio.Event()
 
     def close(self) -> None:
-        """Refuse what comes from now on, and let nobody wait any longer."""
+        """Refuse all further requests, and end all that wait."""
         self._closing.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
-            await _other(scope, receive, send)
+            await _not_http(scope, receive, send)
             return
+        incoming = Incoming(scope, receive, self._bodies)
+        path = path_of(scope)
+        target = target_of(scope, path)
+        match, format = self.router.find(scope["method"].upper(), path, target), format_of(path, target)
+        capacities = self._workers if format is ErrorFormat.WORKERS else self._lambda
+        request = Request(scope, incoming, match.policy, match.labels, capacities, self._closing)
+        sender = Sender(request, send, self.request_id)
         try:
-            reply = await self._reply(scope, receive)
+            reply = await self._reply(request, match, format, sender)
+            if reply is not None:
+                await sender.send(reply)
         except Gone:
             return
-        await send_reply(send, reply, self.request_id())
+        finally:
+            incoming.close()
 
-    async def _reply(self, scope: Scope, receive: Receive) -> Reply:
+    async def _reply(self, request: Request, match: Match, format: ErrorFormat, sender: Sender) -> Response | None:
+        """The reply to a request, whatever happens; None where the handler has streamed it."""
         try:
-            return await self._answer(scope, receive)
-        except (HoldfastError, Refused) as error:
-            return refusal(error, _agent(scope) if isinstance(error, HoldfastError) else "")
+            if self.gate is not None:
+                await self.gate.admit(request)
+        except Refused as why:
+            return denial(why, format)
+        try:
+            reply = await self._answer(request, match, sender)
+        except (HoldfastError, Refused, TimeoutError) as error:
+            reply = failure(error, request, format)
         except Gone:
             raise
         except asyncio.CancelledError:
-            if not self._closing.is_set():
+            if not self._closing.is_set() or sender.begun:
                 raise
-            return refusal(unavailable("The server is shutting down.", close=True))
-        except Exception:  # a mistake of ours: its caller learns that it was, and we learn what it was
-            log.exception("%s %s could not be answered", scope["method"], _place(scope))
-            return shaped(500, "ServiceException", "The service made a mistake; its log says which.")
+            reply = failure(_shutting_down(), request, format)
+        except Exception as error:  # a bug in Holdfast: the caller learns that there was an error, and the log has its traceback
+            log.exception("%s %s could not be answered", request.method, "/".join(match.path.split("/")[:3]))
+            reply = failure(error, request, format)
+        if sender.begun:
+            return None
+        if self.gate is not None and reply is not None:
+            self.gate.note_reply(request, reply)
+        return reply
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Reply:
+    async def _answer(self, request: Request, match: Match, sender: Sender) -> Response | None:
         if self._closing.is_set():
-            raise unavailable("The server is shutting down.", close=True)
-        raw = scope.get("raw_path") or scope["path"].encode()
-        route, labels = self._routes.find(scope["method"], raw.decode("latin-1"))
-        if route.waits and _waits(scope):
-            return await self._wait(route, labels, scope, receive)
-        if self._busy >= self.limits.requests:
-            raise too_many("Too many requests at once. Come back soon.", "CallerRateLimitExceeded")
-        self._busy += 1
+            raise _shutting_down()
+        if match.handler is None:
+            raise match.refusal(request.method)
+        waits = request.policy.waits
+        if waits is Waits.STREAM:
+            return await sender.streamed(await match.handler(request), self.limits.stream_seconds)
+        if waits is Waits.INVOCATION and _wants_result(request):
+            return await self._invoke(request, match.handler)
+        return await self._count(request, match.handler, sender)
+
+    async def _count(self, request: Request, handler: Handler, sender: Sender) -> Response | None:
+        """Count the request, and answer it within the time that a request may take."""
+        requests, tenant = request.capacities.requests, request.tenant
+        requests.take(tenant)
         try:
-            body = await read_body(scope, receive, self.limits.body_seconds, route.most or self.limits.body_bytes)
-            async with asyncio.timeout(self.limits.request_seconds):
-                return await route.handler(Request(scope, labels, body))
-        except TimeoutError:
-            raise unavailable("The request took too long. It may still be served; ask again with the same ClientToken.") from None
+            if not request.policy.reads_body:
+                await self._read_body(request)
+            async with asyncio.timeout(self.limits.request_seconds) as request.timer:
+                if request.policy.waits is not Waits.WHEN_ASKED:
+                    return await handler(request)
+                return await sender.streamed(await request.incoming.unless_left(handler(request)))
         finally:
-            self._busy -= 1
+            requests.free(tenant)
 
-    async def _wait(self, route: Route, labels: tuple[str, ...], scope: Scope, receive: Receive) -> Reply:
-        """Answer as soon as the handler has the answer; nobody waits for a client that left, and no client for a server that leaves."""
-        if self._waiting >= self.limits.waits:
-            raise too_many("Too many synchronous invocations at once.", "ConcurrentInvocationLimitExceeded")
-        self._waiting += 1
-        try:
-            body = await read_body(scope, receive, self.limits.body_seconds, route.most or self.limits.body_bytes)
-            return await self._first(route.handler, Request(scope, labels, body), receive)
-        finally:
-            self._waiting -= 1
+    async def _read_body(self, request: Request) -> None:
+        most = request.policy.body_bytes or self.limits.body_bytes
+        request.content = await request.incoming.read(self.limits.body_seconds, most)
 
-    async def _first(self, handler: Handler, request: Request, receive: Receive) -> Reply:
-        async def answer() -> Reply:
-            return await handler(request)
-
-        answered = asyncio.create_task(answer())
-        left = asyncio.create_task(_left(receive))
-        closing = asyncio.create_task(self._closing.wait())
-        tasks: set[asyncio.Task[Any]] = {answered, left, closing}
-        try:
-            await asyncio.wait(tasks, timeout=self.limits.wait_seconds, return_when=asyncio.FIRST_COMPLETED)
-            if answered.done():
-                return answered.result()
-            if left.done():
-                raise Gone
-            if closing.done():
-                # A plain function that is nearly done shall not be cut off, and called again by a client that tries again.
-                await asyncio.wait({answered}, timeout=self.limits.leave_seconds)
+    async def _invoke(self, request: Request, handler: Handler) -> Response:
+        """Answer when the execution has its result, unless the caller leaves or the server shuts down first."""
+        with request.capacities.waits.taken(request.tenant):
+            await self._read_body(request)
+            answered = asyncio.create_task(handler(request))
+            left = asyncio.create_task(request.incoming.left())
+            closing = asyncio.create_task(self._closing.wait())
+            tasks: set[asyncio.Future[Any]] = {answered, left, closing}
+            try:
+                await asyncio.wait(tasks, timeout=self.limits.wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+                if closing.done() and not answered.done() and not left.done():
+                    # A plain function that is nearly done keeps its caller: a caller that is cut off would call it again.
+                    await asyncio.wait({answered}, timeout=self.limits.leave_seconds)
                 if answered.done():
                     return answered.result()
-                raise unavailable("The server is shutting down. What is durable goes on; ask for it by its name.", close=True)
-            raise Refused(408, "ServiceException", "The execution takes longer than an invocation may wait; it goes on.")
-        finally:
-            for task in tasks:
-                task.cancel()
+                if left.done():
+                    raise Gone
+                if closing.done():
+                    raise unavailable("The server is shutting down. What is durable goes on; ask for it by its name.", close=True)
+                raise Refused(408, "ServiceException", "The execution takes longer than an invocation may wait; it goes on.")
+            finally:
+                for task in tasks:
+                    task.cancel()
 
 
-def _waits(scope: Scope) -> bool:
-    kind = next((value for key, value in scope["headers"] if key == b"x-amz-invocation-type"), b"RequestResponse")
-    return kind in (b"RequestResponse", b"")
+def _shutting_down() -> Refused:
+    return unavailable("The server is shutting down.", close=True)
 
 
-def _place(scope: Scope) -> str:
-    """The beginning of the path. What follows may be the id of a callback, which is a capability, and nothing for a log."""
-    return "/".join(scope["path"].split("/")[:3])
+def _wants_result(request: Request) -> bool:
+    return request.header(b"x-amz-invocation-type") in (None, "RequestResponse", "")
 
 
-def _agent(scope: Scope) -> str:
-    """What a client says it is; browsers and Node put it beside."""
-    return " ".join(value.decode("latin-1") for key, value in scope["headers"] if key in (b"user-agent", b"x-amz-user-agent"))
-
-
-async def _left(receive: Receive) -> None:
-    with contextlib.suppress(Gone):
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-
-async def _other(scope: Scope, receive: Receive, send: Send) -> None:
-    """What is no HTTP request: a server's own beginning and end, and WebSockets, which nobody serves here."""
+async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a message of ASGI that is no HTTP request: the start and the end of a server, and a WebSocket, which no route takes."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return

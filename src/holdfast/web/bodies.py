@@ -1,90 +1,115 @@
-"""The bodies of requests: each is read within limits, and all together, which may be held while somebody waits, within another."""
+"""Bodies of requests: each is read within limits, and all bodies that the server holds at once stay within another limit."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
-from holdfast.web.asgi import ASGIApp, Message, Receive, Scope, Send
-from holdfast.web.errors import CLOSE, Refused, too_many
+from starlette.types import Message, Receive, Scope
 
+from holdfast.web.refusals import CLOSE, Gone, Refused, too_large, too_many
+
+T = TypeVar("T")
 _DRAINED_BYTES: Final = 64 * 1024 * 1024
-"""A body that is too large is still read to its end up to this size: a client that is cut off while it sends never sees why."""
+"""A body that is too large is still read to its end up to this size: a client that is cut off while it sends never reads why."""
 _DIGITS: Final = 18
 
 
-class Gone(Exception):
-    """The client left."""
+class HeldBodies:
+    """How many bytes of bodies the server holds, over all requests that are not answered yet."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.bytes = 0
 
 
-async def read_body(scope: Scope, receive: Receive, seconds: float, most: int) -> bytes:
-    """The body, if it is not too large and comes in time."""
-    if _length(scope) > max(most, _DRAINED_BYTES):
-        raise _too_large(most, close=True)
-    try:
-        async with asyncio.timeout(seconds):
-            return await _read(receive, most)
-    except TimeoutError:
-        raise Refused(408, "RequestTimeoutException", "The request's body did not come in time.", headers=CLOSE) from None
+class Incoming:
+    """The body of one request as it arrives. The server counts its bytes until the request is answered."""
 
+    def __init__(self, scope: Scope, receive: Receive, held: HeldBodies) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._all = held
+        self._held = 0
+        self._read: bytes | None = None
 
-async def _read(receive: Receive, most: int) -> bytes:
-    parts, size, more = list[bytes](), 0, True
-    while more:
-        message: Any = await receive()
-        if message["type"] != "http.request":
-            raise Gone
-        body, more = message.get("body", b""), message.get("more_body", False)
-        size += len(body)
-        if size <= most:
-            parts.append(body)
-        elif size > _DRAINED_BYTES:
-            raise _too_large(most, close=True)
-        else:
-            parts.clear()
-    if size > most:
-        raise _too_large(most)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _length(scope: Scope) -> int:
-    """What a body says that it has; the parser has seen that it is a number, and the only one."""
-    return next((int(value[:_DIGITS]) for key, value in scope["headers"] if key == b"content-length" and value.isdigit()), 0)
-
-
-def _too_large(most: int, *, close: bool = False) -> Refused:
-    headers = CLOSE if close else ()
-    return Refused(413, "RequestTooLargeException", f"Request must be smaller than {most} bytes.", headers=headers)
-
-
-class Bodies:
-    """An ASGI app around all others. It counts what comes until its request is answered; what there is no room for is refused."""
-
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self._app = app
-        self._most = most
-        self.held = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        held = 0
-
-        async def counted() -> Message:
-            nonlocal held
-            message = await receive()
-            size = len(message.get("body", b""))
-            if self.held + size > self._most:
+    async def receive(self) -> Message:
+        """The next message of the client, as ASGI has it."""
+        if self._read is not None:
+            body, self._read = self._read, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        message = await self._receive()
+        size = len(message.get("body", b""))
+        if size:
+            if self._all.bytes + size > self._all.most:
                 raise too_many("The bodies of all requests together are too large now. Come back soon.", "CallerRateLimitExceeded")
-            held += size
-            self.held += size
-            return message
+            self._held += size
+            self._all.bytes += size
+        return message
 
-        def released(size: int) -> None:
-            """Whoever takes a body as it comes says what is in memory no more."""
-            nonlocal held
-            held -= size
-            self.held -= size
+    def put_back(self, body: bytes) -> None:
+        """Let the next reader receive a body that was read already."""
+        self._read = body
 
+    def release(self, size: int) -> None:
+        """This many bytes are no longer in memory, because the handler has stored them elsewhere."""
+        self._held -= size
+        self._all.bytes -= size
+
+    def close(self) -> None:
+        """The request is answered."""
+        self.release(self._held)
+
+    @property
+    def length(self) -> int:
+        """The content length that the client declared, else 0. The HTTP parser has checked that it is one number."""
+        return next((int(value[:_DIGITS]) for key, value in self._scope["headers"] if key == b"content-length" and value.isdigit()), 0)
+
+    async def read(self, seconds: float, most: int) -> bytes:
+        """The whole body, if it is not too large and arrives in time."""
+        if self.length > max(most, _DRAINED_BYTES):
+            raise too_large(most, close=True)
         try:
-            await self._app({**scope, "released": released}, counted, send)
+            async with asyncio.timeout(seconds):
+                return await self._joined(most)
+        except TimeoutError:
+            raise Refused(408, "RequestTimeoutException", "The request's body did not come in time.", headers=CLOSE) from None
+
+    async def _joined(self, most: int) -> bytes:
+        parts, size, more = list[bytes](), 0, True
+        while more:
+            message: Any = await self.receive()
+            if message["type"] != "http.request":
+                raise Gone
+            body, more = message.get("body", b""), message.get("more_body", False)
+            size += len(body)
+            if size <= most:
+                parts.append(body)
+            elif size > _DRAINED_BYTES:
+                raise too_large(most, close=True)
+            else:
+                parts.clear()
+        if size > most:
+            raise too_large(most)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def left(self) -> None:
+        """Return when the client has closed its connection."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def unless_left(self, answering: Coroutine[Any, Any, T]) -> T:
+        """The result of `answering`, which is cancelled when the client leaves."""
+        answered = asyncio.create_task(answering)
+        left = asyncio.create_task(self.left())
+        try:
+            await asyncio.wait({answered, left}, return_when=asyncio.FIRST_COMPLETED)
+            if not answered.done():
+                raise Gone
+            return answered.result()
         finally:
-            self.held -= held
+            left.cancel()
+            answered.cancel()
+            if not answered.done():
+                await asyncio.gather(answered, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""Connections: how many there may be, and from whom. The engine needs descriptors of its own, however many clients connect.
+"""Connections: how many clients may connect, in all and from one address. The engine needs file descriptors of its own.
 
-room for all        half of the descriptors that this process may have; the rest is the engine's
-room for one        half of that for one address, so that the others always find a place
-when it is full     the connection that asks for nothing longest, of the address that holds most, makes room for an address that holds less
+limit for all       half of the descriptors that this process may have; the rest is the engine's
+limit for one       half of that for one address, so that other addresses can always connect
+at the limit        the server closes the connection that is idle longest, of the address that holds most, for an address that holds less
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Connection(Protocol):
 
     @property
     def address(self) -> str:
-        """Whose it is."""
+        """The address of its client."""
         ...
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request of it is being answered."""
+        """Whether the server answers no request of it now."""
         ...
 
     def end(self) -> None:
@@ -47,7 +47,7 @@ class Connections:
         self.most = usual_most() if most is None else most
         self.most_of_one = max(1, self.most // 2) if most_of_one is None else most_of_one
         self._open: dict[str, OrderedDict[int, Connection]] = {}
-        """By address, those that asked for something longest ago first."""
+        """By address; the connection whose last request is oldest is the first."""
         self._count = 0
         self._now = now
         self._refused = 0
@@ -57,7 +57,7 @@ class Connections:
         return self._count
 
     def open(self, connection: Connection) -> str | None:
-        """Count one more; or why there is no place for it, as the end of a sentence."""
+        """Count one more connection. If it is one too many, returns the reason as the end of a sentence, and does not count it."""
         address = connection.address
         if len(self._open.get(address, ())) >= self.most_of_one and not self._made_room(address):
             return self._refusal(address, f"{self.most_of_one} connections of one address are the most")
@@ -68,13 +68,13 @@ class Connections:
         return None
 
     def asked(self, connection: Connection) -> None:
-        """It asks for something: others have been idle longer."""
+        """A request has arrived on the connection: other connections are idle for longer."""
         held = self._open.get(connection.address, OrderedDict())
         if id(connection) in held:
             held.move_to_end(id(connection))
 
     def closed(self, connection: Connection) -> None:
-        """It is gone."""
+        """The connection is closed."""
         held = self._open.get(connection.address, OrderedDict())
         if held.pop(id(connection), None) is not None:
             self._count -= 1
@@ -82,12 +82,12 @@ class Connections:
                 del self._open[connection.address]
 
     def _crowd(self, newcomer: str) -> str | None:
-        """The address that holds most, if it holds more than the newcomer."""
+        """The address that holds most connections, if it holds more than the address of the new one."""
         address = max(self._open, key=lambda one: len(self._open[one]))
         return address if len(self._open[address]) > len(self._open.get(newcomer, ())) else None
 
     def _made_room(self, address: str | None) -> bool:
-        """End the connection of an address that asks for nothing longest."""
+        """Close the connection of an address that has been idle longest. Returns whether there was an idle one."""
         idle = next((held for held in self._open.get(address or "", OrderedDict()).values() if held.is_idle), None)
         if idle is not None:
             self.closed(idle)
@@ -95,7 +95,7 @@ class Connections:
         return idle is not None
 
     def _refusal(self, address: str, why: str) -> str:
-        """Tell of it, now and then."""
+        """Log refused connections, at most every few seconds."""
         self._refused += 1
         now = self._now()
         if self._told_at is None or now - self._told_at >= _TOLD_SECONDS:

@@ -1,4 +1,4 @@
-"""Limits: how much one client, and all of them together, may ask of a server."""
+"""Limits: how much one client, and all clients together, may use of a server."""
 
 from __future__ import annotations
 
@@ -6,33 +6,39 @@ import msgspec
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What is refused, and after how long."""
+    """The limits of a server, and the HTTP status that a client gets beyond each of them."""
 
     body_bytes: int = 16 * 1024 * 1024
-    """413 above it. A payload of 6 MB may double when JSON escapes it."""
+    """The largest body of a request; a larger one gets 413. A payload of 6 MB may double when JSON escapes it."""
     bodies_bytes: int = 256 * 1024 * 1024
-    """429 above it: the bodies of all requests that are not answered yet, together."""
+    """The bodies of all requests that are not answered yet, together; above it a request gets 429."""
     head_bytes: int = 64 * 1024
-    """431 above it: the request line and all headers."""
+    """The request line and all headers; above it a request gets 431."""
     requests: int = 1024
-    """429 above it: requests being answered at once."""
+    """Requests that are answered at one time; one more gets 429."""
     waits: int = 1024
-    """429 above it: synchronous invocations at once. They are counted apart, because what they wait for sends requests too."""
+    """Synchronous invocations at one time; one more gets 429. They are counted apart, because the functions that they wait for send
+    requests too."""
     head_seconds: float = 20.0
-    """The connection is closed when a request's headers take longer."""
+    """How long the headers of a request may take to arrive; after that the server closes the connection."""
     body_seconds: float = 30.0
-    """408 when its body takes longer."""
+    """How long the body of a request may take to arrive; after that the client gets 408."""
     request_seconds: float = 40.0
-    """503 when its answer takes longer: the disk does not work, for instance. The official SDK gives up after 50."""
+    """How long an answer may take; after that the client gets 503, for instance because the disk does not work. The official SDK gives up
+    after 50 seconds."""
     unread_seconds: float = 60.0
-    """The connection is cut when an answer waits longer for somebody to read it."""
+    """How long a client may read nothing of an answer; after that the server cuts the connection."""
+    stream_seconds: float = 30.0
+    """How long a client may take no event of a stream; after that the server ends the stream."""
     wait_seconds: float = 930.0
-    """408 when a synchronous invocation takes longer; its execution may end after 900."""
+    """How long a synchronous invocation may take; after that the client gets 408. Its execution may take 900 seconds."""
     leave_seconds: float = 1.5
-    """503 for a synchronous invocation that takes longer when the server leaves. Less than a server waits for its connections."""
+    """How long a synchronous invocation may still take when the server shuts down; after that the client gets 503. It is less than a server
+    waits for its connections."""
     connections: int | None = None
-    """503 above it, and the connection that asks for nothing longest is closed. None: half of the descriptors that the process may have."""
+    """The most connections. One more gets 503 if no idle connection can be closed for it. None means half of the descriptors that the
+    process may have."""
     connections_of_one: int | None = None
-    """429 above it: of one address. None: half of `connections`."""
+    """The most connections of one address; one more gets 429. None means half of `connections`."""
     keep_alive_seconds: int = 75
-    """An idle connection is closed after it."""
+    """How long a connection may be idle; after that the server closes it."""

@@ -1,4 +1,4 @@
-"""Serving: uvicorn's listener on the engine's own loop, with limits on what a request's head may be."""
+"""The listener: uvicorn on the engine's own loop, with limits on connections and on the heads of requests."""
 
 from __future__ import annotations
 
@@ -14,27 +14,25 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdfast.web.app import App
-from holdfast.web.asgi import ASGIApp
-from holdfast.web.bodies import Bodies
+from holdfast.web.aws_errors import shaped
 from holdfast.web.connections import Connections
-from holdfast.web.errors import shaped
 from holdfast.web.limits import Limits
 from holdfast.web.replies import Reply
-from holdfast.web.whole import Whole
+from holdfast.web.single_write import SingleWrite
 
 BACKLOG = 2048
 _TICK_SECONDS = 1.0
 _REASONS = {400: "Bad Request", 429: "Too Many Requests", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
 _LATER = (b"retry-after", b"1")
 _SLICE = 16 * 1024
-"""Bytes of one connection that are looked at before all others get their turn: they may be hundreds of requests, or thousands of chunks."""
+"""Bytes of one connection that the server parses before other connections get their turn: they may be hundreds of requests."""
 _MOST_HEADERS = 200
 _FREE_PIECES = 4096
 _BYTES_OF_A_PIECE = 16
 
 
 class _Flow(FlowControl):
-    """uvicorn's, which reads on with each answer, however many requests of the same connection wait already."""
+    """uvicorn's flow control reads more after each answer, however many requests of the same connection wait; this one does not."""
 
     def __init__(self, transport: asyncio.Transport, is_behind: Callable[[], bool], go_on: Callable[[], None]) -> None:
         super().__init__(transport)
@@ -48,33 +46,33 @@ class _Flow(FlowControl):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection: uvicorn's, which bounds neither a request's head nor how long it takes to come, nor how much is looked at at once."""
+    """One connection. uvicorn limits neither the size of a head, nor its time, nor how much it parses at once; this class does."""
 
     limits = Limits()
     request_id: Callable[[], str]
-    doors = Connections()
+    open_connections = Connections()
     head = 0
     in_head = True
     body = 0
     pieces = 0
     ahead = b""
-    """What came and was not looked at yet; nothing more is read meanwhile."""
+    """Bytes that have arrived and are not parsed yet; the server reads no more of the connection meanwhile."""
     turn: Handle | None = None
     slow: TimerHandle | None = None
     unread: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Somebody is there, and shall ask for something."""
+        """A client has connected. It must send a request in time."""
         super().connection_made(transport)
         self.flow = _Flow(transport, lambda: bool(self.pipeline), self._go_on)
         self._hurry(self.limits.keep_alive_seconds)
-        full = self.doors.open(self)
+        full = self.open_connections.open(self)
         if full is not None:
             status, kind = (429, "TooManyRequestsException") if "one address" in full else (503, "ServiceException")
             self._refuse(shaped(status, kind, f"There is no place for one more connection: {full}."), _LATER)
 
     def data_received(self, data: bytes) -> None:
-        """Look at what comes, a little at a time: what one client sends at once may take as long as the requests of all others."""
+        """Parse what arrives, a slice at a time: the bytes of one client may take as long to parse as the requests of all others."""
         if self.transport.is_closing():
             return
         if self.ahead or self.flow.read_paused or len(data) > _SLICE:
@@ -82,10 +80,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.pause_reading()
             self._go_on()
         else:
-            self._look_at(data)
+            self._parse(data)
 
     def _go_on(self) -> None:
-        """At the next turn of this connection look at what is here, and then read on."""
+        """Parse the next slice at the next turn of this connection, and then read more."""
         if self.turn is None and not self.flow.read_paused and not self.transport.is_closing():
             self.turn = self.loop.call_soon(self._take_turn)
 
@@ -95,7 +93,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         data, self.ahead = self.ahead[:_SLICE], self.ahead[_SLICE:]
         if data:
-            self._look_at(data)
+            self._parse(data)
         if self.ahead:
             self._go_on()
         else:
@@ -105,8 +103,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.flow.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
-    def _look_at(self, data: bytes) -> None:
-        """Count what comes before a body."""
+    def _parse(self, data: bytes) -> None:
+        """Parse bytes, and count those that belong to a head."""
         if self.in_head:
             if self.head == 0:
                 self._hurry(self.limits.head_seconds)
@@ -116,16 +114,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Headers stand before the body. What comes after it (a trailer) was in no signature, and would be read as one of them."""
+        """Take a header. A trailer, after the body, is dropped: no signature covers it, and a handler would read it as a header."""
         if self.in_head and len(self.headers) <= _MOST_HEADERS:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is here."""
+        """The head has arrived."""
         self.in_head = False
         self.body = self.pieces = 0
         self._in_time()
-        self.doors.asked(self)
+        self.open_connections.asked(self)
         if (
             len(self.headers) > _MOST_HEADERS
             or len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.head_bytes
@@ -133,10 +131,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_head()
         else:
             super().on_headers_complete()
-            Whole.around(self.cycle)
+            SingleWrite.around(self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        """A body comes. Each piece takes its time, however small it is."""
+        """Take a piece of a body. Each piece costs time, however small it is, so their number is limited."""
         if self.transport.is_closing():
             return
         self.pieces += 1
@@ -154,16 +152,16 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """A request is answered. What is left of its body is read for a while, so that its client sees the answer."""
+        """A request is answered. The server reads the rest of its body for a while, so that the client reads the answer."""
         super().on_response_complete()
         if not self.in_head and self.cycle.response_complete and not self.transport.is_closing():
             self._hurry(self.limits.body_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is there any more."""
+        """The connection is closed."""
         self._in_time()
         self._read_on()
-        self.doors.closed(self)
+        self.open_connections.closed(self)
         super().connection_lost(exc)
 
     @property
@@ -182,22 +180,22 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """More of an answer waits than the kernel takes: it fills our memory until somebody reads it."""
+        """The client reads too slowly: the rest of the answer fills the server's memory, so the connection is cut after a while."""
         self._read_on()
         self.unread = self.loop.call_later(self.limits.unread_seconds, self.transport.abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Somebody did."""
+        """The client has read the answer so far."""
         self._read_on()
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP gets an answer of the same shape as everything else."""
+        """Answer bytes that are no HTTP with an error of the usual shape."""
         self._refuse(shaped(400, "SerializationException", msg))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Whoever asks for another protocol is answered in this one; that is nothing to warn of."""
+        """Log nothing: a client that asks for another protocol gets an answer in HTTP."""
 
     def _refuse_head(self) -> None:
         most = f"The headers have more than {self.limits.head_bytes} bytes, or are more than {_MOST_HEADERS}."
@@ -207,11 +205,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         cycle: RequestResponseCycle | None = self.cycle
-        if cycle is not None and cycle.response_started and not self.in_head:  # the answer is out, or on its way
+        if cycle is not None and cycle.response_started and not self.in_head:  # the answer is sent, or is being sent
             self.transport.close()
             return
-        head = f"HTTP/1.1 {reply.status} {_REASONS[reply.status]}\r\ncontent-length: {len(reply.body)}\r\nconnection: close\r\n"
-        headers = (*reply.headers, *more, (b"x-amzn-requestid", self.request_id().encode()))
+        head = f"HTTP/1.1 {reply.status_code} {_REASONS[reply.status_code]}\r\nconnection: close\r\n"
+        headers = (*reply.raw_headers, *more, (b"x-amzn-requestid", self.request_id().encode()))
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(head.encode() + lines + b"\r\n" + reply.body)
         self.transport.close()
@@ -233,13 +231,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
 def protocol_for(app: App) -> type[HttpToolsProtocol]:
     """The protocol of a server of this app, with its limits."""
-    return type(
-        "Protocol", (BoundedProtocol,), {"limits": app.limits, "doors": app.connections, "request_id": staticmethod(app.request_id)}
-    )
+    own = {"limits": app.limits, "open_connections": app.connections, "request_id": staticmethod(app.request_id)}
+    return type("Protocol", (BoundedProtocol,), own)
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to its program, and wakes once a second for its Date header instead of ten times."""
+    """A server that leaves signals of the operating system to its program, and wakes once a second for its Date header, not ten times."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -266,7 +263,7 @@ class _Server(uvicorn.Server):
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A listening place; port 0 is any that is free."""
+    """A socket that is bound to an address; port 0 is any free port."""
     (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listener = socket.socket(family, kind, protocol)
     try:
@@ -280,11 +277,11 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: App, listener: socket.socket, *, around: ASGIApp | None = None, drain_seconds: int = 5) -> AsyncIterator[None]:
-    """Serve until the block ends; `around` is the app with its middleware. What is under way then gets its answer first."""
+async def listening(app: App, listener: socket.socket, *, drain_seconds: int = 5) -> AsyncIterator[None]:
+    """Serve an app until the block ends. Requests that are under way then get their answers first, within `drain_seconds`."""
     options: dict[str, Any] = {"http": protocol_for(app), "ws": "none", "lifespan": "off", "loop": "none", "log_config": None}
     config = uvicorn.Config(
-        Bodies(around or app, app.limits.bodies_bytes),
+        app,
         **options,
         access_log=False,
         server_header=False,

@@ -1,27 +1,43 @@
-"""Replies: a status, headers and a body."""
+"""Replies: what a handler answers with. A reply is a Starlette response, so a handler may also return any other Starlette response."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Any, Final, NamedTuple
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Final
 
 import msgspec
+from starlette.responses import Response
 
-Header = tuple[bytes, bytes]
+from holdfast.web.refusals import Header
+
+__all__ = ["Header", "Reply", "Response", "json_reply"]
+
 _encode = msgspec.json.Encoder().encode
 _JSON: Final[Header] = (b"content-type", b"application/json")
 
 
-class Reply(NamedTuple):
-    """What a client gets."""
+class Reply(Response):
+    """A response whose headers are bytes already, as ASGI sends them: Starlette's own constructor encodes each header again."""
 
-    status: int
-    body: bytes = b""
-    headers: tuple[Header, ...] = ()
-    chunks: AsyncGenerator[bytes, None] | None = None
-    """A body that comes bit by bit, in place of the other; only some apps send it."""
-    request: str | None = None
-    """What the request is called in logs, if it has a name already."""
+    def __init__(
+        self,
+        status: int,
+        body: bytes = b"",
+        headers: Sequence[Header] = (),
+        *,
+        chunks: AsyncGenerator[bytes, None] | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        self.status_code = status
+        self.body = body
+        self.background = None
+        self.raw_headers = [*headers]
+        if chunks is None:
+            self.raw_headers.append((b"content-length", b"%d" % len(body)))
+        self.chunks = chunks
+        """A body that is sent chunk by chunk, in place of `body`; for routes whose policy allows it (`Waits`)."""
+        self.request_id = request_id
+        """The id of the request in logs, where an operation has given it one."""
 
 
 def json_reply(body: Any, status: int = 200, headers: tuple[Header, ...] = ()) -> Reply:

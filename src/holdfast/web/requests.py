@@ -1,59 +1,99 @@
-"""Requests: what a client sent. What cannot be read is refused here, before anything is called."""
+"""Requests: what a client sent. A part that cannot be read is refused here, before a handler calls anything.
+
+A request is a Starlette request, so a handler may also use Starlette's headers, cookies and forms.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final, TypeVar
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.requests import Request as StarletteRequest
+from starlette.types import Scope
 
-from holdfast.model.auditing import Actor
+from holdfast.model import reading
+from holdfast.model.audit import Actor, kept_days, principal
+from holdfast.model.clock import monotonic
 from holdfast.model.credentials import Role
 from holdfast.model.errors import InvalidParameter
-from holdfast.web.asgi import Scope
-from holdfast.web.auth.identity import actor_of, identity_of
-from holdfast.web.errors import unreadable
+from holdfast.web.bodies import Incoming
+from holdfast.web.capacity import Capacities
+from holdfast.web.identity import ANYBODY, Identity
+from holdfast.web.policy import Policy
+from holdfast.web.refusals import Gone, Refused, unreadable
 
 T = TypeVar("T")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,12}")
 _MAX_FIELDS: Final = 200
-
-_label = lru_cache(maxsize=4096)(unquote)
-"""An execution's ARN comes with each of its checkpoints."""
-_CACHED_CHARACTERS: Final = 512
+_LEAST_BYTES_A_SECOND: Final = 1024
 
 
-class Request:
-    """One request: its labels from the path, its query, its headers, its body."""
+class Request(StarletteRequest):
+    """One request: the labels of its path, its query, its headers, its body, its caller."""
 
-    def __init__(self, scope: Scope, labels: Iterable[str], body: bytes) -> None:
-        self._scope = scope
-        self.labels = tuple(_label(label) if len(label) < _CACHED_CHARACTERS else unquote(label) for label in labels)
-        self.body = body
+    def __init__(
+        self, scope: Scope, incoming: Incoming, policy: Policy, labels: tuple[str, ...], capacities: Capacities, closing: asyncio.Event
+    ) -> None:
+        super().__init__(scope, incoming.receive)
+        self.incoming = incoming
+        self.policy = policy
+        self.labels = labels
+        self.content = b""
+        """The body, unless the policy leaves it to the handler to read."""
+        self.caller: Identity | None = None
+        """The caller. None where no gate stands before the app: the listener of a function's own process."""
+        self.timer: asyncio.Timeout | None = None
+        self.capacities = capacities
+        self.closing = closing
+        """Set when the server shuts down: a handler that waits ends then."""
+
+    # --- the caller
+
+    @property
+    def identity(self) -> Identity:
+        """The caller; where no gate stands, a caller that may do everything."""
+        return self.caller or ANYBODY
 
     @property
     def tenant(self) -> str | None:
-        """The tenant that whoever asks is kept to, if any."""
-        return identity_of(self._scope).tenant
+        """The tenant that the caller is kept to, if any."""
+        return self.identity.tenant
 
     @property
-    def roles(self) -> tuple[Role, ...]:
-        """What whoever asks may do; nothing, where anybody may ask."""
-        return identity_of(self._scope).roles
+    def execution_tenant(self) -> str | None:
+        """The tenant of an execution that the request starts: the header X-Amz-Tenant-Id, else the tenant of the caller."""
+        given = self.header(b"x-amz-tenant-id")
+        return self.tenant if given is None else given
 
     @property
     def actor(self) -> Actor | None:
-        """Who acts, for the audit log."""
-        return actor_of(self._scope)
+        """Who acts, for the audit log; None where no gate stands."""
+        found = self.caller
+        if found is None:
+            return None
+        who = principal() if found == ANYBODY else found.name
+        return Actor(who=who, origin=self.origin, tenant=found.tenant, days=kept_days(os.environ))
+
+    @property
+    def origin(self) -> str:
+        """The address of the caller."""
+        client = self.scope.get("client")
+        return "" if client is None else str(client[0])
 
     @property
     def sees_values(self) -> bool:
-        """Whether whoever asks may see what environment variables hold: who could also set them."""
-        return Role.ADMIN in self.roles and self.tenant is None
+        """Whether the caller may see the values of environment variables: only a caller that may also set them."""
+        return Role.ADMIN in self.identity.roles and self.tenant is None
+
+    # --- the head
 
     @property
     def label(self) -> str:
@@ -61,28 +101,33 @@ class Request:
         return self.labels[0]
 
     def header(self, name: bytes) -> str | None:
-        """A header, by its name in small letters."""
-        for key, value in self._scope["headers"]:
+        """A header, by its name in lower case."""
+        for key, value in self.scope["headers"]:
             if key == name:
                 found: bytes = value
                 return found.decode("latin-1")
         return None
 
     @cached_property
-    def _query(self) -> list[tuple[str, str]]:
+    def _fields(self) -> list[tuple[str, str]]:
         try:
-            # As signatures read it (auth/sigv4.py): a letter that came as it is and the same letter percent-encoded are one.
-            text = self._scope["query_string"].decode("utf-8", "replace")
+            # As signatures read it (auth/sigv4.py): a letter as it is and the same letter percent-encoded are equal.
+            text = self.scope["query_string"].decode("utf-8", "replace")
             return parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
         except ValueError:
             raise unreadable(f"The query has more than {_MAX_FIELDS} fields.") from None
 
+    @property
+    def field_names(self) -> set[str]:
+        """The names of all query members."""
+        return {name for name, _ in self._fields}
+
     def texts(self, name: str) -> tuple[str, ...]:
         """Every value of a query member."""
-        return tuple(value for key, value in self._query if key == name)
+        return tuple(value for key, value in self._fields if key == name)
 
     def text(self, name: str) -> str | None:
-        """A query member. Two different values are refused: a signature does not say which of them came first."""
+        """A query member. Two different values are refused: a signature does not tell which of them was first."""
         found = set(self.texts(name))
         if len(found) > 1:
             raise unreadable(f"{name}: is given {len(found)} times, with different values.")
@@ -117,11 +162,54 @@ class Request:
         except (ValueError, OverflowError):
             raise unreadable(f"{name}: {text!r:.100} is not a time such as 2026-01-01T00:00:00Z.") from None
 
-    def json(self, kind: type[T]) -> T:
-        """The body as JSON of this shape; nothing at all is an empty object."""
+    # --- the body
+
+    def decoded(self, kind: type[T]) -> T:
+        """The body as JSON of this type; an empty body is an empty object."""
         try:
-            return msgspec.json.decode(self.body or b"{}", type=kind)
+            return reading.decoded(self.content or b"{}", kind)
         except msgspec.ValidationError as error:
             raise InvalidParameter(f"The request's body: {error}") from None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise unreadable(f"The request's body is not JSON: {error}") from None
+
+    async def parts(self, seconds: float) -> AsyncIterator[bytes]:
+        """The body in parts, while it arrives. The client must send a kilobyte for each second of `seconds`, within that time."""
+        more, left, came = True, seconds, 0
+        while more:
+            asked_at = monotonic()
+            try:
+                async with asyncio.timeout(left):
+                    message = await self.receive()
+            except TimeoutError:
+                raise Refused(408, "RequestTimeoutException", "The rest of the body did not come in time.") from None
+            if message["type"] != "http.request":
+                raise Gone
+            body, more = message.get("body", b""), message.get("more_body", False)
+            left, came = max(0.0, left - (monotonic() - asked_at)), came + len(body)
+            if came >= seconds * _LEAST_BYTES_A_SECOND:
+                left, came = seconds, 0
+            if body:
+                yield body
+                self.incoming.release(len(body))
+
+    # --- time
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """The handler waits in this block: the request is counted among those that wait, and has no deadline."""
+        with self.capacities.waits.taken(self.tenant), self._unhurried():
+            yield
+
+    @contextlib.contextmanager
+    def uploading(self) -> Iterator[None]:
+        """The handler receives a large body in this block."""
+        with self.capacities.uploads.taken(self.tenant), self._unhurried():
+            yield
+
+    @contextlib.contextmanager
+    def _unhurried(self) -> Iterator[None]:
+        with self.capacities.requests.given_back(self.tenant):
+            if self.timer is not None:
+                self.timer.reschedule(None)
+            yield

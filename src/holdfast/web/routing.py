@@ -1,69 +1,109 @@
-"""Routes: which handler answers which method on which path.
+"""Routes: which handler answers which method on which path, and under which policy.
 
-Paths are matched as they were sent, still percent-encoded, so that a label with a slash in it stays one label. An execution's ARN may
-also come raw; its slashes then belong to the label, because what follows it is known.
+The router matches a path as the client sent it, still percent-encoded, so a label with an encoded slash stays one label. An execution's
+ARN may also arrive with plain slashes; these belong to the label, because the text after the label is known. Each request is matched once,
+and the gate and the handler use the same match: two readings of one path would be a way around the policy.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
-from holdfast.web.errors import Refused
-from holdfast.web.replies import Reply
+from starlette.types import Scope
+
+from holdfast.web.policy import UNKNOWN, Policy
+from holdfast.web.refusals import Refused
+from holdfast.web.replies import Response
 from holdfast.web.requests import Request
 
-Handler = Callable[[Request], Awaitable[Reply]]
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+_CACHED_CHARACTERS: Final = 512
+_CACHED_MATCHES: Final = 2048
+"""An execution's checkpoints all have the same path."""
 
 
 class Route(NamedTuple):
-    """One operation's place."""
+    """One operation: where it is, its handler, and its policy."""
 
     method: str
     path: str
     """A regular expression; its groups are the labels."""
     handler: Handler
-    most: int | None = None
-    """Bytes its body may have, if that is not the server's own limit."""
-    waits: bool = False
-    """It may wait as long as an execution lasts, and is counted apart."""
+    policy: Policy
+    target: str | None = None
+    """The header X-Amz-Target, or the part of it up to its dot. AWS's JSON protocols have one path for all operations."""
 
 
-class Placed(Protocol):
-    """What has a place."""
+class Match(NamedTuple):
+    """What the router found for one request."""
 
-    @property
-    def method(self) -> str: ...
-    @property
-    def path(self) -> str: ...
+    path: str
+    """The path as the client sent it."""
+    policy: Policy
+    labels: tuple[str, ...] = ()
+    """The labels in the path, decoded."""
+    handler: Handler | None = None
+    allowed: tuple[str, ...] = ()
+    """The methods of the path, where no route takes the method of the request."""
+
+    def refusal(self, method: str) -> Refused:
+        """Why no handler answers."""
+        if not self.allowed:
+            return Refused(404, "UnknownOperationException", f"There is no operation at {self.path:.200}.")
+        allowed = ", ".join(self.allowed)
+        message = f"{method} is not allowed here; use {allowed}."
+        return Refused(405, "MethodNotAllowedException", message, headers=((b"allow", allowed.encode()),))
 
 
-R = TypeVar("R", bound=Placed)
+class Router:
+    """All routes of an app. Where two paths match, the earlier route is taken."""
 
-
-class Routes(Generic[R]):
-    """All routes; of two paths that both match, the earlier one is meant."""
-
-    def __init__(self, routes: Sequence[R]) -> None:
-        methods: dict[str, dict[str, R]] = {}
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.routes = tuple(routes)
+        places: dict[str, dict[str, dict[str | None, Route]]] = {}
         for route in routes:
-            methods.setdefault(route.path, {})[route.method] = route
-        self._places = [(re.compile(path), by_method) for path, by_method in methods.items()]
+            places.setdefault(route.path, {}).setdefault(route.method, {})[route.target] = route
+        self._places = [(re.compile(path), by_method) for path, by_method in places.items()]
+        self._cached = lru_cache(maxsize=_CACHED_MATCHES)(self._match)
 
-    def find(self, method: str, path: str) -> tuple[R, tuple[str, ...]]:
-        """The route of a request, and the labels in its path."""
+    def find(self, method: str, path: str, target: str | None = None) -> Match:
+        """The route of a request. `path` is percent-encoded, `target` is the header X-Amz-Target."""
+        if len(path) < _CACHED_CHARACTERS and target is None:
+            return self._cached(method, path, None)
+        return self._match(method, path, target)
+
+    def _match(self, method: str, path: str, target: str | None) -> Match:
         for pattern, by_method in self._places:
             found = pattern.fullmatch(path)
             if found is not None:
-                route = by_method.get(method)
-                if route is None:
-                    allowed = ", ".join(sorted(by_method))
-                    raise Refused(
-                        405,
-                        "MethodNotAllowedException",
-                        f"{method} is not allowed here; use {allowed}.",
-                        headers=((b"allow", allowed.encode()),),
-                    )
-                return route, found.groups()
-        raise Refused(404, "UnknownOperationException", f"There is no operation at {path:.200}.")
+                labels = tuple(map(unquote, found.groups()))
+                route = _targeted(by_method.get(method, {}), target)
+                if route is not None:
+                    return Match(path, route.policy, labels, route.handler)
+                # A HEAD shows no more than a GET, so it needs no more. It is still refused where no route takes it.
+                shown = _targeted(by_method.get("GET", {}), target) if method == "HEAD" else None
+                return Match(path, UNKNOWN if shown is None else shown.policy, labels, allowed=tuple(sorted(by_method)))
+        return Match(path, UNKNOWN)
+
+
+def target_of(scope: Scope, path: str) -> str | None:
+    """The header X-Amz-Target, where it means something. On any other path it would be a way around the policy."""
+    if path != "/":
+        return None
+    return ",".join(value.decode("latin-1") for key, value in scope["headers"] if key == b"x-amz-target") or None
+
+
+def path_of(scope: Scope) -> str:
+    """The path of a request, as the client sent it."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.partition(b"?")[0].decode("latin-1")
+
+
+def _targeted(routes: Mapping[str | None, Route], target: str | None) -> Route | None:
+    """The route of a target: of all of it, of its service, or of every other."""
+    service = None if target is None else target.partition(".")[0] + "."
+    return routes.get(target) or routes.get(service) or routes.get(None)

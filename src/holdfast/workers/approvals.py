@@ -1,7 +1,7 @@
-"""Approvals: what a person decides. Each is a callback of its run that takes no other answer, bound to the arguments it was asked for.
+"""Approvals: what a person decides. Each is a callback of its run, bound to the arguments of the call; only a decision closes it.
 
-The request stands beside it in the run's history, written in the same moment; whether a decision comes too late is settled by the write
-that brings it, and the intent that uses it up is written once.
+The request is written together with its callback. The write of a decision checks whether the approval is still open. The intent that
+uses an approval up is written once.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.contract.checking import told_of
+from holdfast.contract.protocol import RunUsage
 from holdfast.durable.identifier import Identity
-from holdfast.hosts.evaluator.checking import problems_now
-from holdfast.model import codec
+from holdfast.durable.journal import identity_of
+from holdfast.model import codec, reading
 from holdfast.model.errors import Rejected
 from holdfast.model.execution import Execution
 from holdfast.model.operations import APPROVAL, Operation, Status, Type
-from holdfast.workers.journal import REQUEST, place
+from holdfast.workers.ballots import NO_BALLOT, Ballot, Vote, ballots_in
+from holdfast.workers.run_operations import EFFECTS_AT, REQUEST
 
 Kind = Literal["approve", "unknown_outcome", "question"]
 VERDICTS: dict[Kind, frozenset[str]] = {
@@ -27,9 +28,11 @@ VERDICTS: dict[Kind, frozenset[str]] = {
     "unknown_outcome": frozenset({"happened", "not_happened", "stop"}),
     "question": frozenset({"answer", "reject"}),
 }
-"""What may be said to each kind."""
+"""The verdicts that each kind takes."""
 SETTLING = VERDICTS["unknown_outcome"]
-"""What `settle` may say. To settle a call and to approve one are two permissions: `settle` approves nothing, `approve` settles nothing."""
+"""The verdicts that `settle` takes. Settling a call and approving a call are two permissions."""
+WITHDRAWN = "withdrawn"
+"""The state of a question that its run took back, because no answer to it matters any more."""
 _PREFIX = "a_"
 _SHOWN = 16
 _DECIDED = ("decided_by", "decided_at", "edited_arguments", "comment", "own_request")
@@ -42,9 +45,15 @@ class ApprovalRefused(Rejected):
 
 
 class ApproverRefused(ApprovalRefused):
-    """Whoever decides may not decide this."""
+    """The person who decided may not decide this approval."""
 
     code = "approver_refused"
+
+
+class VotedBefore(ApprovalRefused):
+    """The person has voted on this question before."""
+
+    code = "voted_before"
 
 
 class ApprovalNotFound(Rejected):
@@ -53,8 +62,15 @@ class ApprovalNotFound(Rejected):
     code = "approval_not_found"
 
 
+class ChainPart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One part of an escalation chain: who may decide as well, if no person has decided for so long."""
+
+    after_seconds: int
+    approvers: tuple[str, ...]
+
+
 class Requested(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be decided, as the run wrote it down."""
+    """The request for a decision, as the run wrote it."""
 
     kind: Kind
     tool: str
@@ -63,17 +79,37 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: str
     approvers: tuple[str, ...] = ()
     used_ms: int = 0
-    """How much of the attempt's time was used up when it began to wait."""
+    """How much of its time the attempt had used when it began to wait."""
     attempt: int = 1
     logged: int = 0
-    """How many lines the body had logged: they were told then, and are not told again when it goes on."""
+    """How many lines the body had logged. They were reported then, and are not reported again when the body runs again."""
     question: str | None = None
     schema: dict[str, Any] | None = None
     """What edited arguments, or an answer, must fit."""
+    node: str | None = None
+    """The node of a pipeline that asks."""
+    votes: int = 1
+    """How many persons must approve."""
+    group: str | None = None
+    """At least one of these persons must be a member of this group."""
+    groups: dict[str, tuple[str, ...]] = {}
+    """The members of the groups among the approvers, as the operator had them when the question was asked."""
+    risk: str | None = None
+    batch: bool = True
+    """Whether it may be decided together with others."""
+    links: bool = True
+    """Whether a link may be made for it."""
+    then: tuple[ChainPart, ...] = ()
+    """Whom the run adds to the approvers, and when."""
+
+    @property
+    def is_voted(self) -> bool:
+        """Whether persons vote. If not, the first decision counts."""
+        return self.votes > 1 or self.group is not None
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person said."""
+    """The decision of a person."""
 
     verdict: str
     decided_by: str
@@ -81,10 +117,27 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     edited_arguments: dict[str, Any] | None = None
     edited_sha256: str | None = None
     result: Any = None
-    """The answer to a question, or what a call that happened came to."""
+    """The answer to a question, or the result of a call that happened."""
     comment: str | None = None
     own_request: bool = False
-    """Somebody decided what he had asked for himself: allowed only where nobody logs in."""
+    """The person who decided had also made the request. That is allowed only where callers do not log in."""
+
+
+class ChainStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of the escalation chain of an approval."""
+
+    at: int
+    """When the approvers are added, if the question is open then."""
+    approvers: tuple[str, ...]
+    added: bool
+
+
+class SpentBy(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run has used so far, with all runs below it."""
+
+    run_id: str
+    worker_id: str
+    usage: RunUsage
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,32 +156,58 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     approvers: tuple[str, ...]
     state: str
     question: str | None = None
-    """What a body asks, or why nobody knows what became of a call."""
+    """The question of a body, or why the outcome of a call is unknown."""
     decided_by: str | None = None
     decided_at: int | None = None
     edited_arguments: dict[str, Any] | None = None
     comment: str | None = None
     own_request: bool = False
-    """Whoever decided had asked for it."""
+    """The person who decided had also made the request."""
     tenant: str | None = None
+    node: str | None = None
+    """The node of a pipeline that asks."""
+    schema: dict[str, Any] | None = None
+    """The form: what an answer, or edited arguments, must fit."""
+    groups: dict[str, tuple[str, ...]] = {}
+    """The members of the groups among the approvers."""
+    group: str | None = None
+    """At least one approving vote must come from this group."""
+    risk: str | None = None
+    batch: bool = True
+    """Whether it may be decided together with others."""
+    links: bool = True
+    """Whether a link may be made for it."""
+    votes_needed: int = 1
+    votes: tuple[Vote, ...] = ()
+    chain: tuple[ChainStanding, ...] = ()
+    spent: tuple[SpentBy, ...] = ()
+    """What the run that asks has used so far, then each run above it; the outermost is the last."""
+    may_cost: dict[str, Any] | None = None
+    """What the rest of the run may cost; None where this is not known."""
+
+    @property
+    def is_voted(self) -> bool:
+        """Whether persons vote. If not, the first decision counts."""
+        return self.votes_needed > 1 or self.group is not None
 
 
 class ApprovalPlace(msgspec.Struct, frozen=True):
-    """Where an approval and its request are kept."""
+    """The identities of an approval: its callback, and the request beside it."""
 
     callback: Identity
     request: Identity
 
 
-_requests = msgspec.json.Decoder(Requested)
-_decisions = msgspec.json.Decoder(Decision)
+_requests = reading.decoder(Requested)
+_decisions = reading.decoder(Decision)
+_documents = msgspec.json.Encoder(decimal_format="number")
 
 
-def approval_at(effects: Identity, kind: Kind, tool: str, identity: str, number: int) -> ApprovalPlace:
-    """Where the approval of a call is kept."""
+def approval_at(kind: Kind, tool: str, identity: str, number: int) -> ApprovalPlace:
+    """The identities of an approval and of its request."""
     parts = (kind, identity, number)
-    callback = place(Type.CALLBACK, APPROVAL, tool, *parts, parent=effects)
-    return ApprovalPlace(callback, place(Type.STEP, REQUEST, tool, *parts, parent=effects))
+    callback = identity_of(Type.CALLBACK, APPROVAL, tool, *parts, parent=EFFECTS_AT)
+    return ApprovalPlace(callback, identity_of(Type.STEP, REQUEST, tool, *parts, parent=EFFECTS_AT))
 
 
 def arguments_hash(arguments: dict[str, Any]) -> str:
@@ -147,28 +226,34 @@ def decision_of(operation: Operation) -> Decision | None:
 
 
 def approval_id(run_id: str, operation_id: str) -> str:
-    """The name of an approval; it says where it is, and gives no right to anything."""
+    """The id of an approval. It names the run and the callback, and it grants no permission."""
     return f"{_PREFIX}{run_id}.{operation_id[:_SHOWN]}"
+
+
+def is_approval_id(text: str) -> bool:
+    """Whether a text has the form of an approval's id."""
+    return text.startswith(_PREFIX) and "." in text
 
 
 def run_of(identity: str) -> str:
     """The run an approval belongs to."""
-    run, dot, _ = identity.removeprefix(_PREFIX).rpartition(".")
-    if not identity.startswith(_PREFIX) or not dot:
-        raise ApprovalNotFound(f"{identity!r:.100} is no approval id; they look like a_….")
+    run, _, _ = identity.removeprefix(_PREFIX).rpartition(".")
+    if not is_approval_id(identity):
+        raise ApprovalNotFound(f"{identity!r:.100} is not a valid approval id; they look like a_….")
     return run
 
 
 def approvals_of(header: Execution, operations: Sequence[Operation]) -> list[tuple[Approval, Operation, Operation]]:
-    """All approvals of a run, in the order they were asked for, with the callbacks they are and the requests beside them."""
+    """All approvals of a run, oldest first, each with the operations of its callback and of its request."""
     requests = {(op.name, op.parent_id, op.place): op for op in operations if op.sub_type == REQUEST}
+    ballots = ballots_in(operations)
     found = []
     for op in operations:
         if op.type is Type.CALLBACK and op.sub_type == APPROVAL:
             # The request is written right after its callback, so it is the next event.
             request = requests.get((op.name, op.parent_id, op.place + 1))
             if request is not None:
-                found.append((_shown(header, op, request_of(request)), op, request))
+                found.append((_shown(header, op, request_of(request), ballots.get(op.id, NO_BALLOT)), op, request))
     return found
 
 
@@ -177,9 +262,9 @@ def waiting(header: Execution, operations: Sequence[Operation]) -> list[Approval
     return [approval for approval, op, _ in approvals_of(header, operations) if op.status is Status.STARTED]
 
 
-def _shown(header: Execution, op: Operation, request: Requested) -> Approval:
+def _shown(header: Execution, op: Operation, request: Requested, ballot: Ballot) -> Approval:
     decision = decision_of(op)
-    state = "open" if op.status is Status.STARTED else "expired" if decision is None else decision.verdict
+    state = "open" if op.status is Status.STARTED else _undecided(op) if decision is None else decision.verdict
     decided = {} if decision is None else {name: getattr(decision, name) for name in _DECIDED}
     return Approval(
         approval_id=approval_id(header.id, op.id),
@@ -192,47 +277,48 @@ def _shown(header: Execution, op: Operation, request: Requested) -> Approval:
         requested_by=request.requested_by,
         requested_at=op.started_at,
         expires_at=op.timeout_at,
-        approvers=request.approvers,
+        approvers=(*request.approvers, *(name for more in ballot.added for name in more.approvers if name not in request.approvers)),
         state=state,
         question=request.question,
         tenant=header.tenant,
+        node=request.node,
+        schema=request.schema,
+        groups=request.groups | {name: members for more in ballot.added for name, members in more.groups.items()},
+        group=request.group,
+        risk=request.risk,
+        batch=request.batch,
+        links=request.links,
+        votes_needed=request.votes,
+        votes=ballot.votes,
+        chain=_chain(op, request, ballot),
         **decided,
     )
 
 
-def checked(request: Requested, decision: Decision, *, logged_in: bool) -> Decision:
-    """The decision as it may be written, or why it may not be."""
-    allowed = VERDICTS[request.kind]
-    if decision.verdict not in allowed:
-        raise ApprovalRefused(f"This takes {' or '.join(sorted(allowed))}, not {decision.verdict!r:.50}.")
-    if request.approvers and decision.decided_by not in request.approvers:
-        raise ApproverRefused(f"{decision.decided_by} is not among those who may decide this: {', '.join(request.approvers)}.")
-    own = decision.decided_by == request.requested_by
-    if own and logged_in:
-        raise ApproverRefused(f"{decision.decided_by} asked for this; somebody else must decide it.")
-    edited = decision.edited_arguments
-    if edited is not None and (request.kind != "approve" or decision.verdict != "approve"):
-        raise ApprovalRefused("Only an approval can come with edited arguments.")
-    if edited is not None or decision.verdict == "answer":
-        _check_fits(request.schema, edited if edited is not None else decision.result, request.requested_by)
-    hashed = None if edited is None else arguments_hash(edited)
-    return msgspec.structs.replace(decision, edited_sha256=hashed, own_request=own)
+def _chain(op: Operation, request: Requested, ballot: Ballot) -> tuple[ChainStanding, ...]:
+    added = {more.number for more in ballot.added}
+    return tuple(
+        ChainStanding(at=op.started_at + part.after_seconds * 1000, approvers=part.approvers, added=number in added)
+        for number, part in enumerate(request.then, 1)
+    )
+
+
+def _undecided(op: Operation) -> str:
+    return WITHDRAWN if op.error is not None and op.error.type == WITHDRAWN else "expired"
 
 
 def check_settles(verdict: str) -> None:
-    """Refuse a verdict that `settle` does not bring: who may settle need not be who may approve."""
+    """Refuse a verdict that `settle` does not take: the permission to settle is not the permission to approve."""
     if verdict not in SETTLING:
         raise ApprovalRefused(f"`settle` takes {', '.join(sorted(SETTLING))}, not {verdict!r:.50}.")
 
 
-def _check_fits(schema: dict[str, Any] | None, value: Any, who: str) -> None:
-    if schema is None:
-        return
-    problems = problems_now(schema, value, who)
-    if problems:
-        raise ApprovalRefused(f"What was given does not fit: {told_of(problems)}.")
+def approval_document(approval: Approval) -> dict[str, Any]:
+    """An approval as plain values, the same as its JSON says."""
+    document: dict[str, Any] = msgspec.json.decode(_documents.encode(approval))
+    return document
 
 
 def code_of(approvals: Iterable[Approval]) -> str:
-    """The code of a run that waits for these."""
+    """The error code of a run that waits for these approvals."""
     return "unknown_outcome" if any(approval.kind == "unknown_outcome" for approval in approvals) else "approval_required"

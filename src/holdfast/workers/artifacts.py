@@ -1,4 +1,4 @@
-"""Artifacts: large values, stored out of band. A tenant's own, found by id only, and checked when they are read."""
+"""Artifacts: large values, stored outside the history. Each belongs to one tenant, is found only by its id, and is checked when read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import msgspec
 
 from holdfast.contract.checking import MAX_DEPTH
 from holdfast.contract.protocol import ArtifactRef
-from holdfast.model import codec
+from holdfast.model import codec, reading
 from holdfast.model.errors import PayloadNotJson, Rejected
 from holdfast.model.shapes import crowding
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.workers.storing.seam import ArtifactsUnreachable, Storage
+from holdfast.workers.storage.seam import ArtifactsUnreachable, Storage
 from holdfast.workers.tools.seam import ToolFailed
 
 _CHUNK = 1 << 16
@@ -29,10 +29,12 @@ class ArtifactMissing(Rejected):
 
 
 class HandedFile:
-    """A file that a body handed over by its descriptor, and may still write to. Read by position: its offset is the body's, too.
+    """A file of a body, handed over as an open descriptor; the body may still write to it.
 
-    The runner reads no more than the file has when it comes. A file that has another size at the end is refused: the runner cannot know
-    which content the body meant.
+    The body shares the descriptor's offset and can move it. So the runner reads at positions of its own.
+
+    The runner reads only the bytes that the file has when it arrives. A file with another size at the end is refused: the runner cannot
+    know which content the body meant.
     """
 
     def __init__(self, fd: int, name: str) -> None:
@@ -42,7 +44,7 @@ class HandedFile:
         self.size = os.fstat(fd).st_size
 
     def read(self, most: int) -> bytes:
-        """The next piece; nothing at the end."""
+        """The next piece; empty at the end."""
         data = os.pread(self._fd, min(most, self.size - self._at), self._at)
         self._at += len(data)
         if not data and (self._at, os.fstat(self._fd).st_size) != (self.size, self.size):
@@ -58,7 +60,7 @@ class Artifacts:
         self._most = most
 
     def keep(self, tenant: str, name: str, media_type: str, read: Callable[[int], bytes]) -> ArtifactRef:
-        """Store what `read` gives; the same bytes of the same name are one artifact. When this returns, it is safe."""
+        """Store what `read` returns. The same bytes under the same name are one artifact. It is on disk when this returns."""
         home, digest, size = _home(tenant), sha256(), 0
         with self._storage.draft(home) as draft:
             while chunk := read(_CHUNK):
@@ -83,22 +85,22 @@ class Artifacts:
 
     @property
     def most_bytes(self) -> int:
-        """How large one may be."""
+        """The most bytes of one artifact."""
         return self._most
 
     def check_size(self, name: str, size: int) -> None:
-        """Refuse what says beforehand that it is too large."""
+        """Refuse a file whose known size is too large."""
         if size > self._most:
             raise ToolFailed("artifact_too_large", f"The artifact {name!r:.100} is above {self._most} bytes.")
 
     def find(self, tenant: str, identity: str) -> ArtifactRef:
-        """What is known of an artifact."""
+        """The reference of an artifact."""
         asked = len(identity) == _ID_LENGTH and identity.isalnum()
         note = self._storage.note(_home(tenant), identity) if asked else None
         if note is None:
             raise ArtifactMissing(f"There is no artifact {identity!r:.100} here.")
         try:
-            found = msgspec.json.decode(note, type=ArtifactRef)
+            found = reading.decoded(note, ArtifactRef)
         except (msgspec.DecodeError, UnicodeError):
             found = None
         if found is None or _identity(found.sha256, found.name, found.media_type) != identity:
@@ -106,7 +108,7 @@ class Artifacts:
         return found
 
     def open(self, tenant: str, identity: str) -> int:
-        """Its bytes as an open file, after they were compared with their hash: nothing that was changed is handed out."""
+        """The bytes as an open file. They are compared with their hash first, so changed bytes are refused."""
         reference = self.find(tenant, identity)
         descriptor = self._storage.open(_home(tenant), identity, reference.size_bytes)
         if descriptor is None:
@@ -121,7 +123,7 @@ class Artifacts:
         return descriptor
 
     def value(self, tenant: str, identity: str) -> Any:
-        """An artifact that holds JSON, loaded."""
+        """The value of an artifact that holds JSON."""
         with os.fdopen(self.open(tenant, identity), "rb") as file:
             text = file.read()
             if (crowded := crowding(text, MAX_DEPTH)) is not None:
@@ -129,19 +131,19 @@ class Artifacts:
             return codec.loads(text)
 
     async def resolved(self, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The inputs with every top-level reference resolved; off the loop, for they may be large."""
+        """The inputs with every top-level reference resolved. A thread does this, because artifacts may be large."""
         if all(_reference(value) is None for value in inputs.values()):
             return inputs
         found: dict[str, Any] = await in_thread(Purpose.ARTIFACTS, brought_in, inputs, lambda identity: self.value(tenant, identity))
         return found
 
     def forget(self, tenant: str) -> None:
-        """Remove all of a tenant's."""
+        """Remove all artifacts of a tenant."""
         self._storage.forget(_home(tenant))
 
 
 def _home(tenant: str) -> str:
-    """A name that no tenant's name can leave."""
+    """A safe folder name for a tenant: a tenant's name cannot lead out of its folder."""
     return sha256(tenant.encode(errors="replace")).hexdigest()[:_ID_LENGTH]
 
 
@@ -152,7 +154,8 @@ def _identity(digest: str, name: str, media_type: str) -> str:
 async def moved_out(
     outputs: dict[str, Any], keep: Callable[[str, bytes], ArtifactRef], above: int
 ) -> tuple[dict[str, Any], list[ArtifactRef]]:
-    """The outputs with what is too large moved out, largest first, until the rest is small enough; off the loop, if there is any."""
+    """The outputs with the largest values moved into artifacts, until the rest is small enough. A thread does this, if there is anything to
+    move."""
     texts = {name: codec.dumps(value).encode() for name, value in outputs.items()}
     total, kept, moved = sum(map(len, texts.values())), dict(outputs), []
     for name, text in sorted(texts.items(), key=lambda item: -len(item[1])):

@@ -1,4 +1,4 @@
-"""One attempt: a body at work, its frames served, until it is done, gave up, was ended, or must wait for a person."""
+"""One attempt: a body runs and the runner serves its frames, until the body is done, fails, is ended, or waits for a person."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ import msgspec
 
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.durable.identifier import Identity
-from holdfast.hosts.sandbox.description import Code, Ended, Frame
-from holdfast.model import codec
+from holdfast.durable.journal import Journal, identity_of, started, succeeded
+from holdfast.hosts.sandbox.jail import BodyEnd, Code, Frame
+from holdfast.model import codec, reading
 from holdfast.model.clock import monotonic
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type
 from holdfast.workers.approvals import ApprovalPlace
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
+from holdfast.workers.attempt_files import AttemptFiles
+from holdfast.workers.attempt_log import AttemptLog
+from holdfast.workers.calls import Answer
 from holdfast.workers.frames import (
     ArtifactGiven,
     Asked,
@@ -35,19 +39,18 @@ from holdfast.workers.frames import (
     ToolAsked,
     frame_of,
 )
-from holdfast.workers.gateway import Answer, Gateway, Parked
-from holdfast.workers.handing import HandedFiles
-from holdfast.workers.journal import STEP, Journal, begun, ended, place
-from holdfast.workers.lines import Lines, Watcher
+from holdfast.workers.gateway import Gateway, WaitsForPerson
 from holdfast.workers.policy import Most
-from holdfast.workers.storing.seam import ArtifactsUnreachable
+from holdfast.workers.run_operations import CANCEL_AT, STEP
+from holdfast.workers.run_reporters import RunReporter
+from holdfast.workers.storage.seam import ArtifactsUnreachable
 from holdfast.workers.tools.seam import ToolFailed
 
-_dying: set[asyncio.Future[Ended]] = set()
-"""Bodies that have done their work and are being ended."""
+_dying: set[asyncio.Future[BodyEnd]] = set()
+"""Bodies that returned their outputs and are being ended."""
 _MOST = Most()
 _MOST_OPEN = 256
-"""Questions a body may have open at once."""
+"""The most frames of one body that may wait for an answer at once."""
 
 
 class Body(Protocol):
@@ -57,22 +60,30 @@ class Body(Protocol):
     def isolation(self) -> dict[str, Any]: ...
     @property
     def over(self) -> bool:
-        """Whether nothing of it is left."""
+        """Whether every process of the body is gone."""
         ...
 
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None: ...
-    async def receive(self) -> Frame | Ended: ...
-    async def kill(self, code: Code = "cancelled", detail: str = "") -> Ended:
-        """End it and all it started; comes back when that is certain. The first reason counts."""
+    async def receive(self) -> Frame | BodyEnd: ...
+    async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
+        """End the body and all it started; returns when they are gone for certain. The first reason counts."""
         ...
 
     def working(self) -> AbstractContextManager[None]:
-        """While the runner works for the body, the body is not idle."""
+        """While the runner works for the body, the body does not count as idle."""
+        ...
+
+    def park(self) -> None:
+        """Stop the body's time."""
+        ...
+
+    def go_on(self) -> None:
+        """Let the body's time run again, from where it stood."""
         ...
 
 
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an attempt came to."""
+    """The result of an attempt: outputs or an error, and what the body logged and stored."""
 
     outputs: Any = None
     error: BodyError | None = None
@@ -83,15 +94,15 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class StepFailed(Exception):
-    """A step of the body's came to nothing, in its author's words."""
+    """A step of the body failed; the error is the author's own."""
 
     def __init__(self, error: BodyError) -> None:
         super().__init__(error.message)
         self.error = error
 
 
-class Passed(Exception):
-    """A body made more of something than the operator allows: its attempt ends with this code."""
+class LimitPassed(Exception):
+    """A body went over a limit of the operator: its attempt ends with this code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -99,7 +110,7 @@ class Passed(Exception):
 
 
 class Attempt:
-    """The service of one body. Each question is a task of its own; the answers go back in the order they are ready."""
+    """Serves one body. Each of its frames is answered by a task of its own, so answers go back in the order in which they are ready."""
 
     def __init__(
         self,
@@ -109,35 +120,35 @@ class Attempt:
         gateway: Gateway,
         journal: Journal,
         artifacts: Artifacts,
-        watcher: Watcher,
+        reporter: RunReporter,
         most: Most = _MOST,
     ) -> None:
         self._number = number
         self._at = at
         self._gateway = gateway
         self._journal = journal
-        self._watcher = watcher
+        self._reporter = reporter
         self._most = most
         self._tasks: set[asyncio.Task[None]] = set()
         self._steps: dict[int, asyncio.Future[StepEnded]] = {}
         self._step_count = self._last_id = self._questions = self._progressed = 0
-        self._ending: asyncio.Future[Ended] | None = None
+        self._ending: asyncio.Future[BodyEnd] | None = None
         self._waits_for: ApprovalPlace | None = None
         self._broken: BaseException | None = None
-        self._files = HandedFiles(artifacts, tenant, most.artifacts)
-        self._lines = Lines(number, watcher, most.log_lines)
-        self.dying: asyncio.Future[Ended] | None = None
-        """Over when nothing of the body is left."""
+        self._files = AttemptFiles(artifacts, tenant, most.artifacts)
+        self._log = AttemptLog(number, reporter, most.log_lines)
+        self.dying: asyncio.Future[BodyEnd] | None = None
+        """Done when every process of the body is gone."""
 
     async def run(self, body: Body, order: dict[str, Any], grace: float) -> AttemptResult | ApprovalPlace:
-        """Serve a body until its end; a Place is what it waits for."""
+        """Serve a body until it ends; returns its result, or the approval that it waits for."""
         began, outcome = monotonic(), None
-        self._body = body
-        self._journal.when_cancelled(self._cancelled)
+        self._body = self._gateway.time.body = body
+        self._journal.when_closed(CANCEL_AT, self._cancelled)
         try:
             await body.send(order)
             outcome = await self._frames()
-            for step in self._steps.values():  # nobody is left to run them
+            for step in self._steps.values():  # the body is gone and runs no more steps
                 step.cancel()
             if self._tasks and self._broken is None:
                 await self._drain(grace)
@@ -145,10 +156,10 @@ class Attempt:
                 raise self._broken
             if self._waits_for is None and outcome.error is not None and (self._ending is None or self._gateway.cancelled):
                 self._waits_for = await self._gateway.lost()
-            if self._waits_for is not None:  # also when the body has ended: what became of a call in flight only a person can say
+            if self._waits_for is not None:  # also after the body's end: only a person can say what happened to a call in flight
                 return self._waits_for
         finally:
-            self._journal.when_cancelled(None)
+            self._journal.when_closed(CANCEL_AT, None)
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
@@ -157,13 +168,13 @@ class Attempt:
         return msgspec.structs.replace(
             outcome,
             artifacts=tuple(self._files.kept.values()),
-            logs=self._lines.kept(),
+            logs=self._log.kept(),
             isolation=str(body.isolation.get("isolation", "none")),
-            duration_ms=int((monotonic() - began) * 1000),
+            duration_ms=int((monotonic() - began - self._gateway.time.parked) * 1000),
         )
 
     async def _dead(self, body: Body, outcome: AttemptResult | None) -> None:
-        """Whatever comes after a failure must find it dead, all of it; after a success nothing comes."""
+        """End the body. After a failure wait until all of it is gone, because another attempt may follow; after a success do not wait."""
         if body.over:
             return
         dying = self.dying = asyncio.ensure_future(body.kill())
@@ -175,15 +186,15 @@ class Attempt:
 
     def _cancelled(self) -> None:
         self._gateway.cancelled = True
-        self._end("Somebody cancelled the run.")
+        self._end("The run was cancelled.")
 
     def _end(self, why: str) -> None:
-        """End the body from our side; its frames come to their end by that."""
+        """End the body; after that no frame arrives any more."""
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._body.kill("cancelled", why))
 
     async def _drain(self, grace: float) -> None:
-        """Let calls in flight record what they did; a call that is cancelled is one whose outcome nobody knows."""
+        """Give calls in flight time to record their outcome. The outcome of a call that is cancelled after that is unknown."""
         _, late = await asyncio.wait(self._tasks, timeout=grace)
         for task in late:
             task.cancel()
@@ -192,13 +203,13 @@ class Attempt:
     async def _frames(self) -> AttemptResult:
         while True:
             received = await self._body.receive()
-            if isinstance(received, Ended):
+            if isinstance(received, BodyEnd):
                 return _failed(received.code or "worker_crashed", received.detail or "The body's process ended without an answer.")
             try:
                 frame = frame_of(received.data)
                 last = None
                 if isinstance(frame, Logged):
-                    await self._lines.said(frame.level, frame.message, frame.fields)
+                    await self._log.add_from_body(frame.level, frame.message, frame.fields)
                 elif isinstance(frame, Progress):
                     await self._progress(frame)
                 else:
@@ -206,7 +217,7 @@ class Attempt:
             except FrameInvalid as wrong:
                 await self._body.kill("worker_crashed")
                 return _failed("worker_crashed", str(wrong))
-            except Passed as limit:
+            except LimitPassed as limit:
                 await self._body.kill("cancelled", str(limit))
                 return _failed(limit.code, str(limit))
             finally:
@@ -216,7 +227,7 @@ class Attempt:
                 return last
 
     def _taken(self, frame: Any, fds: tuple[int, ...]) -> AttemptResult | None:
-        """Serve one frame; the last one is what it came to."""
+        """Serve one frame; the last frame gives the result."""
         if isinstance(frame, Done):
             return AttemptResult(outputs=frame.outputs)
         if isinstance(frame, Failed):
@@ -244,7 +255,7 @@ class Attempt:
         elif isinstance(frame, StepBegun):
             self._step_count += 1
             if self._step_count > self._most.steps:
-                raise Passed("step_limit", f"The body began more than {self._most.steps} steps in one attempt (policy.most.steps).")
+                raise LimitPassed("step_limit", f"The body began more than {self._most.steps} steps in one attempt (policy.most.steps).")
             serving = self._answer(frame.id, self._step(frame, self._step_count), theirs=True)
         elif isinstance(frame, ArtifactGiven):
             serving = self._answer(frame.id, self._keep(frame, _first(fds)))
@@ -258,16 +269,16 @@ class Attempt:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and self._broken is None:
-            self._broken = error  # nothing can be written any more, say: the attempt is over here
+            self._broken = error  # for example a write that failed: the attempt cannot go on in this process
             self._end("The runner cannot go on.")
 
     async def _answer(self, id: int, serving: Awaitable[Answer], *, theirs: bool = False) -> None:
-        """Serve a question; `theirs` is work that the body does itself, in which it may be idle."""
+        """Answer one frame. `theirs` means that the body itself does the work, so the body may count as idle meanwhile."""
         try:
             with contextlib.nullcontext() if theirs else self._body.working():
                 answer = await serving
-        except Parked as parked:
-            self._waits_for = self._waits_for or parked.at
+        except WaitsForPerson as wait:
+            self._waits_for = self._waits_for or wait.at
             self._end("It waits for a person.")
             return
         except ToolFailed as failed:
@@ -277,19 +288,19 @@ class Attempt:
             await self._send({"op": "answer", "id": id, "error": msgspec.to_builtins(failed.error)})
             return
         written = {"now": answer.at} if answer.at else {}
-        await self._send({"op": "answer", "id": id, "result": answer.result, **written})
+        await self._send({"op": "answer", "id": id, "result": answer.result, **written, **self._left()})
 
     async def _noted(self, tool: str, serving: Awaitable[Answer]) -> Answer:
-        """What is refused is in the log, whatever the body makes of it; so is what a call took beyond its reservation."""
+        """Log a refused call, and tokens beyond the reservation, whatever the body does with the answer."""
         try:
             answer = await serving
         except ToolFailed as failed:
             if not failed.recorded:
-                self._lines.add("warning", failed.message, {"event": "tool_refused", "tool": tool[:200], "error_code": failed.code})
+                self._log.add("warning", failed.message, {"event": "tool_refused", "tool": tool[:200], "error_code": failed.code})
             raise
         if answer.beyond:
             told = f"{tool} took {answer.beyond} tokens more than could be reserved for it."
-            self._lines.add("warning", told, {"event": "overshoot", "tool": tool, "tokens": answer.beyond})
+            self._log.add("warning", told, {"event": "overshoot", "tool": tool, "tokens": answer.beyond})
         return answer
 
     async def _refuse(self, id: int, failed: ToolFailed) -> None:
@@ -299,21 +310,26 @@ class Attempt:
             "retry_after_seconds": failed.retry_after_seconds,
             "details": failed.details,
         }
-        await self._send({"op": "answer", "id": id, "error": {key: value for key, value in error.items() if value is not None}})
+        told = {key: value for key, value in error.items() if value is not None}
+        await self._send({"op": "answer", "id": id, "error": told, **self._left()})
+
+    def _left(self) -> dict[str, float]:
+        """The time that is left, for a body whose time stood still: it counts for itself otherwise."""
+        return {"left": self._gateway.time.left} if self._gateway.time.parked else {}
 
     async def _send(self, frame: dict[str, Any], fd: int | None = None) -> None:
-        with contextlib.suppress(ConnectionError, OSError):  # a body that is gone is told of by `receive`
+        with contextlib.suppress(ConnectionError, OSError):  # the body has ended: `receive` returns its end
             await self._body.send(frame, fd)
 
     # --- steps
 
     async def _step(self, frame: StepBegun, count: int) -> Answer:
-        """A step of the body's own: its result is on disk before the body hears of it."""
-        at = place(Type.STEP, STEP, frame.name, self._number, count, parent=self._at)
+        """A step of the body: its result is on disk before the body gets it."""
+        at = identity_of(Type.STEP, STEP, frame.name, self._number, count, parent=self._at)
         known = self._journal.find(at)
         if known is None or known.status in OPEN:
             if known is None:
-                self._journal.write_later(begun(at))
+                self._journal.write_later(started(at))
             told = self._steps[frame.id] = asyncio.get_running_loop().create_future()
             await self._send({"op": "step_run", "id": frame.id})
             end = await told
@@ -344,7 +360,7 @@ class Attempt:
         finally:
             os.close(fd)
 
-    # --- what it says
+    # --- questions and progress
 
     async def _ask(self, frame: Asked, count: int) -> Answer:
         if count > self._most.questions:
@@ -354,11 +370,11 @@ class Attempt:
     async def _progress(self, frame: Progress) -> None:
         self._progressed += 1
         if self._progressed <= self._most.progress:
-            clean = await self._watcher.hidden({"progress": frame.data})
-            self._watcher.progressed(clean["progress"])
+            clean = await self._reporter.without_secrets({"progress": frame.data})
+            self._reporter.progressed(clean["progress"])
         elif self._progressed == self._most.progress + 1:
             told = f"More than {self._most.progress} notes of progress (policy.most.progress): the rest are dropped."
-            self._lines.add("warning", told, {})
+            self._log.add("warning", told, {})
 
 
 def _first(fds: tuple[int, ...]) -> int:
@@ -370,13 +386,13 @@ def _first(fds: tuple[int, ...]) -> int:
 def _step_end(at: Identity, end: StepEnded) -> Any:
     if end.error is not None:
         return at.update(Action.FAIL, error=Failure(end.error.message, end.error.error_code, msgspec.json.encode(end.error).decode()))
-    return ended(at, codec.dumps(end.result))
+    return succeeded(at, codec.dumps(end.result))
 
 
 def _step_answer(known: Operation) -> Answer:
     if known.status is Status.FAILED:
         assert known.error is not None
-        raise StepFailed(msgspec.json.decode(known.error.data or "", type=BodyError))
+        raise StepFailed(reading.decoded(known.error.data or "", BodyError))
     return Answer(codec.loads(known.result or "null"), known.ended_at or 0)
 
 

@@ -1,6 +1,6 @@
-"""The calls of a run: every call of a tool that it made, how each ended, and what that leaves of the budget.
+"""The calls of a run: every call of a tool, how each ended, and what is left of the budget.
 
-It is read from the run's own intents and receipts, never remembered: a crash changes nothing that was spent.
+The calls are read from the intents and receipts of the run, so a crash changes nothing that was spent.
 """
 
 from __future__ import annotations
@@ -8,19 +8,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from holdfast.contract.protocol import RunUsage, Tokens
 from holdfast.contract.terms import Limits
 from holdfast.durable.identifier import Identity
-from holdfast.model.operations import Operation, Status, Type
-from holdfast.workers.journal import INTENT, RECEIPT, place
+from holdfast.durable.journal import identity_of
+from holdfast.model import codec, reading
+from holdfast.model.errors import Rejected
+from holdfast.model.operations import Failure, Operation, Status, Type
+from holdfast.workers.run_operations import CARRIED_AT, EFFECTS_AT, INHERITED, INTENT, RECEIPT
 from holdfast.workers.tools.seam import Remaining, Reservation, ToolFailed, Usage
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """What was about to be done, on disk before it was."""
+    """A call that the gateway is about to make. It is on disk before the call."""
 
     tool: str
     identity: str
@@ -28,16 +32,18 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """Which try of this call it is, from 1."""
     attempt: int
     asked_sha256: str
-    """Of the arguments the body gave."""
+    """The hash of the arguments that the body gave."""
     arguments: dict[str, Any]
-    """Those that were used: a person may have edited them."""
+    """The arguments of the call as it is made: a person may have edited them."""
     reservation: Reservation = Reservation()
     write: bool = True
     approval: str | None = None
+    changed: bool = False
+    """An earlier run made the call with other arguments, and a person let this one be made."""
 
 
 class CallError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a call came to nothing."""
+    """Why a call failed."""
 
     error_code: str
     message: str
@@ -45,17 +51,31 @@ class CallError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: Any = None
 
 
+MESSAGE_LENGTH: Final = 4000
+
+
+def call_error(failed: ToolFailed) -> CallError:
+    """A failure as the receipt stores it: without characters and details that cannot be written."""
+    told = codec.readable(Failure(failed.message[:MESSAGE_LENGTH])).message or ""
+    details: Any = failed.details
+    try:
+        codec.fitting(codec.dumps(details), "details")
+    except Rejected:
+        details = None
+    return CallError(error_code=failed.code, message=told, retry_after_seconds=failed.retry_after_seconds, details=details)
+
+
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a call came to."""
+    """The outcome of a call: its result or its error, and what it used."""
 
     result: Any = None
     error: CallError | None = None
     usage: Usage = Usage()
     void: bool = False
-    """The answer was lost in a crash, and it is certain that the call may be made again: the body never heard of this one."""
+    """The answer was lost in a crash, the body never got it, and the gateway may make the call again."""
 
     def counts_in(self, made_in: int, attempt: int) -> bool:
-        """Whether a body gets this answer: a good one in every attempt, a failure only in the attempt that met it."""
+        """Whether a body gets this answer: a result in every attempt, an error only in the attempt that made the call."""
         return not self.void and (self.error is None or made_in == attempt)
 
 
@@ -64,75 +84,138 @@ class Try(msgspec.Struct, kw_only=True):
 
     intent: Intent
     receipt: Receipt | None = None
-    """None: it is under way, or nobody knows what became of it."""
+    """None: the call is under way, or its outcome is unknown."""
     began: int = 0
     """When the intent was written."""
     at: int = 0
     """When the receipt was written."""
     live: bool = False
-    """It is under way in this very process."""
+    """The call is under way in this process."""
     inherited: bool = False
-    """It was made by an earlier run of the same key."""
+    """An earlier run of the same family made the call."""
+    kept: tuple[str, ...] = ()
+    """The hashes of other arguments that a person let this call count for."""
 
 
-def intent_at(effects: Identity, tool: str, identity: str, number: int) -> Identity:
-    """Where the intent of a try is kept."""
-    return place(Type.STEP, INTENT, tool, identity, number, parent=effects)
+class Inherited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call of an earlier run, as the run that inherits it keeps it. It counts for no quota, no budget and no ledger."""
+
+    intent: Intent
+    receipt: Receipt | None = None
+    began: int = 0
+    at: int = 0
+    kept: tuple[str, ...] = ()
 
 
-def receipt_at(effects: Identity, tool: str, identity: str, number: int) -> Identity:
-    """Where its receipt is kept."""
-    return place(Type.STEP, RECEIPT, tool, identity, number, parent=effects)
+class Answer(msgspec.Struct, frozen=True):
+    """What the body gets back, and when that was written."""
+
+    result: Any
+    at: int
+    beyond: int = 0
+    """Tokens that the call used beyond its reservation."""
 
 
-_intents = msgspec.json.Decoder(Intent)
-_receipts = msgspec.json.Decoder(Receipt)
+def run_usage(usage: Usage, calls: int) -> RunUsage:
+    """What a run has used, as its response says it."""
+    return RunUsage(
+        tokens=Tokens(usage.input_tokens, usage.output_tokens),
+        cost_usd=usage.cost_usd,
+        tool_calls=calls,
+        cached_tokens=usage.cached_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+    )
+
+
+def reserved_usage(attempted: Try) -> Usage:
+    """What a try counts for if its answer was lost: all that it reserved."""
+    reserved = attempted.intent.reservation
+    return Usage(reserved.tokens, 0, reserved.cost_usd, is_estimated=reserved != Reservation())
+
+
+def answered(attempted: Try) -> Answer:
+    """The answer that a receipt holds; raises the error of a call that failed."""
+    receipt = attempted.receipt
+    assert receipt is not None
+    if receipt.error is None:
+        used, reserved = receipt.usage.tokens, attempted.intent.reservation.tokens
+        return Answer(receipt.result, attempted.at, max(0, used - reserved) if reserved else 0)
+    error = receipt.error
+    failed = ToolFailed(error.error_code, error.message, retry_after_seconds=error.retry_after_seconds, details=error.details)
+    failed.recorded = True
+    raise failed
+
+
+def intent_at(tool: str, identity: str, number: int) -> Identity:
+    """The identity of the intent of a try."""
+    return identity_of(Type.STEP, INTENT, tool, identity, number, parent=EFFECTS_AT)
+
+
+def receipt_at(tool: str, identity: str, number: int) -> Identity:
+    """The identity of the receipt of a try."""
+    return identity_of(Type.STEP, RECEIPT, tool, identity, number, parent=EFFECTS_AT)
+
+
+_inherited = reading.decoder(Inherited)
+_intents = reading.decoder(Intent)
+_receipts = reading.decoder(Receipt)
 
 
 class Calls:
     """The calls of one run."""
 
-    def __init__(self, limits: Limits, effects: Identity, most_calls: int | None = None) -> None:
+    def __init__(self, limits: Limits, most_calls: int | None = None) -> None:
         """`most_calls` is the operator's cap, for a contract that has none or a wider one."""
         self._limits = limits
         self._most_calls = most_calls
-        self._effects = effects
         self._tries: dict[str, list[Try]] = {}
         self._calls: defaultdict[str, int] = defaultdict(int)
         self._tokens, self._cost = 0, Decimal(0)
         """Spent or reserved by this run."""
 
     def read(self, operations: Iterable[Operation], *, inherited: bool = False) -> None:
-        """Take in what a run has written; of an earlier run only what it did to the world counts."""
+        """Read the intents and receipts of a run. Of an earlier run only calls that changed the world count."""
         by_id = {operation.id: operation for operation in operations}
         for operation in by_id.values():
+            if operation.sub_type == INHERITED and operation.id != CARRIED_AT.operation_id and operation.result is not None:
+                self._keep(_inherited.decode(operation.result))
             if operation.sub_type != INTENT or operation.result is None:
                 continue
             intent = _intents.decode(operation.result)
             if inherited and not intent.write:
                 continue
-            found = by_id.get(receipt_at(self._effects, intent.tool, intent.identity, intent.number).operation_id)
+            found = by_id.get(receipt_at(intent.tool, intent.identity, intent.number).operation_id)
             receipt = _receipts.decode(found.result) if found is not None and found.status is Status.SUCCEEDED and found.result else None
             if inherited and receipt is not None and receipt.error is not None:
                 continue
             at = (found.ended_at or 0) if found is not None else 0
             self.begin(Try(intent=intent, receipt=receipt, began=operation.started_at, at=at, inherited=inherited))
 
+    def _keep(self, found: Inherited) -> None:
+        """Take a call that a run keeps from an earlier one. The latest record of a call counts."""
+        made = Try(intent=found.intent, receipt=found.receipt, began=found.began, at=found.at, inherited=True, kept=found.kept)
+        tries = self._tries.setdefault(found.intent.identity, [])
+        for place, known in enumerate(tries):
+            if known.inherited and known.intent.number == found.intent.number:
+                tries[place] = made
+                return
+        tries.append(made)
+
     def begin(self, attempted: Try) -> None:
-        """A call is about to be made."""
+        """Count a call that the gateway is about to make."""
         self._tries.setdefault(attempted.intent.identity, []).append(attempted)
         if not attempted.inherited:
             self._calls[attempted.intent.tool] += 1
             self._count(attempted, 1)
 
     def take_back(self, attempted: Try) -> None:
-        """A call was refused before it was written."""
+        """Take back a call that was refused before its intent was written."""
         self._tries[attempted.intent.identity].remove(attempted)
         self._calls[attempted.intent.tool] -= 1
         self._count(attempted, -1)
 
     def settle(self, attempted: Try, receipt: Receipt) -> None:
-        """It is known what became of a call."""
+        """Record the outcome of a call."""
         if not attempted.inherited:
             self._count(attempted, -1)
         attempted.live, attempted.receipt = False, receipt
@@ -146,7 +229,7 @@ class Calls:
 
     @property
     def tries(self) -> list[Try]:
-        """Every try of every call."""
+        """All tries of all calls."""
         return [attempted for tries in self._tries.values() for attempted in tries]
 
     def latest(self, identity: str) -> Try | None:
@@ -155,33 +238,37 @@ class Calls:
         return tries[-1] if tries else None
 
     def spent(self, identity: str) -> int:
-        """How often a call was really made: each time uses up an approval."""
+        """How often a call was made. Each time uses up one approval."""
         tries = self._tries.get(identity, ())
         return sum(attempted.receipt is None or not attempted.receipt.void for attempted in tries)
 
     def unresolved(self) -> list[Try]:
-        """Calls that change the world, made by this run, of which nobody knows what became."""
+        """The calls of this run that change the world and whose outcome is unknown."""
         return [attempted for attempted in self._own() if attempted.intent.write and attempted.receipt is None and not attempted.live]
+
+    def abandoned(self) -> list[Try]:
+        """The calls of this run that change nothing in the world, have no answer, and are not under way any more."""
+        return [attempted for attempted in self._own() if not attempted.intent.write and attempted.receipt is None and not attempted.live]
 
     @property
     def usage(self) -> Usage:
-        """What was spent, and what lost calls may have spent: that counts as spent."""
+        """What the run has spent. The reservation of a lost call counts as spent."""
         total = Usage()
         for attempted in self._own():
             if attempted.receipt is not None:
                 total += attempted.receipt.usage
             elif not attempted.live:
-                total += Usage(attempted.intent.reservation.tokens, 0, attempted.intent.reservation.cost_usd)
+                total += reserved_usage(attempted)
         return total
 
     @property
-    def calls(self) -> int:
-        """How many calls were made."""
+    def count(self) -> int:
+        """How many calls the run has made."""
         return sum(self._calls.values())
 
     @property
     def remaining(self) -> Remaining:
-        """What is left for the next call; what others have reserved is not."""
+        """What is left for the next call, without what calls under way have reserved."""
         limits = self._limits
         return Remaining(
             None if limits.max_tokens is None else limits.max_tokens - self._tokens,
@@ -191,9 +278,9 @@ class Calls:
     def check_calls(self, tool: str) -> None:
         """Refuse a call beyond the number of calls allowed."""
         most, quota = self._limits.max_tool_calls, self._limits.tool_quotas.get(tool)
-        if most is not None and self.calls >= most:
+        if most is not None and self.count >= most:
             raise ToolFailed("budget_exceeded", f"The run has made its {most} tool calls (max_tool_calls).")
-        if self._most_calls is not None and self.calls >= self._most_calls:
+        if self._most_calls is not None and self.count >= self._most_calls:
             raise ToolFailed(
                 "budget_exceeded", f"The run has made the {self._most_calls} tool calls that are allowed here (policy.most.tool_calls)."
             )

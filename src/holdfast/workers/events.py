@@ -1,126 +1,62 @@
-"""The events of a run, for those who follow it: what is in its history, under the numbers it has there, and what is not on disk yet.
+"""The events of a run for its followers. These are recorded: they follow from the history, and their ids are the numbers of its lines.
 
-accepted · attempt · tool · approval · done      from the history; each has the number of its line, which is its id for ever
-progress · log                                   live only, without an id: whoever comes back goes on after the last id he had
+accepted · attempt · tool · approval · node · choice · done      recorded; an id is a number, and never changes
+progress · tokens · log · gap                                    live (event_rings.py): not on disk; an id is a text
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.contract.protocol import response_document
-from holdfast.model.errors import StoreBusy
-from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model import reading
 from holdfast.model.history import TERMINAL, EventType
-from holdfast.model.operations import APPROVAL, Operation, Status
-from holdfast.model.threads import Purpose, in_thread
-from holdfast.store.seam import Line, Store
+from holdfast.model.operations import APPROVAL, Operation, Status, Type
+from holdfast.store.seam import HistoryEntry, Store
+from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import approval_id, decision_of
 from holdfast.workers.attempt import AttemptResult
+from holdfast.workers.ballots import ESCALATION, VOTE, added_of, vote_of
 from holdfast.workers.calls import Intent, Receipt
-from holdfast.workers.journal import ATTEMPT, INTENT, RECEIPT
-from holdfast.workers.looking import response_of
-from holdfast.workers.running import Accepted
+from holdfast.workers.run_lookup import response_of
+from holdfast.workers.run_operations import ATTEMPT, CHOICE, INTENT, NODE, RECEIPT, node_at, undone_at
 
-_POLL_SECONDS: Final = 0.25
-"""Another process may have the run: then nobody here is told of what it writes."""
-_PAGE: Final = 200
-_QUEUE: Final = 256
-_FOLLOWERS: Final = 1000
-_outcomes = msgspec.json.Decoder(AttemptResult)
-_intents = msgspec.json.Decoder(Intent)
-_receipts = msgspec.json.Decoder(Receipt)
+PAGE: Final = 200
+_ROUNDS: Final = 1000
+_outcomes = reading.decoder(AttemptResult)
+_intents = reading.decoder(Intent)
+_receipts = reading.decoder(Receipt)
 
 
 class RunEvent(msgspec.Struct, frozen=True):
     """One event of a run."""
 
-    id: int | None
-    """None: it is nowhere on disk, and never comes again."""
+    id: int | str | None
+    """A number for a recorded event: that of its line in the history, for ever. A text for a live event (`12.0a1b2c3d.7`), which is not on
+    disk. None where nothing can follow."""
     event: str
     data: Any
 
 
-class RunEvents:
-    """Who follows which run, in this process."""
-
-    def __init__(self, *, queue: int = _QUEUE, followers: int = _FOLLOWERS) -> None:
-        self._queue = queue
-        self._most = followers
-        self._count = 0
-        self._followers: dict[str, set[_Follower]] = {}
-
-    def offer(self, run_id: str, event: str, data: Any) -> None:
-        """Something that is nowhere on disk yet. A follower who does not keep up loses the oldest of these."""
-        for follower in self._followers.get(run_id, ()):
-            follower.live.append(RunEvent(None, event, data))
-            follower.news.set()
-
-    def nudge(self, run_id: str) -> None:
-        """Something was written, or will be in a moment."""
-        for follower in self._followers.get(run_id, ()):
-            follower.news.set()
-
-    async def follow(self, store: Store, header: Execution, accepted: Accepted, after: int = 0) -> AsyncIterator[RunEvent | None]:
-        """The events of a run after an id, then those that come, until it is done; None whenever nothing came for a while.
-
-        A run that was quarantined is not done, and nothing more comes before somebody releases it: its last event is `quarantined`.
-        """
-        if self._count >= self._most:
-            raise StoreBusy("There are too many followers.")
-        follower = _Follower(self._queue)
-        self._count += 1
-        self._followers.setdefault(header.id, set()).add(follower)
-        try:
-            async for event in _followed(store, header.id, accepted, after, follower):
-                yield event
-        finally:
-            self._count -= 1
-            self._followers[header.id].discard(follower)
-            if not self._followers[header.id]:
-                del self._followers[header.id]
+def events_so_far(store: Store, run_id: str, accepted: AcceptedRequest) -> list[RunEvent]:
+    """The recorded events of a run, from its beginning."""
+    found: list[RunEvent] = []
+    after = 0
+    while lines := store.history(run_id, after, PAGE):
+        found += events_of(store, run_id, accepted, lines)
+        after = lines[-1].event.number
+    return found
 
 
-class _Follower:
-    def __init__(self, limit: int) -> None:
-        self.live: deque[RunEvent] = deque(maxlen=limit)
-        self.news = asyncio.Event()
-
-
-async def _followed(store: Store, run_id: str, accepted: Accepted, after: int, follower: _Follower) -> AsyncIterator[RunEvent | None]:
-    while True:
-        follower.news.clear()
-        while lines := await in_thread(Purpose.STORE, store.history, run_id, after, _PAGE):
-            for event in await in_thread(Purpose.STORE, _events, store, run_id, accepted, lines):
-                yield event
-                if event.event == "done":
-                    return
-            after = lines[-1].event.number
-        while follower.live:
-            yield follower.live.popleft()
-        header = await in_thread(Purpose.STORE, store.find, run_id)
-        if header is None or header.state is State.QUARANTINED:
-            yield RunEvent(None, "quarantined", {"run_id": run_id})
-            return
-        if header.status is not ExecutionStatus.RUNNING and header.state is State.CLOSED and header.events <= after:
-            return  # whoever had the last event and comes back has had everything
-        try:
-            async with asyncio.timeout(_POLL_SECONDS):
-                await follower.news.wait()
-        except TimeoutError:
-            yield None
-
-
-def _events(store: Store, run_id: str, accepted: Accepted, lines: Sequence[Line]) -> list[RunEvent]:
+def events_of(store: Store, run_id: str, accepted: AcceptedRequest, lines: Sequence[HistoryEntry]) -> list[RunEvent]:
+    """The events that these lines of a run's history are told as."""
     return [event for line in lines for event in _told(store, run_id, accepted, line)]
 
 
-def _told(store: Store, run_id: str, accepted: Accepted, line: Line) -> Iterator[RunEvent]:
+def _told(store: Store, run_id: str, accepted: AcceptedRequest, line: HistoryEntry) -> Iterator[RunEvent]:
     event, operation = line.event, line.operation
     if event.type is EventType.EXECUTION_STARTED:
         yield RunEvent(event.number, "accepted", {**_who(run_id, accepted), "at": event.at})
@@ -135,7 +71,7 @@ def _told(store: Store, run_id: str, accepted: Accepted, line: Line) -> Iterator
             yield RunEvent(event.number, name, {**data, "at": event.at})
 
 
-def _who(run_id: str, accepted: Accepted) -> dict[str, Any]:
+def _who(run_id: str, accepted: AcceptedRequest) -> dict[str, Any]:
     who = {"run_id": run_id, "worker_id": accepted.request.worker_id, "version": accepted.version}
     return who | {"trace_id": accepted.trace_id, "span_id": accepted.span_id}
 
@@ -149,7 +85,39 @@ def _of_operation(run_id: str, operation: Operation, kind: EventType, payload: s
         return "tool", _receipt(operation)
     if operation.sub_type == APPROVAL:
         return "approval", _approval(run_id, operation, kind)
+    if operation.sub_type == VOTE:
+        return "approval", _vote(run_id, operation)
+    if operation.sub_type == ESCALATION:
+        return "approval", _added(run_id, operation)
+    if operation.sub_type == NODE:
+        return "node", _node(operation, kind)
+    if operation.sub_type == CHOICE and kind is EventType.STEP_SUCCEEDED:
+        return "choice", {"node": operation.name, **msgspec.json.decode(operation.result or "{}")}
     return None
+
+
+class _NodeError(msgspec.Struct):
+    code: str
+    message: str
+
+
+class _NodeEnd(msgspec.Struct):
+    """What of a node's end its event tells (pipelines.record.results.Settled)."""
+
+    state: str
+    why: str | None = None
+    error: _NodeError | None = None
+
+
+def _node(operation: Operation, kind: EventType) -> dict[str, Any]:
+    place = node_at if operation.type is Type.CONTEXT else undone_at
+    name = operation.name or ""
+    about = {"node": name, "round": next((n for n in range(1, _ROUNDS) if place(name, n).operation_id == operation.id), 1)}
+    if kind is EventType.CONTEXT_STARTED:
+        return about | {"state": "running"}
+    end = reading.decoded((operation.result if operation.error is None else operation.error.data) or "{}", _NodeEnd)
+    told = about | {"state": end.state} | ({} if end.why is None else {"why": end.why})
+    return told if end.error is None else told | {"error_code": end.error.code, "message": end.error.message}
 
 
 def _attempt(operation: Operation, kind: EventType) -> dict[str, Any]:
@@ -175,6 +143,18 @@ def _receipt(operation: Operation) -> dict[str, Any]:
     }
     ended = {"tool": operation.name, "state": "lost" if receipt.void else "ended", "usage": usage}
     return ended if receipt.error is None else ended | {"error_code": receipt.error.error_code, "message": receipt.error.message}
+
+
+def _vote(run_id: str, operation: Operation) -> dict[str, Any]:
+    vote = vote_of(operation)
+    about = {"approval_id": approval_id(run_id, vote.question), "tool": operation.name}
+    return about | {"state": "vote", "verdict": vote.verdict, "decided_by": vote.person}
+
+
+def _added(run_id: str, operation: Operation) -> dict[str, Any]:
+    added = added_of(operation)
+    about = {"approval_id": approval_id(run_id, added.question), "tool": operation.name}
+    return about | {"state": "escalated", "approvers": list(added.approvers)}
 
 
 def _approval(run_id: str, operation: Operation, kind: EventType) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The frames a body may send. It is hostile: whatever is not exactly one of these ends its attempt."""
+"""The frames that a body may send. A body may be hostile: anything that is not exactly one of these frames ends its attempt."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Annotated, Any, TypeAlias, get_args
 
 import msgspec
 
+from holdfast.model import reading
 from holdfast.model.errors import HoldfastError
 from holdfast.workers.body.errors import ERROR_CODE
 
 
 class FrameInvalid(HoldfastError):
-    """A body said something that is no frame."""
+    """A body sent something that is not a valid frame."""
 
     code = "frame_invalid"
 
@@ -21,7 +22,7 @@ class _Frame(msgspec.Struct, frozen=True, tag_field="op", forbid_unknown_fields=
 
 
 class BodyError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a body did not come to a good end, in its own words."""
+    """The error of a body, as the body sends it."""
 
     error_code: Annotated[str, msgspec.Meta(pattern=ERROR_CODE)]
     message: str = ""
@@ -34,7 +35,7 @@ class BodyError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ready(_Frame, frozen=True, tag="ready"):
-    """Its code is imported; it waits for its order."""
+    """The body has imported its code and waits for its order."""
 
 
 class ToolAsked(_Frame, frozen=True, tag="tool"):
@@ -47,7 +48,7 @@ class ToolAsked(_Frame, frozen=True, tag="tool"):
 
 
 class StepBegun(_Frame, frozen=True, tag="step_begin"):
-    """A step is to run, unless it has."""
+    """The body asks to run a step; the runner answers if the step has run already."""
 
     id: int
     name: str
@@ -70,7 +71,7 @@ class Asked(_Frame, frozen=True, tag="ask"):
 
 
 class ArtifactGiven(_Frame, frozen=True, tag="artifact"):
-    """Store the file that comes along."""
+    """Store the file whose descriptor this frame carries."""
 
     id: int
     name: str
@@ -86,13 +87,13 @@ class OpenAsked(_Frame, frozen=True, tag="open"):
 
 
 class Progress(_Frame, frozen=True, tag="progress"):
-    """How far it is."""
+    """Progress of the body."""
 
     data: Any = None
 
 
 class Logged(_Frame, frozen=True, tag="log"):
-    """A line of its log."""
+    """A log line of the body."""
 
     level: str
     message: str
@@ -100,13 +101,13 @@ class Logged(_Frame, frozen=True, tag="log"):
 
 
 class Done(_Frame, frozen=True, tag="done"):
-    """It came to its end."""
+    """The body returned outputs."""
 
     outputs: Any = None
 
 
 class Failed(_Frame, frozen=True, tag="failed"):
-    """It gave up."""
+    """The body raised an error."""
 
     error: BodyError
 
@@ -120,9 +121,9 @@ _KINDS: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in get_args(
 def frame_of(data: Any) -> FromBody:
     """The frame that a body sent; FrameInvalid for anything else."""
     said = data.get("op") if isinstance(data, dict) else None
-    kind = _KINDS.get(said, FromBody) if isinstance(said, str) else FromBody  # what a union may hold is looked up anew each time
+    kind: Any = _KINDS.get(said, FromBody) if isinstance(said, str) else FromBody
     try:
-        frame: FromBody = msgspec.convert(data, kind)
+        frame: FromBody = reading.converted(data, kind)
     except msgspec.ValidationError as error:
-        raise FrameInvalid(f"The body sent what is no frame: {error}") from None
+        raise FrameInvalid(f"The body sent something that is not a valid frame: {error}") from None
     return frame

@@ -1,4 +1,4 @@
-"""A body in the runner's own process: for tests and for workers one trusts. It cannot be killed, so its limits are requests."""
+"""A body in the runner's own process: for tests and for trusted workers. It cannot be killed, so its limits are not enforced."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.hosts.sandbox.description import Code, Ended, Usage
-from holdfast.hosts.sandbox.description import Frame as Said
+from holdfast.hosts.sandbox.jail import BodyEnd, BodyUsage, Code
+from holdfast.hosts.sandbox.jail import Frame as Said
 from holdfast.model import codec
 from holdfast.workers.body.links import AsyncAsking, Frame, Received
 from holdfast.workers.body.main import answered, awaited
@@ -27,19 +27,20 @@ class InlineBody:
     def __init__(self, function: Callable[..., Any], timeout: float) -> None:
         self.isolation = {"isolation": "none"}
         self.over = False
-        """It said its last word: nothing of it is left."""
+        """Set when the body has sent its last frame."""
         self._function = function
         self._loop = asyncio.get_running_loop()
-        self._said: deque[Said | Ended] = deque()
+        self._said: deque[Said | BodyEnd] = deque()
         self._listener: asyncio.Future[None] | None = None
         self._answer: Callable[[Frame, int | None], None] | None = None
-        """Where answers go; None before it has its order."""
+        """The link that takes answers; None before the body has its order."""
         self._task: asyncio.Task[None] | None = None
-        self._ended: Ended | None = None
-        self._timer = self._loop.call_later(timeout, self._end, "timeout", f"The attempt took longer than {timeout:g} s.")
+        self._ended: BodyEnd | None = None
+        self._late: tuple[Code, str] = ("timeout", f"The attempt took longer than {timeout:g} s.")
+        self._timer = self._loop.call_later(timeout, self._end, *self._late)
 
     async def send(self, frame: Frame, fd: int | None = None) -> None:
-        """The order, then the answers."""
+        """Give the body its order; after that, its answers."""
         if self._answer is None:
             self._begin({**frame, "inputs": _copied(frame["inputs"])})
         else:
@@ -61,7 +62,7 @@ class InlineBody:
 
     def _answered(self, link: _Far, order: Frame) -> None:
         frame = answered(link, self._function, order)
-        with suppress(RuntimeError):  # the loop is over
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._over, frame)
 
     def _over(self, frame: Frame) -> None:
@@ -76,24 +77,24 @@ class InlineBody:
         elif fd is not None:
             os.close(fd)
 
-    def _tell(self, said: Said | Ended) -> None:
+    def _tell(self, said: Said | BodyEnd) -> None:
         self._said.append(said)
         if self._listener is not None and not self._listener.done():
             self._listener.set_result(None)
 
     def _end(self, code: Code, detail: str) -> None:
-        """Give it up. A coroutine is cancelled; a thread cannot be, and what it says is not heard any more."""
+        """End the body. A coroutine is cancelled; a thread cannot be, and its later frames are ignored."""
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
         elif self._answer is not None:
             self._answer({"id": 0, "error": {"error_code": code, "message": "the attempt is over"}}, None)
         if self._ended is None:
-            self._ended = Ended(code, detail, Usage())
+            self._ended = BodyEnd(code, detail, BodyUsage())
             self._tell(self._ended)
 
-    async def receive(self) -> Said | Ended:
-        """What it says next, or how it ended, again and again."""
+    async def receive(self) -> Said | BodyEnd:
+        """Wait for the next frame of the body. After the last frame, every call returns the end of the body."""
         while not self._said:
             if self._ended is not None:
                 return self._ended
@@ -101,25 +102,35 @@ class InlineBody:
             await self._listener
         return self._said.popleft()
 
-    async def kill(self, code: Code = "cancelled", detail: str = "") -> Ended:
-        """Give it up; the first reason counts."""
+    async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
+        """End the body; the first reason counts."""
         self._end(code, detail)
         assert self._ended is not None
         return self._ended
 
     def working(self) -> AbstractContextManager[None]:
-        """It is never idle."""
+        """An inline body never counts as idle."""
         return nullcontext()
+
+    def park(self) -> None:
+        """Stop the body's time."""
+        self._parked = self._timer.when() - self._loop.time()
+        self._timer.cancel()
+
+    def go_on(self) -> None:
+        """Let the body's time run again, from where it stood."""
+        if self._ended is None and not self.over:
+            self._timer = self._loop.call_later(self._parked, self._end, *self._late)
 
 
 def _unheard(frame: Frame, fd: int | None) -> None:
-    """An answer for somebody who is gone."""
+    """Drop an answer that no body will read, and close its file descriptor."""
     if fd is not None:
         os.close(fd)
 
 
 def _copied(value: Any) -> Any:
-    """As it comes out on the other side of a socket: what is no JSON is refused, and nothing is shared."""
+    """A frame as a socket would deliver it: refused if it is no JSON, and a copy of its own."""
     return msgspec.json.decode(codec.dumps(value, sort=False))
 
 
@@ -144,7 +155,7 @@ class _Far:
         self._answers: queue.SimpleQueue[Received] = queue.SimpleQueue()
 
     def answered(self, frame: Frame, fd: int | None) -> None:
-        """An answer for the thread; from the loop."""
+        """Give the thread an answer. Called on the loop."""
         self._answers.put((frame, fd))
 
     def send(self, frame: Frame, fd: int | None = None) -> None:
@@ -152,6 +163,6 @@ class _Far:
 
     def receive(self) -> Received:
         answer = self._answers.get()
-        if answer[0].get("id") == 0:  # it is over, however often it asks
+        if answer[0].get("id") == 0:  # the body is over, also if it asks again
             self._answers.put(answer)
         return answer

@@ -1,31 +1,36 @@
 """Packages: a worker's file and page, read without running them, and the snapshot that a run is pinned to.
 
-A package is named `HASH/module.py`: the content of everything the body may see, and where to begin. The same name is the same worker.
+A package is named `HASH/module.py`: the hash of all files that the body may see, and the file to begin with. Equal names are equal workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.contract.page_reader import read
 from holdfast.contract.refusals import ContractInvalid
-from holdfast.contract.renderings import read
 from holdfast.contract.terms import Contract, Limits
-from holdfast.hosts.sandbox.admitting import check_page
-from holdfast.hosts.sandbox.description import Jail, Tighter
+from holdfast.hosts.sandbox.admitted_files import check_page
+from holdfast.hosts.sandbox.jail import Jail, TighterLimits
 from holdfast.hosts.sandbox.sandbox import Sandbox
+from holdfast.hosts.sandbox.server_limits import ServerLimits
 from holdfast.hosts.sandbox.snapshot import gather, intact, snapshot, stays_behind
-from holdfast.hosts.sandbox.surroundings import packages, readable
-from holdfast.hosts.sandbox.together import Together
+from holdfast.hosts.sandbox.visible_folders import packages, readable
 from holdfast.model.errors import Rejected
+from holdfast.model.graphs import GraphText
+from holdfast.model.operations import Kind
 from holdfast.workers.attempt import Body
 from holdfast.workers.inline import InlineBody
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.declaring import Declarations, Declared, DeclaredWorker, declarations_of
+from holdfast.workers.tools.declarations import Declarations, Declared, DeclaredWorker, declarations_of
 from holdfast.workers.tools.seam import Tool
 
 if TYPE_CHECKING:
@@ -49,13 +54,30 @@ class WorkerMissing(Rejected):
 
 
 class WorkerChanged(Rejected):
-    """The code that a run is pinned to is not what it was."""
+    """The code that a run is pinned to has changed."""
 
     code = "package_changed"
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """The snapshot of an author's file, together with all other files that its code may see."""
+
+    folder: Path
+    file: PurePosixPath
+
+    @property
+    def name(self) -> str:
+        """The name of the package."""
+        return f"{self.folder.name}/{self.file}"
+
+    @property
+    def module(self) -> str:
+        """What the sandbox imports."""
+        return _module(self.file)
+
+
 class Package(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as its files say."""
+    """A worker, as its files describe it."""
 
     name: str
     folder: Path
@@ -65,14 +87,18 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Declared, ...]
     warnings: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()
-    """Modules beside the worker's own that its body does not get, each with the reason."""
+    """Modules beside the worker's file that its body does not get, each with the reason."""
     source: Path | None = None
-    """The file as it lies with its author; None for a package that was found in its snapshot."""
+    """The author's file; None for a package that was loaded from its snapshot."""
 
     @property
     def module(self) -> str:
         """What the sandbox imports."""
-        return ".".join(self.file.with_suffix("").parts)
+        return _module(self.file)
+
+
+def _module(file: PurePosixPath) -> str:
+    return ".".join(file.with_suffix("").parts)
 
 
 class Packages:
@@ -81,46 +107,63 @@ class Packages:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def add(self, file: Path) -> list[Package]:
-        """Take in a worker's file as it is now; every worker it declares."""
+    def add(self, file: Path, *, needs_worker: bool = True) -> list[Package]:
+        """Snapshot a worker's file as it is now; returns a package for every worker that it declares.
+
+        A file without workers is refused, unless the caller knows that it declares something else (a pipeline): `needs_worker=False`.
+        """
         if not file.is_file():
             raise WorkerInvalid(f"There is no file {file}.")
-        declared = _declared(file.read_bytes(), str(file))
+        declared = _declared(file.read_bytes(), str(file), needs_worker=needs_worker)
         found = []
         for body in declared.workers:
             page = check_page(file, body.page)
             if not page.is_file():
                 raise WorkerInvalid(f"{file}, line {body.line}: the page {body.page} of {body.function} is not beside it.")
-            files = gather(file, page, body.include)
-            kept = snapshot(files, self._folder)
-            inside = next(name for name, path in files.items() if path.resolve() == file.resolve())
-            package = _package(kept, PurePosixPath(inside), body, declared)
+            kept = self.keep(file, [page], body.include)
+            package = _package(kept.folder, kept.file, body, declared)
             found.append(msgspec.structs.replace(package, left_behind=tuple(stays_behind(file)), source=file))
         return found
 
-    def load(self, name: str, worker_id: str) -> Package:
-        """The package of this name, which some run is pinned to. Blocks: all of it is compared with its name before any of it runs."""
+    def keep(self, file: Path, pages: Sequence[Path] = (), include: Sequence[str] = ()) -> Kept:
+        """Snapshot a file as it is now, with the modules beside it, its pages and the files of `include`."""
+        files = gather(file, pages[0] if pages else None, include)
+        for page in pages[1:]:
+            files |= gather(file, page)
+        inside = next(name for name, path in files.items() if path.resolve() == file.resolve())
+        return Kept(snapshot(files, self._folder), PurePosixPath(inside))
+
+    def find(self, name: str, what: str) -> Kept | None:
+        """The snapshot of this name; None if it is not on this machine. Blocks: all files are compared with the hash before any of them
+        runs. `what` names the code in an error."""
         hashed, _, inside = name.partition("/")
         folder, file = self._folder / hashed, PurePosixPath(inside)
-        if hashed.isalnum() and not file.is_absolute() and ".." not in file.parts and (folder / file).is_file():
-            if not intact(folder):
-                raise WorkerChanged(
-                    f"The code of this run of {worker_id} in {folder} is not what the run began with, so it is not run. "
-                    "Restore that folder from a backup, or start the run anew."
-                )
-            declared = _declared((folder / file).read_bytes(), name)
-            for package in (_package(folder, file, body, declared) for body in declared.workers):
+        if not hashed.isalnum() or file.is_absolute() or ".." in file.parts or not (folder / file).is_file():
+            return None
+        if not intact(folder):
+            raise WorkerChanged(
+                f"The code of {what} in {folder} is not what the run began with, so it is not run. "
+                "Restore that folder from a backup, or start the run anew."
+            )
+        return Kept(folder, file)
+
+    def load(self, name: str, worker_id: str) -> Package:
+        """The package of this name, which a run is pinned to. Blocks, as `find` does."""
+        kept = self.find(name, f"this run of {worker_id}")
+        if kept is not None:
+            declared = _declared((kept.folder / kept.file).read_bytes(), name)
+            for package in (_package(kept.folder, kept.file, body, declared) for body in declared.workers):
                 if package.contract.worker_id == worker_id:
                     return package
         raise WorkerMissing(f"The code of this run of {worker_id}, {name!r:.200}, is not on this machine.")
 
 
-def _declared(source: bytes, where: str) -> Declarations:
+def _declared(source: bytes, where: str, *, needs_worker: bool = True) -> Declarations:
     declared = declarations_of(source)
     if declared.problems:
         told = "\n".join(f"{where}, line {problem.line}: {problem.message}" for problem in declared.problems)
         raise WorkerInvalid(told)
-    if not declared.workers:
+    if needs_worker and not declared.workers:
         raise WorkerInvalid(f'{where} declares no worker: mark its function with @worker("page.md").')
     return declared
 
@@ -143,17 +186,29 @@ def _package(folder: Path, file: PurePosixPath, body: DeclaredWorker, declared: 
 
 
 class _Uncached(SourceFileLoader):
-    """Loads a module and keeps no compiled code of it: that would lie in the snapshot, which is what a run is pinned to."""
+    """Loads a module without writing compiled code, because that would change the snapshot."""
 
     def set_data(self, path: str, data: ReadableBuffer, *, _mode: int = 0) -> None:
-        """Nothing is written."""
+        """Write no compiled code."""
+
+
+def imported(folder: Path, file: PurePosixPath) -> ModuleType:
+    """The module of a snapshot, imported into this process: for trusted code and for tests."""
+    name, path = f"holdfast_inline_{folder.name[:16]}_{_module(file).replace('.', '_')}", str(folder / file)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Uncached(name, path))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 class PackagedWorker:
     """A package with everything its runs need: its tools, and a jail for its bodies."""
 
     def __init__(
-        self, package: Package, policy: Policy, built_in: Mapping[str, Tool], make_tool: MakeTool, together: Together | None = None
+        self, package: Package, policy: Policy, built_in: Mapping[str, Tool], make_tool: MakeTool, server_limits: ServerLimits | None = None
     ) -> None:
         self._package = package
         self._policy = policy
@@ -161,26 +216,41 @@ class PackagedWorker:
         made = {declared.name: make_tool(declared, package.folder / package.file, (str(package.folder),)) for declared in package.tools}
         self.tools: Mapping[str, Tool] = {**built_in, **made}
         self.approvals = frozenset(declared.name for declared in package.tools if declared.approval)
-        self._together = together
+        self._server_limits = server_limits
         self._jailed: Sandbox | None = None
         self._inline: Callable[..., object] | None = None
 
     @property
     def worker(self) -> PackagedWorker:
-        """It is its own worker."""
+        """The worker itself (accept.Served)."""
         return self
 
     @property
+    def kind(self) -> Kind:
+        """A worker; pipelines have no package."""
+        return Kind.WORKER
+
+    @property
+    def graph_text(self) -> GraphText | None:
+        """A worker has no graph."""
+        return None
+
+    @property
     def package(self) -> str:
-        """The name its runs are pinned to."""
+        """The name of the package that its runs are pinned to."""
         return self._package.name
 
-    async def body(self, limits: Limits, timeout: float) -> Body:
-        """A fresh body in its jail."""
+    async def turn(self, tenant: str, seconds: float) -> None:
+        """Wait until this tenant may start another body. Raises Overloaded when the time is over."""
+        if self._policy.isolation != "inline":
+            await self._sandbox().turn(tenant, seconds)
+
+    async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
+        """A new body in a jail."""
         if self._policy.isolation == "inline":
             return InlineBody(self._function(), timeout)
-        tighter = Tighter(memory_mb=limits.max_memory_mb, cpu_seconds=limits.max_cpu_seconds, no_children=not limits.allow_subprocess)
-        return await self._sandbox().attempt(timeout, limits.idle_timeout_seconds, tighter)
+        tighter = TighterLimits(memory_mb=limits.max_memory_mb, cpu_seconds=limits.max_cpu_seconds, no_children=not limits.allow_subprocess)
+        return await self._sandbox().attempt(timeout, limits.idle_timeout_seconds, tighter, tenant=tenant)
 
     async def warm(self) -> None:
         """Have a spare ready before the first request."""
@@ -188,7 +258,7 @@ class PackagedWorker:
             await self._sandbox().start()
 
     async def rest(self) -> None:
-        """Keep nothing ready: nobody is expected to ask for this one."""
+        """Keep no spare body ready, because no new request is expected."""
         if self._jailed is not None:
             await self._jailed.rest()
 
@@ -198,9 +268,9 @@ class PackagedWorker:
             await self._jailed.close()
 
     def _sandbox(self) -> Sandbox:
-        """The one jail of this worker: what a request tightens holds for its attempt, and makes no jail of its own."""
+        """The one jail of this worker. Limits that a request tightens hold for its attempt, in the same jail."""
         if self._jailed is None:
-            self._jailed = Sandbox(self._jail(), self._together)
+            self._jailed = Sandbox(self._jail(), self._server_limits)
         return self._jailed
 
     def _jail(self) -> Jail:
@@ -220,17 +290,8 @@ class PackagedWorker:
         )
 
     def _function(self) -> Callable[..., object]:
-        """The body's function in this very process: for workers one trusts, and for tests."""
+        """The body's function in this process: for trusted workers and for tests."""
         if self._inline is None:
-            import importlib.util
-            import sys
-
-            name, file = f"holdfast_inline_{self._package.folder.name[:16]}", str(self._package.folder / self._package.file)
-            spec = importlib.util.spec_from_file_location(name, file, loader=_Uncached(name, file))
-            assert spec is not None
-            assert spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module
-            spec.loader.exec_module(module)
+            module = imported(self._package.folder, self._package.file)
             self._inline = getattr(module, self._package.body.function)
         return self._inline

@@ -1,10 +1,10 @@
-"""What the operator decides, beside the contracts: one frozen object."""
+"""What the operator decides, in addition to the contracts: one frozen object."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -12,7 +12,7 @@ from holdfast.contract.terms import RateLimit
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tenant may spend in one UTC day, over all workers; None is without end."""
+    """What a tenant may spend in one UTC day, over all workers; None: no cap."""
 
     tokens: int | None = None
     cost_usd: Decimal | None = None
@@ -20,50 +20,82 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Most(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of each a body may make. What is in the history stays there; what is only live costs those who look on."""
+    """The most of each kind that a body may make. Steps, calls and artifacts stay in the history; progress and log lines cost observers
+    time."""
 
     steps: int = 1000
-    """In one attempt; beyond it the attempt ends with `step_limit`."""
+    """Steps of one attempt; with more the attempt ends with `step_limit`."""
     tool_calls: int = 5000
-    """In one run, where its contract does not say less; beyond it calls are refused with `budget_exceeded`."""
+    """Tool calls of one run, unless its contract allows fewer; more are refused with `budget_exceeded`."""
     questions: int = 100
-    """That one attempt may put to people; beyond it they are refused with `budget_exceeded`."""
+    """Questions of one attempt to people; more are refused with `budget_exceeded`."""
     artifacts: int = 1000
-    """That one attempt may keep, and as many that it may open; beyond it they are refused with `artifact_too_large`."""
+    """Artifacts that one attempt may store, and as many that it may open; more are refused with `artifact_too_large`."""
     progress: int = 10_000
-    """In one attempt; what comes beyond it is dropped, and a line of the log says so."""
+    """Notes of progress of one attempt; more are dropped, and a log line says so."""
     log_lines: int = 1000
-    """In one attempt; what comes beyond it is dropped, and the last line says how many."""
+    """Log lines of one attempt; more are dropped, and the last line says how many."""
+
+
+Risk: TypeAlias = Literal["low", "medium", "high"]
+
+
+class RiskRule(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator demands for questions of one risk. It adds to what the author asks for, and takes nothing away."""
+
+    votes: int = 1
+    """How many persons must approve, at least."""
+    group: str | None = None
+    """At least one of them must be a member of this group."""
+    batch: bool = True
+    """Whether such questions may be decided together with others."""
+    links: bool = True
+    """Whether links may be made for such questions."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's word. It may tighten what contracts say, and where it says so, overrule it."""
+    """The operator's settings. They tighten the contracts; `retry_codes` and `rate_limits` replace what a contract says."""
 
     isolation: Literal["all", "process", "inline"] = "all"
     retry_codes: Mapping[str, Mapping[str, bool]] = {}
     """By worker: which codes are retried, whatever its page says."""
     rate_limits: Mapping[str, RateLimit] = {}
-    """By worker, in place of its page's."""
+    """By worker: the rate limit that replaces the one on its page."""
     approvals: frozenset[str] = frozenset()
-    """Tools that need an approval in addition to those that say so."""
+    """Tools that need an approval, in addition to those that declare it."""
     approval_seconds: int = 7 * 86_400
     approvers: tuple[str, ...] = ()
-    """Who may decide; nobody named means everybody with the role."""
+    """The names of the persons who may decide; empty: every person with the role."""
+    groups: Mapping[str, tuple[str, ...]] = {}
+    """Groups of persons, by name ([groups]). A group may stand wherever an approver may."""
+    risks: Mapping[Risk, RiskRule] = {}
+    """What is demanded for each risk ([risks.high])."""
+    tool_risks: Mapping[str, Risk] = {}
+    """By tool: the risk of its approvals."""
+    link_base: str | None = None
+    """The address of the server as persons reach it, for the links that the server makes; None: as the maker of the link reaches it."""
     caps: Caps = Caps()
     tenant_caps: Mapping[str, Caps] = {}
     grace_seconds: float = 5.0
-    """How long a call in flight may go on after its attempt is over, to record what it did."""
+    """How long a call in flight may go on after its attempt is over, to record its outcome."""
+    reconcile_seconds: float = 20.0
+    """How long a tool has to find out the outcome of a lost call. A person is asked only after that."""
     inline_artifact_bytes: int = 64 * 1024
-    """Larger top-level outputs are moved out as artifacts."""
+    """Top-level outputs above this size become artifacts."""
     artifact_bytes: int = 256 * 1024 * 1024
     scratch_mb: int = 64
     memory_mb: int = 1024
-    """For bodies whose contract does not say."""
+    """The memory of one body whose contract sets no limit."""
     bodies_memory_mb: int | None = None
-    """For all bodies of a server together, spares included; None is half of what the machine has."""
+    """The memory of all bodies of a server together, spares included; None is half of what the machine has."""
     bodies_processes: int = 512
-    """The same for their processes."""
+    """The processes of all bodies of a server together, spares included."""
     most: Most = Most()
+    ledger_days: int = 396
+    """How long the ledger keeps an entry, in days: 13 months."""
+    estimate: Literal["worst", "typical", "none"] = "none"
+    """Whether a run is refused before it starts if its estimate is more than the caller or the tenant's day allows: by the most that it can
+    cost, by what such runs usually cost, or not at all."""
 
     def caps_of(self, tenant: str) -> Caps:
         """A tenant's caps."""

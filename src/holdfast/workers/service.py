@@ -1,398 +1,389 @@
-"""The worker service: the workers of this process, and all that a caller can ask of them. A request is accepted once; its run replays."""
+"""The worker service: the workers of this process, and everything that a caller can ask about them.
+
+A caller's request takes three methods to the store: `invoke` (or `ask`) → `begin` → `accept` → engine.start.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from hashlib import sha256
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from holdfast.contract.checking import MAX_DEPTH, told_of
-from holdfast.contract.codes import Status, meaning_of
-from holdfast.contract.limits import tighten
-from holdfast.contract.protocol import Observability, Response, ResponseError, WorkerRequest, request_from
-from holdfast.contract.refusals import InvalidRequest, Overloaded
+from holdfast.contract.codes import Status
+from holdfast.contract.protocol import Response, WorkerRequest
+from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.execution import DurableFunction
+from holdfast.durable.identifier import Identity
+from holdfast.durable.journal import Journal
 from holdfast.engine.engine import Engine
-from holdfast.hosts.evaluator.checking import CheckTooCostly
-from holdfast.hosts.evaluator.checking import problems as problems_of
+from holdfast.engine.enqueues import Item
 from holdfast.model import codec
-from holdfast.model.auditing import principal
-from holdfast.model.charging import Charge
-from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter, LimitReached, PayloadNotJson, PayloadTooLarge
-from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, ExecutionStatus, Terms
+from holdfast.model.admission import Enqueue
+from holdfast.model.audit import principal
+from holdfast.model.errors import HoldfastError, InvalidParameter, LimitReached
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, Terms
 from holdfast.model.ids import LATEST
-from holdfast.model.operations import Kind, Operation, Order
+from holdfast.model.operations import ENQUEUE, RUN, Failure, Kind, Operation, Order, Queued, Type
+from holdfast.model.run_port import EnqueueAsked, OccurrenceAsked, Ordered, RunAsked
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.signals.observing import NOBODY, Observer
+from holdfast.signals.observers import NO_OBSERVER, RunObserver
 from holdfast.store.seam import Filter
-from holdfast.workers.announcing import Eyes
+from holdfast.workers import accept
+from holdfast.workers.accept import Served
+from holdfast.workers.accepted_request import AcceptedRequest, accepted_from
+from holdfast.workers.approval_pages import undecided
 from holdfast.workers.approvals import Approval, Decision
-from holdfast.workers.artifacts import ArtifactMissing, Artifacts
-from holdfast.workers.counting import capped, day_of, key_part, utc
-from holdfast.workers.events import RunEvent, RunEvents
-from holdfast.workers.looking import (
-    Asker,
-    cancelling,
-    deciding,
-    find_approval,
-    find_run,
-    order_in,
-    response_of,
-    undecided,
-)
-from holdfast.workers.observing import OpenEye, log_fields
+from holdfast.workers.artifacts import Artifacts
+from holdfast.workers.budgets import Settlements
+from holdfast.workers.child_requests import ChildRequest, ancestry, check_depth, child_request, child_run, refusal_failure
+from holdfast.workers.decisions import cancel_write, decision_write
+from holdfast.workers.estimate_gate import EstimateGate, RunEstimates
+from holdfast.workers.event_rings import position_of
+from holdfast.workers.events import RunEvent
+from holdfast.workers.followed_runs import FollowedRuns
+from holdfast.workers.pipeline_parts import PipelineParts
 from holdfast.workers.policy import Policy
-from holdfast.workers.running import Accepted, Worker, order_of, run, text_of
-from holdfast.workers.waiting import Waiting
+from holdfast.workers.queued_runs import outcome_of, rate_now, run_again, set_rates
+from holdfast.workers.run import Worker, run
+from holdfast.workers.run_lookup import Asker, accepted_in, find_approval, find_run, response_of
+from holdfast.workers.run_reporters import LiveRunReporter, RunReporters
+from holdfast.workers.waiters import Waiters
 
-_LARGE = 256 * 1024
-
+PipelineHandler = Callable[[AcceptedRequest, AsyncDurableContext, Journal, "WorkerService"], Awaitable[Response]]
+"""Runs a pipeline. The package above this one has it (pipelines.run.run)."""
 _FREES_ITS_KEY = (Status.RETRYABLE_ERROR, Status.INVALID_REQUEST)
-"""After these the same key begins again, with the receipts of what was done."""
+"""If a run ended with one of these statuses, its key may start a new run, which inherits the receipts."""
 
 
-class Served(Protocol):
-    """A worker that is served: a version of it that new runs get."""
+class WorkerService(PipelineParts):
+    """Accepts requests, and is the environment of their runs."""
 
-    @property
-    def worker(self) -> Worker: ...
-    @property
-    def package(self) -> str: ...
-
-
-class WorkerService:
-    """Accepts requests, and is what their runs stand in."""
-
-    def __init__(self, *, policy: Policy, artifacts: Artifacts, find: Callable[[str, str], Any], observer: Observer = NOBODY) -> None:
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        artifacts: Artifacts,
+        find: Callable[[str, str], Any],
+        observer: RunObserver = NO_OBSERVER,
+        pipelines: PipelineHandler | None = None,
+    ) -> None:
         self.policy = policy
         self.artifacts = artifacts
         self._find = find
+        self._pipelines = pipelines
         self._served: dict[str, dict[str, Served]] = {}
-        self._waiting = Waiting()
-        self._events = RunEvents()
-        self._eyes = Eyes(observer, self._events)
+        self.retention_days = Terms().retention_days
+        """How long runs stay after their end. holdfast.testing keeps them, however much time passes."""
+        self.estimates: RunEstimates | None = None  # the package above this one sets it (service.estimates)
+        self.settlements = Settlements()
+        self._waiters = Waiters()
+        self.followed_runs = FollowedRuns()
+        self._reporters = RunReporters(observer, self.followed_runs)
 
     def serve(self, served: Served) -> None:
-        """Serve a worker; what was served of the same version before is what older runs go on with."""
+        """Serve a worker. Runs that began with an earlier package of the same version go on with that package."""
         contract = served.worker.contract
         versions = self._served.setdefault(contract.worker_id, {})
-        versions.pop(contract.version, None)  # what came last is what a request gets that names no version
+        versions.pop(contract.version, None)  # the version that was served last is the default
         versions[contract.version] = served
 
     def functions(self) -> list[DurableFunction]:
-        """The durable functions that the served workers are."""
+        """The durable functions of the served workers, one for each worker id."""
         return [self._function(worker_id) for worker_id in self._served]
 
     def _function(self, worker_id: str) -> DurableFunction:
-        async def handler(accepted: Accepted, context: AsyncDurableContext) -> Response:
-            if order_in(self._engine.store, context._scope.state.header) is None:
-                raise InvalidParameter("This execution was not accepted as a run: a worker is no function.")
-            return await run(accepted, context, self)
+        kind = next(reversed(self._served[worker_id].values())).kind
 
-        return DurableFunction(handler, name=worker_id, version=LATEST, terms=Terms(), read=order_of, write=text_of, kind=Kind.WORKER)
+        async def handler(accepted: AcceptedRequest, context: AsyncDurableContext) -> Response:
+            journal = Journal.of(context)
+            if accepted_in(self._engine.store, journal.header) is None:
+                raise InvalidParameter("This execution was not accepted as a run: a worker is not a function.")
+            if kind is Kind.PIPELINE and self._pipelines is not None:
+                return await self._pipelines(accepted, context, journal, self)
+            return await run(accepted, context, journal, self)
+
+        def write(response: Response) -> Outcome:
+            return outcome_of(response, self._engine.clock.now())
+
+        terms = Terms(retention_days=self.retention_days)
+        return DurableFunction(handler, name=worker_id, version=LATEST, terms=terms, read=accepted_from, write=write, kind=kind)
 
     def attach(self, engine: Engine) -> None:
-        """The engine that runs them."""
+        """Set the engine that runs the workers."""
         self._engine = engine
-        self._eyes.attach(engine)
+        self._gate = EstimateGate(engine, self.estimates)
+        self._reporters.attach(engine)
+        engine.acceptor = self.accept_asked
+        engine.occurrence_acceptor = self.accept_occurrence
+        set_rates(engine.store, self._served, self.policy)
+        engine.chores.append(self.follow_rates)
+
+    async def follow_rates(self) -> None:
+        """Let the lanes of queued runs have the rates that count now. A runner repeats this: another process, or a redrive, may have made a
+        lane with an older rate or without one.
+        """
+        if await in_thread(Purpose.HOUSE, set_rates, self._engine.store, self._served, self.policy):
+            self._engine.look()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that runs the workers."""
+        return self._engine
 
     @property
     def served(self) -> Mapping[str, Mapping[str, Served]]:
-        """All that is served, by worker and version."""
+        """The served workers, by worker id and version."""
         return self._served
 
-    # --- accept: once
+    # --- accepting a request
 
     async def ask(self, asked: Mapping[str, Any], tenant: str, wait: float | None) -> Response:
-        """Run a worker for whoever works here, as `invoke`; what does not fit is answered, and nothing is raised."""
-        request = _read(asked)
-        if isinstance(request, Response):
-            return request
-        return await self.invoke(request, Asker(tenant=tenant, principal=principal()), wait=wait)
+        """Run a worker for the program itself, as `invoke` does. A request that does not fit is answered; nothing is raised."""
+        begun = await self.begin_asked(asked, tenant)
+        return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
+
+    async def begin_asked(self, asked: Mapping[str, Any], tenant: str) -> Response | tuple[Execution, AcceptedRequest]:
+        """Start a run for the program itself, as `begin` does, and do not wait for it."""
+        request = accept.read_request(asked)
+        return request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
 
     async def invoke(self, request: WorkerRequest, asker: Asker, *, wait: float | None = None, sampled: bool | None = None) -> Response:
-        """Run a worker and wait for what it comes to: its end, a person, or the end of patience.
+        """Run a worker and wait until the run ends, needs a person, or `wait` seconds have passed.
 
-        `sampled` is what a `traceparent` says beside its ids (signals.traceparent).
+        `sampled` is the sampling flag of a `traceparent` (signals.traceparent).
         """
         begun = await self.begin(request, asker, sampled=sampled)
-        return begun if isinstance(begun, Response) else await self._waiting.response(self._engine, *begun, wait)
+        return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
 
-    async def begin(self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None) -> Response | tuple[Execution, Accepted]:
-        """The run of a request, without waiting for it; the response to one that is refused."""
-        request = _traced(request)
+    async def begin(
+        self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None
+    ) -> Response | tuple[Execution, AcceptedRequest]:
+        """Start the run of a request and do not wait for it; a refused request gives the response that says why."""
+        request, began_at = accept.traced(request), self._engine.clock.now()
         try:
-            return await self._accepted(request, asker, sampled)
-        except InvalidRequest as refused:
-            return self._refusal(request, refused.error_code, str(refused), refused.details)
-        except LimitReached as limit:
-            seconds = max(0.0, (limit.until - self._engine.clock.now()) / 1000)
-            details = capped(limit) if limit.key.startswith("day/") else None
-            return self._refusal(request, "rate_limited", _limited(limit), details, retry_after_seconds=seconds)
-
-    async def come_to(self, header: Execution, accepted: Accepted, *, wait: float | None = None) -> Response:
-        """What a run comes to that `begin` or a look has found; as `response`, without finding it again."""
-        return await self._waiting.response(self._engine, header, accepted, wait)
-
-    async def accept(self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None) -> Execution:
-        """The run of a request: the one its key knows, else a new one. Refused requests leave nothing behind."""
-        return (await self._accepted(_traced(request), asker, sampled))[0]
-
-    async def _accepted(self, request: WorkerRequest, asker: Asker, sampled: bool | None) -> tuple[Execution, Accepted]:
-        began_at = self._engine.clock.now()
-        try:
-            return await self._admitted(request, asker, sampled)
+            return await self.accept(request, asker, sampled=sampled)
         except (InvalidRequest, LimitReached) as refused:
-            self._eyes.refused(request, asker, refused, began_at, known=request.worker_id in self._served, sampled=sampled)
-            raise
+            return self._refused(request, asker, refused, began_at, sampled)
 
-    def _refusal(self, request: WorkerRequest, code: str, message: str, details: Any = None, **more: Any) -> Response:
-        """The response to a request that made no run; its worker's log fields are in it all the same."""
-        response = refusal(request, code, message, details, **more)
+    def _refused(
+        self, request: WorkerRequest, asker: Asker, refused: InvalidRequest | LimitReached, began_at: int, sampled: bool | None
+    ) -> Response:
+        """Report a refused request, and make the response that says why."""
         versions = self._served.get(request.worker_id)
-        if not versions:
-            return response
-        contract = (versions.get(request.version or "") or next(reversed(versions.values()))).worker.contract
-        known = {"worker_id": request.worker_id, "attempt": 0, "duration_ms": 0, "status": response.status.value, "error_code": code}
-        seen = msgspec.structs.replace(
-            response.observability, log_fields=log_fields(contract.log_fields, {**known, **msgspec.to_builtins(request.trace)})
-        )
-        return msgspec.structs.replace(response, observability=seen)
+        self._reporters.refused(request, asker, refused, began_at, known=bool(versions), sampled=sampled)
+        served = None if not versions else versions.get(request.version or "") or next(reversed(versions.values()))
+        return accept.refusal_of(request, refused, None if served is None else served.worker.contract, self._engine.clock.now())
 
-    async def _admitted(self, request: WorkerRequest, asker: Asker, sampled: bool | None) -> tuple[Execution, Accepted]:
-        served = self._wanted(request)
+    async def accept(
+        self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None, queue: Enqueue | None = None
+    ) -> tuple[Execution, AcceptedRequest]:
+        """The run of a request: the run that its key has already, else a new one, in a queue if one is given. Raises for a refused request,
+        and writes nothing then.
+        """
+        served = accept.served_version(self._served.get(request.worker_id), request)
         contract = served.worker.contract
-        limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
-        inputs = _text_of(request)
-        await _turns(inputs)
-        await self._check(request, contract, asker.tenant)
-        await _turns(inputs)
-        family = _family(request.idempotency_key, asker.tenant, contract.worker_id)
-        seconds = limits.run_timeout_seconds
-        terms = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS if seconds is None else max(1, round(min(seconds, MAX_TIMEOUT_SECONDS))))
-        link = 1
-        before: tuple[str, ...] = ()
+        limits = accept.limits_of(request, contract)
+        inputs = await accept.checked_inputs(request, contract, asker.tenant, self.artifacts)
+        accepted, again = accept.first_run(request, served, limits, asker, sampled), False
+        await self._gate.check(served, accepted)
         while True:
-            accepted = Accepted(
-                request=request,
-                version=contract.version,
-                limits=limits,
-                package=served.package,
-                tenant=asker.tenant,
-                # Never the request's `user`, which anybody can write: else a caller could decide what it asked for itself.
-                requested_by=asker.principal,
-                family=family,
-                link=link,
-                before=before,
-                trace_id=request.trace.trace_id or secrets.token_hex(16),
-                span_id=secrets.token_hex(8),
-                sampled=sampled,
-                log_fields=contract.log_fields,
-            )
-            if request.idempotency_key is None:
-                return await self._started(contract.worker_id, accepted, None, terms, None), accepted
-            name = f"{family[:40]}-{link}"
+            name = accept.name_of(accepted)
             try:
-                header = await self._started(contract.worker_id, accepted, name, terms, inputs)
+                with accept.start_refusals(request.idempotency_key):
+                    header = await self._start(accepted, served, inputs, queue, again=again)
             except InvalidRequest as conflict:
-                header = self._refused_before(name, conflict, accepted)
+                header = self._with_wrong_inputs(name, conflict, accepted)
             else:
+                if name is None:
+                    return header, accepted
                 if self._end_of(header, accepted) not in _FREES_ITS_KEY:
-                    return find_run(self._engine.store, header.id, asker)  # its own order: it may have been there before
-            link, before = link + 1, (*before, header.id)
+                    return find_run(self._engine.store, header.id, asker)  # with its own accepted request: the run may be an earlier one
+            again = queue is not None and header.parked
+            accepted = accept.after_run(accepted, accepted_in(self._engine.store, header))
+            accepted = run_again(accepted, header.id) if again else accept.next_run(accepted, header.id)
 
-    def _wanted(self, request: WorkerRequest) -> Served:
-        versions = self._served.get(request.worker_id)
-        if not versions:
-            raise InvalidRequest(f"No worker {request.worker_id!r:.100} is served here.", error_code="worker_not_found")
-        if request.version is None:
-            return next(reversed(versions.values()))
-        if request.version not in versions:
-            known = ", ".join(versions)
-            raise InvalidRequest(
-                f"{request.worker_id} is served here as {known}, not as {request.version!r:.50}.", error_code="version_not_found"
+    async def _start(self, accepted: AcceptedRequest, served: Served, inputs: str, queue: Enqueue | None, *, again: bool) -> Execution:
+        name, payload, contract = accept.name_of(accepted), msgspec.json.encode(accepted).decode(), served.worker.contract
+        order, same = Order(served.kind, payload, graph=served.graph_text), None if name is None else inputs
+        terms, rate = accept.terms_of(accepted.limits, served.kind, self.retention_days), accept.rate_of(self.policy, contract)
+        charges = accept.charges_of(accepted, self.policy, rate if queue is None else None, self._engine.clock.now())
+        tenant, engine, worker_id = accepted.tenant, self._engine, contract.worker_id
+        if queue is None:
+            return await engine.start(worker_id, payload, name=name, tenant=tenant, terms=terms, charges=charges, same=same, order=order)
+        asked = await self._gate.placed(queue, served, accepted, rate_now(self._served[worker_id], self.policy))
+        return await engine.enqueue_asked(
+            worker_id, payload, asked, name=name, tenant=tenant, terms=terms, charges=charges, identity=same, order=order, again=again
+        )
+
+    async def enqueue(self, request: WorkerRequest, asker: Asker, queue: Enqueue, *, sampled: bool | None = None) -> Execution:
+        """Enqueue the run of a request. Raises for a refused request (InvalidRequest, LimitReached) and for a full queue (QueueFull)."""
+        header, _ = await self.accept(accept.traced(request), asker, sampled=sampled, queue=queue)
+        return header
+
+    async def enqueue_many(self, requests: Sequence[WorkerRequest], asker: Asker, queue: Enqueue) -> list[Execution | HoldfastError]:
+        """Enqueue the runs of many requests to one worker, a thousand in each commit. Answers each with its run or its error.
+
+        Raises for a request that does not fit; then nothing is written. After a commit with an error the answers are fewer than the
+        requests.
+        """
+        items: list[Item] = []
+        for request in map(accept.traced, requests):
+            served = accept.served_version(self._served.get(request.worker_id), request)
+            limits = accept.limits_of(request, served.worker.contract)
+            inputs = await accept.checked_inputs(request, served.worker.contract, asker.tenant, self.artifacts)
+            accepted = accept.first_run(request, served, limits, asker, None)
+            await self._gate.check(served, accepted)
+            items.append(
+                Item(
+                    enqueue=await self._gate.placed(queue, served, accepted, rate_now(self._served[request.worker_id], self.policy)),
+                    input=msgspec.json.encode(accepted).decode(),
+                    name=accept.name_of(accepted),
+                    kind=served.kind,
+                    terms=accept.terms_of(limits, served.kind, self.retention_days),
+                    charges=accept.charges_of(accepted, self.policy, None, self._engine.clock.now()),
+                    identity=None if request.idempotency_key is None else inputs,
+                    graph=served.graph_text,
+                )
             )
-        return versions[request.version]
+        done = await self._engine.enqueue_many(requests[0].worker_id, items, queue, tenant=asker.tenant) if items else ()
+        return [one if isinstance(one, HoldfastError) else one.header for one in done]
 
-    async def _check(self, request: WorkerRequest, contract: Contract, tenant: str) -> None:
+    async def accept_child(
+        self, parent: Execution, accepted: AcceptedRequest | None, at: Identity, request: ChildRequest, queued: Queued | None = None
+    ) -> Order | Failure:
+        """The order of a run that an execution asks for at one of its operations, or enqueues; or the refusal as the operation's failure.
+        Starts and charges nothing.
+
+        `accepted` is the parent's own accepted request if the parent is a run. Tenant, requester, trace and budgets come from the parent.
+        """
+        began_at = self._engine.clock.now()
+        above = ancestry(parent, accepted, at, request, self._engine.store.find)
+        asked = child_request(request, above)
+        if isinstance(asked, Response):
+            return refusal_failure(asked)
         try:
-            inputs = await self.artifacts.resolved(tenant, request.inputs)
-        except ArtifactMissing as missing:
-            raise InvalidRequest(str(missing), error_code="artifact_not_found") from None
-        except PayloadNotJson:
-            message = "An input is an artifact that holds no JSON: hand over its reference without `$artifact`, and let the worker open it."
-            raise InvalidRequest(message) from None
+            check_depth(above)
+            served = accept.served_version(self._served.get(asked.worker_id), asked)
+            contract, limits = served.worker.contract, accept.limits_of(asked, served.worker.contract)
+            await accept.checked_inputs(asked, contract, above.tenant, self.artifacts)
+            child = child_run(asked, served, limits, above, request)
+            with accept.start_refusals(None):
+                payload = codec.fitting(codec.storable(msgspec.json.encode(child).decode()), "Execution input")
+        except InvalidRequest as refused:
+            asker = Asker(tenant=above.tenant, principal=above.requested_by)
+            return refusal_failure(self._refused(asked, asker, refused, began_at, above.sampled))
+        terms, rate = accept.terms_of(limits, served.kind, self.retention_days), accept.rate_of(self.policy, contract)
+        charges = accept.charges_of(child, self.policy, rate if queued is None else None, self._engine.clock.now())
+        if queued is not None:
+            queued = await self._gate.placed(queued, served, child, rate_now(self._served[contract.worker_id], self.policy))
+        return Order(served.kind, payload, terms, above.tenant, charges=charges, graph=served.graph_text, queued=queued)
+
+    async def accept_asked(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
+        """Accept a run that a durable function asks for with `context.run`, or enqueues (model.ports.Acceptor)."""
+        if isinstance(asked, EnqueueAsked):
+            at = Identity(operation_id, Type.STEP, ENQUEUE)
+            request = ChildRequest(worker_id=asked.target, version=asked.version, inputs=asked.input)
+            return await self.accept_child(parent, None, at, request, asked.queued)
+        at = Identity(operation_id, Type.CHAINED_INVOKE, RUN)
+        request = ChildRequest(worker_id=asked.worker_id, version=asked.version, inputs=asked.inputs, constraints=asked.constraints)
+        return await self.accept_child(parent, None, at, request)
+
+    async def accept_occurrence(self, asked: OccurrenceAsked) -> Ordered | Failure:
+        """Accept the run of a schedule's occurrence. Starts nothing and charges nothing: the schedule moves with the start."""
+        request = WorkerRequest(worker_id=asked.worker_id, version=asked.version, inputs=asked.inputs, idempotency_key=asked.key)
+        request, began_at = accept.traced(request), self._engine.clock.now()
+        asker = Asker(tenant=asked.tenant, principal=asked.requested_by)
         try:
-            problems = await problems_of(contract.takes, inputs, f"{tenant}/{contract.worker_id}")
-        except (CheckTooCostly, Overloaded) as refused:
-            raise InvalidRequest(str(refused), error_code=refused.code) from None
-        if problems:
-            raise InvalidRequest(f"The inputs do not fit: {told_of(problems)}.", details=problems)
+            served = accept.served_version(self._served.get(request.worker_id), request)
+            contract, limits = served.worker.contract, accept.limits_of(request, served.worker.contract)
+            inputs = await accept.checked_inputs(request, contract, asker.tenant, self.artifacts)
+            accepted = accept.first_run(request, served, limits, asker, None)
+            await self._gate.check(served, accepted)
+            with accept.start_refusals(None):
+                payload = codec.fitting(codec.storable(msgspec.json.encode(accepted).decode()), "Execution input")
+        except InvalidRequest as refused:
+            return refusal_failure(self._refused(request, asker, refused, began_at, None))
+        terms = accept.terms_of(limits, served.kind, self.retention_days)
+        charges = accept.charges_of(accepted, self.policy, accept.rate_of(self.policy, contract), self._engine.clock.now())
+        order = Order(served.kind, payload, terms, accepted.tenant, charges=charges, graph=served.graph_text)
+        return Ordered(order=order, name=accept.name_of(accepted) or "", same=inputs)
 
-    async def _started(self, worker_id: str, accepted: Accepted, name: str | None, terms: Terms, same: str | None) -> Execution:
-        try:
-            payload = msgspec.json.encode(accepted).decode()
-            charges, order = self._charges(worker_id, accepted), Order(Kind.WORKER, payload)
-            return await self._engine.start(
-                worker_id, payload, name=name, tenant=accepted.tenant, terms=terms, charges=charges, same=same, order=order
-            )
-        except ExecutionAlreadyStarted:
-            message = f"The idempotency key {accepted.request.idempotency_key!r:.100} was used before, with other inputs."
-            raise InvalidRequest(message, error_code="idempotency_conflict") from None
-        except (PayloadTooLarge, InvalidParameter, RecursionError, UnicodeError) as odd:
-            raise InvalidRequest(f"The request cannot be kept: {odd}") from None
-
-    def _charges(self, worker_id: str, accepted: Accepted) -> tuple[Charge, ...]:
-        """What a new run uses up: its worker's rate, and one of the tenant's runs of the day."""
-        charges, now = [], self._engine.clock.now()
-        rate = self.policy.rate_limits.get(worker_id) or self._served[worker_id][accepted.version].worker.contract.rate_limit
-        if rate is not None:
-            who = accepted.tenant if rate.per == "tenant" else f"{accepted.tenant}\0{accepted.request.user or accepted.requested_by}"
-            charges.append(Charge(f"rate/{worker_id}/{key_part(who)}", 1, rate.count, now + int(rate.per_seconds * 1000)))
-        runs = self.policy.caps_of(accepted.tenant).runs
-        if runs is not None:
-            day, until = day_of(now)
-            charges.append(Charge(f"day/{day}/{key_part(accepted.tenant)}/runs", 1, runs, until))
-        return tuple(charges)
-
-    def _refused_before(self, name: str, conflict: InvalidRequest, accepted: Accepted) -> Execution:
-        """The run that has the key with other inputs, if its body found those wrong: whoever mends them may ask again."""
-        for taken in self._engine.store.list(Filter(function=accepted.request.worker_id, name=name, limit=1)):
-            if conflict.error_code == "idempotency_conflict" and self._end_of(taken, accepted) is Status.INVALID_REQUEST:
-                return taken
+    def _with_wrong_inputs(self, name: str | None, conflict: InvalidRequest, accepted: AcceptedRequest) -> Execution:
+        """The run that used the key with other inputs, if its body refused those inputs: then the caller may send better ones under the
+        same key. Otherwise raises the conflict."""
+        if name is not None and conflict.error_code == "idempotency_conflict":
+            for taken in self._engine.store.list(Filter(function=accepted.request.worker_id, name=name, limit=1)):
+                if self._end_of(taken, accepted) is Status.INVALID_REQUEST:
+                    return taken
         raise conflict
 
-    def _end_of(self, header: Execution, accepted: Accepted) -> Status | None:
-        """What a run came to, if it is over."""
+    def _end_of(self, header: Execution, accepted: AcceptedRequest) -> Status | None:
+        """The status of a run that is over; None for one that is not."""
         return None if header.status is ExecutionStatus.RUNNING else response_of(self._engine.store, header, accepted).status
 
-    # --- looking
+    # --- runs
 
     async def response(self, run_id: str, asker: Asker, *, wait: float | None = None) -> Response:
-        """What a run came to, or that it waits for a person; waits for either, for `wait` seconds or as long as it takes."""
+        """The response of a run. Waits until the run ends or needs a person, for `wait` seconds or without limit."""
         header, accepted = find_run(self._engine.store, run_id, asker)
-        return await self._waiting.response(self._engine, header, accepted, wait)
+        return await self._waiters.response(self._engine, header, accepted, wait)
 
-    def follow(self, run_id: str, asker: Asker, *, after: int = 0) -> AsyncIterator[RunEvent | None]:
-        """The events of a run after an id, then those that come, until it is done; None whenever nothing came for a while."""
+    async def wait_for(self, header: Execution, accepted: AcceptedRequest, *, wait: float | None = None) -> Response:
+        """The response of a run that `begin` or `find_run` returned. Waits as `response` does."""
+        return await self._waiters.response(self._engine, header, accepted, wait)
+
+    def follow(self, run_id: str, asker: Asker, *, after: int | str = 0) -> AsyncGenerator[RunEvent | None, None]:
+        """The events of a run after an id, then new ones as they happen, until the run is done; None when nothing happened for a while."""
         header, accepted = find_run(self._engine.store, run_id, asker)
-        return self._events.follow(self._engine.store, header, accepted, after)
+        return self.followed_runs.follow(self._engine.store, header, accepted, position_of(after))
 
     # --- people
 
     def approvals(self, asker: Asker) -> list[Approval]:
-        """All that waits for a decision, oldest first."""
+        """Every approval that waits for a decision, oldest first."""
         return undecided(self._engine.store, asker)
 
-    async def decide(self, approval_id: str, decision: Decision, asker: Asker) -> Approval:
-        """Write a decision, and let the run go on."""
-        write = await in_thread(Purpose.STORE, deciding, self._engine.store, approval_id, decision, asker)
+    async def decide(self, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> Approval:
+        """Write a decision, or a vote. The run goes on when the approval is closed."""
+        write = await in_thread(Purpose.STORE, decision_write, self._engine.store, approval_id, decision, asker, in_batch=in_batch)
         await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), write.execution)
-        return find_approval(self._engine.store, approval_id, asker)
+        return await in_thread(Purpose.STORE, find_approval, self._engine.store, approval_id, asker, spent=not in_batch)
 
     async def cancel(self, run_id: str, asker: Asker) -> Response:
-        """End a run. A call that is in flight may still record what it did."""
-        write = cancelling(self._engine.store, run_id, asker, self._engine.clock.now())
+        """Cancel a run. A call in flight may still record its outcome."""
+        write = cancel_write(self._engine.store, run_id, asker, self._engine.clock.now())
         if write is not None:
             await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), run_id)
         return await self.response(run_id, asker, wait=self.policy.grace_seconds + 1)
 
-    # --- what runs stand in
+    def observe(self, observer: RunObserver) -> None:
+        """Add an observer. It hears of the runs that begin from now on."""
+        self._reporters.observe(observer)
+
+    # --- the environment of a run (run.RunEnvironment)
 
     async def worker(self, worker_id: str, package: str) -> Worker:
-        """The worker that a run is pinned to, whether or not it is the one that is served now."""
+        """The worker that a run is pinned to, also when it is not served any more."""
         for served in self._served.get(worker_id, {}).values():
             if served.package == package:
                 return served.worker
         found: Worker = await self._find(worker_id, package)
         return found
 
-    def observe(self, observer: Observer) -> None:
-        """One more who looks on, at the runs that begin from now on."""
-        self._eyes.observe(observer)
+    def reporter(self, header: Execution, accepted: AcceptedRequest, contract: Contract) -> LiveRunReporter:
+        """The reporter of a run."""
+        return self._reporters.on(header, accepted, contract, self._engine.clock)
 
-    def eye(self, header: Execution, accepted: Accepted, contract: Contract) -> OpenEye:
-        """Who looks on."""
-        return self._eyes.on(header, accepted, contract, self._engine.clock)
-
-    def operations(self, run_id: str, tenant: str) -> Iterable[Operation]:
-        """What a run of this tenant has written; nothing of anybody else's."""
+    def operations(self, run_id: str, tenant: str) -> Iterable[Operation] | None:
+        """The operations of a run of this tenant: nothing for a run of another tenant, None for a run that is not kept any more."""
         header = self._engine.store.find(run_id)
-        return () if header is None or header.tenant != tenant else self._engine.store.operations(run_id)
+        if header is None:
+            return None
+        return () if header.tenant != tenant else self._engine.store.operations(run_id)
 
     def waits(self, run_id: str) -> None:
         """A run waits for a person."""
-        self._waiting.waits(run_id)
-
-
-def _read(asked: Mapping[str, Any]) -> WorkerRequest | Response:
-    """A request of Python's own values, or the response to one that does not fit."""
-    try:
-        return request_from({key: dict(value) if isinstance(value, Mapping) else value for key, value in asked.items()})
-    except InvalidRequest as refused:
-        error = refused
-    except (msgspec.ValidationError, TypeError, ValueError) as odd:  # what JSON has no word for, such as a key that is no text
-        error = InvalidRequest(f"The request does not fit: {odd}.")
-    unknown = WorkerRequest(worker_id=str(asked["worker_id"]), inputs={})
-    return refusal(unknown, error.error_code, str(error), error.details)
-
-
-async def _turns(inputs: str) -> None:
-    """Everybody else has a turn before the next look at large inputs: each look takes as long as many requests."""
-    if len(inputs) > _LARGE:
-        await asyncio.sleep(0)
-
-
-def _text_of(request: WorkerRequest) -> str:
-    """The inputs as text, which is what makes two requests of one key the same."""
-    try:
-        codec.storable(f"{request.idempotency_key}{request.user}")
-        text = codec.dumps(request.inputs)
-    except (PayloadNotJson, InvalidParameter) as odd:
-        raise InvalidRequest(f"The request is no JSON: {odd}") from None
-    try:
-        codec.fitting(text, "Execution input")  # before it is looked at any further
-    except PayloadTooLarge as large:
-        raise InvalidRequest(f"The request cannot be kept: {large}") from None
-    if text.count("[") + text.count("{") > MAX_DEPTH and codec.too_deep(request.inputs, MAX_DEPTH):
-        raise InvalidRequest(f"The inputs are nested more than {MAX_DEPTH} levels deep.")
-    return text
-
-
-def _family(key: str | None, tenant: str, worker_id: str) -> str:
-    """The same for all runs of one key, and nobody else's."""
-    return secrets.token_hex(32) if key is None else sha256(f"{tenant}\0{worker_id}\0{key}".encode()).hexdigest()
-
-
-def _traced(request: WorkerRequest) -> WorkerRequest:
-    """A missing trace id is made at the door."""
-    if request.trace.trace_id is not None:
-        return request
-    return msgspec.structs.replace(request, trace=msgspec.structs.replace(request.trace, trace_id=secrets.token_hex(16)))
-
-
-def refusal(request: WorkerRequest, code: str, message: str, details: Any = None, retry_after_seconds: float | None = None) -> Response:
-    """The response to a request that made no run."""
-    meaning = meaning_of(code)
-    return Response(
-        run_id="",
-        worker_id=request.worker_id,
-        version=request.version or "",
-        status=meaning.status,
-        error=ResponseError(
-            error_code=code, message=message, retryable=meaning.retryable, retry_after_seconds=retry_after_seconds, details=details or None
-        ),
-        observability=Observability(trace_id=request.trace.trace_id or secrets.token_hex(16), attempt=0),
-    )
-
-
-def _limited(limit: LimitReached) -> str:
-    if limit.key.startswith("rate/"):
-        return f"At most {limit.limit} runs are allowed here in this time. The next one may begin at {utc(limit.until)}."
-    return f"The day's {limit.limit} runs of the tenant are used up. The cap holds until {utc(limit.until)}: try again then."
+        self._waiters.waits(run_id)

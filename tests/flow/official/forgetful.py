@@ -1,6 +1,6 @@
 """A host that replays at every step: each write that has an end or a wait in it is committed, and then its invocation is ended.
 
-The handler is told that its lease is lost, as after a crash between the commit and the answer. The next invocation has to come to the same
+The handler is told that its lease is lost, as after a crash between the commit and the answer. The next invocation must reach the same
 place by replay alone.
 """
 
@@ -21,7 +21,7 @@ _BEGINNINGS = (Type.STEP, Type.CONTEXT)
 
 
 def _tells(updates: Sequence[Update]) -> bool:
-    """Whether a replay can take it from here. After a START alone it could not: whether a body has run is nobody's knowledge then."""
+    """Whether a replay can take it from here. After a START alone it could not: then it is unknown whether the body has run."""
     return any(update.action is not Action.START or update.type not in _BEGINNINGS for update in updates)
 
 

@@ -22,9 +22,9 @@ from holdfast.durable.exceptions import wire_name
 from holdfast.model import wire
 from holdfast.model.errors import HoldfastError, InvalidToken, LeaseLost, Rejected
 from holdfast.model.execution import Outcome, OutcomeStatus
-from holdfast.model.ids import Seal
 from holdfast.model.operations import Failure, served_since
 from holdfast.model.ports import Invocation, Port
+from holdfast.model.seal import Seal
 
 Handler = Callable[[Any, Any], Any]
 """What the official `durable_execution` makes of a function: takes an invocation, returns the Lambda output."""

@@ -143,10 +143,10 @@ class LambdaRuntime:
         """A thread cannot be ended; its next checkpoint is refused."""
 
     def nudge(self, execution: str) -> None:
-        """Nobody tells a Lambda function anything."""
+        """Do nothing: Lambda sends no message to a running function."""
 
     def idle(self) -> bool:
-        """Whether nothing runs here; nobody asks in these tests."""
+        """Whether nothing runs here; these tests do not use it."""
         return True
 
     def close(self) -> None:

@@ -97,7 +97,7 @@ class HeldTimers(Scheduler):
             while self._live:
                 if not self._thread.is_alive():
                     raise RunnerDied
-                assert monotonic() < deadline, "the execution does not come to rest"
+                assert monotonic() < deadline, "the execution does not end or suspend"
                 self._changed.wait(0.05)
 
     def _start_loop(self) -> None:

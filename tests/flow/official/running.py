@@ -23,7 +23,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, Outcome, State
 from holdfast.model.ids import id_at
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.ports import Host, Invocation, Port
-from holdfast.service.describing import history_of
+from holdfast.service.execution_descriptions import history_of
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 from tests.flow.official.host import Handler, OfficialHost
@@ -115,7 +115,7 @@ class Running:
         return [header for header in self.engine.store.list(Filter()) if header.state is not State.CLOSED]
 
     async def rested(self, execution: str) -> Execution:
-        """Wait until nobody has it or what it invoked: suspended, waiting for a retry of the invocation, or closed."""
+        """Wait until no runner holds it or the executions it invoked: suspended, waiting for a retry of the invocation, or closed."""
 
         def at_rest() -> bool:
             now = self.clock.now()
@@ -216,9 +216,12 @@ async def opened(
 ) -> AsyncIterator[Running]:
     """An engine over a store, running one function named `handler` on this host, and what it invokes on one of ours."""
     clock = clock or VirtualClock(skipping=False)
-    host = Two(make_host(clock), InlineHost(others, clock=clock, threads=4, park=100))
+    host = Two(make_host(clock), InlineHost(others, clock=clock, threads=4, resting=100))
     runner = id_at(clock.now())
-    functions = [Function(name="handler", slots=Capacity(4)), *(Function(name=f.name, slots=Capacity(4), terms=f.terms) for f in others)]
+    functions = [
+        Function(name="handler", capacity=Capacity(4)),
+        *(Function(name=f.name, capacity=Capacity(4), terms=f.terms) for f in others),
+    ]
     store = open_store(where, runner)
     engine = Engine(store, functions, host, clock=clock, ids=id_at, chance=NoChance(), runner=runner)
     await engine.open()
@@ -230,9 +233,9 @@ async def opened(
         store.close()
 
 
-def ours(function: DurableFunction, *, park: int = 100) -> MakeHost:
+def ours(function: DurableFunction, *, resting: int = 100) -> MakeHost:
     """A host for one function of ours."""
-    return lambda clock: InlineHost([function], clock=clock, threads=4, park=park)
+    return lambda clock: InlineHost([function], clock=clock, threads=4, resting=resting)
 
 
 def official(handler: Handler, *, page: int = 1000) -> MakeHost:

@@ -18,7 +18,7 @@ NODE_CLIENT = "aws-lambda-ric@3.3.0"
 
 
 def _fetched(name: str, command: Callable[[Path], Sequence[str]]) -> Path:
-    """The folder of a package; whoever comes first fetches it, and a network that is not there is a visible skip."""
+    """The folder of a package. The first test that needs it fetches it; without a network the test is skipped."""
     _CACHE.mkdir(parents=True, exist_ok=True)
     folder, complete = _CACHE / name, _CACHE / f"{name}.complete"
     with (_CACHE / f"{name}.lock").open("w") as lock:

@@ -13,13 +13,13 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.registry import Capacity, Function
 from holdfast.lambda_api.operations.api import LambdaApi
 from holdfast.lambda_api.routes.app import make_app
-from holdfast.lambda_api.runtime.description import Limits, Runtime
-from holdfast.lambda_api.runtime.host import RuntimeHost
-from holdfast.lambda_api.runtime.output import Line
+from holdfast.lambda_api.runtime.process_output import OutputLine
+from holdfast.lambda_api.runtime.runtime_description import PoolLimits, Runtime
+from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.execution import Terms
 from holdfast.model.ids import id_at
-from holdfast.service.describing import history_of
+from holdfast.service.execution_descriptions import history_of
 from holdfast.store.backends import open_store
 
 FUNCTIONS = Path(__file__).with_name("functions")
@@ -40,10 +40,10 @@ def durable(handler: str, /, **members: Any) -> Runtime:
 
 
 @contextlib.asynccontextmanager
-async def hosting(*runtimes: Runtime, **limits: Any) -> AsyncIterator[tuple[RuntimeHost, list[Line]]]:
+async def hosting(*runtimes: Runtime, **limits: Any) -> AsyncIterator[tuple[RuntimeHost, list[OutputLine]]]:
     """A host without an engine, for functions that are not durable, and what they print."""
-    lines: list[Line] = []
-    host = RuntimeHost(runtimes, token=str, log=lines.extend, limits=Limits(**limits))
+    lines: list[OutputLine] = []
+    host = RuntimeHost(runtimes, token=str, log=lines.extend, limits=PoolLimits(**limits))
     try:
         yield host, lines
     finally:
@@ -53,7 +53,7 @@ async def hosting(*runtimes: Runtime, **limits: Any) -> AsyncIterator[tuple[Runt
 class Service:
     """What a test asks of an open engine."""
 
-    def __init__(self, engine: Engine, host: RuntimeHost, lines: list[Line]) -> None:
+    def __init__(self, engine: Engine, host: RuntimeHost, lines: list[OutputLine]) -> None:
         self.engine = engine
         self.host = host
         self.lines = lines
@@ -89,10 +89,10 @@ async def serving(
     clock = clock or SystemClock()
     runner = id_at(clock.now())
     store = open_store(str(where), runner)
-    lines: list[Line] = []
-    host = RuntimeHost(runtimes, token=store.seal.token, log=lines.extend, limits=Limits(**limits))
+    lines: list[OutputLine] = []
+    host = RuntimeHost(runtimes, token=store.seal.token, log=lines.extend, limits=PoolLimits(**limits))
     room = Capacity(slots)
-    known = [Function(name=r.function, version=r.version, terms=terms, slots=room) for r in runtimes]
+    known = [Function(name=r.function, version=r.version, terms=terms, capacity=room) for r in runtimes]
     engine = Engine(store, known, host, clock=clock, ids=id_at, chance=random.Random(1), runner=runner)
     await engine.open()
     host.api = make_app(LambdaApi(engine))

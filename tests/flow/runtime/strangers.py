@@ -15,8 +15,10 @@ import struct
 import sys
 from pathlib import Path
 
-from holdfast.hosts.sandbox import surroundings
-from holdfast.lambda_api.runtime.listener import Listener, Receive, Scope, Send, answer
+from starlette.types import Receive, Scope, Send
+
+from holdfast.hosts.sandbox import visible_folders
+from holdfast.lambda_api.runtime.runtime_listener import RuntimeListener, answer
 from tests.sandbox import settings
 
 _FRIEND = """
@@ -37,7 +39,7 @@ async def listen() -> None:
         seen[scope["path"]] += 1
         await answer(send, 200, b"{}")
 
-    listener = Listener(app, lambda client: None, os.getpid)
+    listener = RuntimeListener(app, lambda client: None, os.getpid)
     await listener.open()
     _say(listener.address)
     loop = asyncio.get_running_loop()
@@ -60,7 +62,7 @@ async def listen() -> None:
 
 
 def attack(address: str, count: int) -> None:
-    """Be gone before anybody can look who it was."""
+    """End before the listener can check which process connected."""
     host, port = address.split(":")
     request = f"GET /stranger HTTP/1.1\r\nhost: {address}\r\n\r\n".encode()
     waiting = []
@@ -92,7 +94,7 @@ def main() -> None:
     other = int(user) != os.getuid()
     if role == "listen":
         if other:
-            settings.become(settings.USER, [*surroundings.readable(), *surroundings.packages(), Path(sys.executable)])
+            settings.become(settings.USER, [*visible_folders.readable(), *visible_folders.packages(), Path(sys.executable)])
         asyncio.run(listen())
     else:
         if other:

@@ -170,7 +170,7 @@ async def test_what_a_handler_logs_carries_its_execution() -> None:
         assert execution in lines[1].text, "the record itself names the execution"
         asked = Invoke(function="tells", qualifier=LATEST, payload=b"null", log_type="Tail", name="told")
         invoked = await LambdaApi(service.engine, tail=lambda header: service.host.tail(header.id)).invoke(asked)
-        assert b"inside" in base64.b64decode(invoked.log or ""), "whoever invoked it gets the last 4 KB"
+        assert b"inside" in base64.b64decode(invoked.log or ""), "the caller gets the last 4 KB"
 
 
 async def test_a_durable_function_invokes_a_plain_one_and_a_durable_one() -> None:

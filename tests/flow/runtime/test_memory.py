@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.lambda_api.runtime.host import RuntimeHost
-from holdfast.lambda_api.runtime.jobs import Called
+from holdfast.lambda_api.runtime.jobs import JobResult
+from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
 from holdfast.model.ids import LATEST
 from tests.flow.runtime.running import hosting, plain
 from tests.flow.runtime.test_node import node
@@ -19,11 +19,11 @@ from tests.flow.runtime.test_node import node
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory a process has")
 
 
-async def call(host: RuntimeHost, function: str, event: Any) -> Called:
+async def call(host: RuntimeHost, function: str, event: Any) -> JobResult:
     return await host.call(function, LATEST, json.dumps(event).encode())
 
 
-def assert_out_of_memory(called: Called, memory_mb: int) -> None:
+def assert_out_of_memory(called: JobResult, memory_mb: int) -> None:
     assert called.error is not None
     assert called.error.type == "Runtime.ExitError"
     assert called.error.message == f"RequestId: {called.request} Error: Runtime exited with error: signal: killed"
@@ -65,7 +65,7 @@ async def test_memory_is_bounded_while_a_function_begins(tmp_path: Path) -> None
 async def test_node_is_bounded_too_and_lives_within_little() -> None:
     async with hosting(node("plain.hoards", memory_mb=160)) as (host, _):
         litter = await call(host, "f", {"litter": 600})
-        assert litter.payload == b"600", "what nobody needs any more is given back before it is too much"
+        assert litter.payload == b"600", "garbage is freed before the limit is reached"
         assert_out_of_memory(await call(host, "f", {"mb": 300}), 160)
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.lambda_api.runtime.description import Runtime
-from holdfast.lambda_api.runtime.jobs import Called
-from holdfast.lambda_api.runtime.listener import Listener
-from holdfast.lambda_api.runtime.output import MAX_LINE, Line
+from holdfast.lambda_api.runtime.jobs import JobResult
+from holdfast.lambda_api.runtime.process_output import MAX_LINE, OutputLine
+from holdfast.lambda_api.runtime.runtime_description import Runtime
+from holdfast.lambda_api.runtime.runtime_listener import RuntimeListener
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import EngineClosed
 from holdfast.model.ids import LATEST
@@ -63,8 +63,8 @@ def begun(folder: Path) -> list[int]:
     return [int(path.name) for path in folder.glob("[0-9]*")]
 
 
-async def call(host: Any, function: str = "f", event: Any = None) -> Called:
-    called: Called = await host.call(function, LATEST, json.dumps(event).encode())
+async def call(host: Any, function: str = "f", event: Any = None) -> JobResult:
+    called: JobResult = await host.call(function, LATEST, json.dumps(event).encode())
     return called
 
 
@@ -93,16 +93,16 @@ while True:
     async with hosting(misbehaving(tmp_path, code, timeout_seconds=5)) as (host, _):
         first = int((await call(host)).payload)
         await until(lambda: not alive([first]), "the process that hung up to be ended")
-        assert int((await call(host)).payload) != first, "nobody waits for a client that is not there"
+        assert int((await call(host)).payload) != first, "the host does not wait for a client that is gone"
 
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_connection_that_comes_while_its_listener_closes_is_closed_too(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: Any) -> None: ...
 
-    monkeypatch.setattr("holdfast.lambda_api.runtime.listener.is_from_below", lambda *_: True)
+    monkeypatch.setattr("holdfast.lambda_api.runtime.runtime_listener.is_from_below", lambda *_: True)
 
-    listener = Listener(nothing, lambda client: None, os.getpid)
+    listener = RuntimeListener(nothing, lambda client: None, os.getpid)
     await listener.open()
     with socket.socket() as client:
         client.setblocking(False)
@@ -121,7 +121,7 @@ async def test_a_function_that_prints_for_ever_neither_fills_memory_nor_holds_up
     async with hosting(plain("raves", timeout_seconds=3), plain("echo")) as (host, _):
         most = 0
 
-        def bounded(lines: list[Line]) -> None:
+        def bounded(lines: list[OutputLine]) -> None:
             nonlocal most
             most = max(most, sum(len(line.text) for line in lines))
 

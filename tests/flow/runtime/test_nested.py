@@ -1,4 +1,4 @@
-"""Functions that invoke functions and wait for them: nobody waits for a place that only the one who waits could give."""
+"""Functions that invoke functions and wait for them: a waiting process does not count, so the pool never deadlocks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from holdfast.lambda_api.runtime.host import RuntimeHost
-from holdfast.lambda_api.runtime.listener import Receive, Scope, Send, answer, body_of
+from starlette.types import Receive, Scope, Send
+
+from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
+from holdfast.lambda_api.runtime.runtime_listener import answer, body_of
 from holdfast.model.ids import LATEST
 from tests.flow.runtime.running import alive, hosting, plain, until
 
@@ -37,7 +39,7 @@ async def test_a_function_that_invokes_another_leaves_its_place_to_it() -> None:
     async with nesting("a", "b", processes=1, per_function=1) as host:
         pids = await called(host, "a", "b", "a", "b")
         assert len(set(pids)) == 4, "each waits for the next"
-        await until(lambda: len(alive(pids)) == 1, "those beyond the bound to be gone")
+        await until(lambda: len(alive(pids)) <= 1, "those beyond the bound to be gone")
         assert len(await called(host, "b", "a")) == 2
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.lambda_api.runtime.description import Runtime
-from holdfast.lambda_api.runtime.host import RuntimeHost
-from holdfast.lambda_api.runtime.jobs import Called
+from holdfast.lambda_api.runtime.jobs import JobResult
+from holdfast.lambda_api.runtime.runtime_description import Runtime
+from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
 from holdfast.model.ids import LATEST
 from tests.flow.runtime.running import FUNCTIONS, hosting
 
@@ -34,7 +34,7 @@ def node(handler: str, **members: Any) -> Runtime:
     return Runtime(**wanted | {"durable": False, "timeout_seconds": 30} | members)
 
 
-async def call(host: RuntimeHost, event: Any = None, **members: Any) -> Called:
+async def call(host: RuntimeHost, event: Any = None, **members: Any) -> JobResult:
     return await host.call("f", LATEST, json.dumps(event).encode(), **members)
 
 
@@ -94,7 +94,7 @@ async def test_a_rejection_nobody_handles_ends_the_process_and_is_told(a_node: N
         for _ in range(2):
             called = await call(host)
             assert called.error is not None
-            assert (called.error.type, called.error.message) == ("Runtime.UnhandledPromiseRejection", "Error: nobody listens")
+            assert (called.error.type, called.error.message) == ("Runtime.UnhandledPromiseRejection", "Error: no listener")
 
 
 @pytest.mark.parametrize(

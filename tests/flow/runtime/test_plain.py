@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from holdfast.lambda_api.runtime import environment
-from holdfast.lambda_api.runtime.description import Runtime
-from holdfast.lambda_api.runtime.host import RuntimeHost
-from holdfast.lambda_api.runtime.jobs import Called
+from holdfast.lambda_api.runtime.jobs import JobResult
+from holdfast.lambda_api.runtime.runtime_description import Runtime
+from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
 from holdfast.model.errors import EngineClosed, FunctionNotFound, InvalidParameter, TooManyRequests
 from holdfast.model.ids import LATEST
 from tests.flow.runtime.running import FUNCTIONS, alive, hosting, plain, until
 
 
-async def call(host: RuntimeHost, function: str, event: Any = None, **members: Any) -> Called:
+async def call(host: RuntimeHost, function: str, event: Any = None, **members: Any) -> JobResult:
     return await host.call(function, LATEST, json.dumps(event).encode(), **members)
 
 
@@ -328,7 +328,7 @@ async def test_an_idle_process_that_was_killed_is_not_asked_again() -> None:
         os.kill(pid, signal.SIGKILL)
         await until(lambda: not alive([pid]), "the process to die")
         called = await call(host, "spins", 0)
-        while called.error is not None:  # it was asked before anybody could know
+        while called.error is not None:  # the host had not noticed the death yet
             assert called.error.type == "Runtime.ExitError"
             called = await call(host, "spins", 0)
         assert int(called.payload) != pid
@@ -359,7 +359,7 @@ async def test_processes_leave_nothing_open_behind_them() -> None:
     def kept() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), children()
 
-    others = children()  # whoever this process started before, for another test
+    others = children()  # processes that earlier tests started
     async with hosting(plain("spins"), invocations=1, per_function=2) as (host, _):
         await asyncio.gather(*(call(host, "spins", 0) for _ in range(2)))
         await until(lambda: children() == others, "the first processes to be gone")
@@ -403,7 +403,7 @@ async def test_new_code_is_for_new_invocations_and_old_ones_end_on_the_old(tmp_p
         host.drop("f", LATEST)
         with pytest.raises(FunctionNotFound):
             await call(host, "f", "")
-    assert [line.text for line in lines if "Traceback" in line.text] == []  # nobody complains of being ended
+    assert [line.text for line in lines if "Traceback" in line.text] == []  # no runtime logs an error because it is ended
 
 
 async def test_who_stops_waiting_ends_the_process(tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ async def test_a_listener_serves_nobody_who_names_another_host(monkeypatch: pyte
 
     async with hosting(plain("about")) as (host, _):
         address = json.loads((await call(host, "about")).payload)["env"]["AWS_LAMBDA_RUNTIME_API"]
-        monkeypatch.setattr("holdfast.lambda_api.runtime.listener.is_from_below", lambda *_: True)
+        monkeypatch.setattr("holdfast.lambda_api.runtime.runtime_listener.is_from_below", lambda *_: True)
         once = httpx.Limits(max_keepalive_connections=0)  # the listener may close a connection after its answer
         async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, limits=once) as client:
             assert (await client.get("/2018-06-01/runtime/invocation/next", headers={"host": "evil.example"})).status_code == 403

@@ -1,4 +1,4 @@
-"""Official SDKs of every promised version, unmodified: the same handlers come to the same end, and leave the same history as in process."""
+"""Official SDKs of every promised version, unmodified: the same handlers end in the same way, and leave the same history as in process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.lambda_api.runtime.description import Runtime
+from holdfast.lambda_api.runtime.runtime_description import Runtime
 from holdfast.model.clock import VirtualClock
 from tests.flow.official.running import Answer, Deed, Ending, Running, official, opened
 from tests.flow.runtime.functions import workflows
@@ -45,7 +45,7 @@ async def in_process(handler: str, event: Any, script: dict[str, list[Deed]]) ->
 
 
 def by_operation(history: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Each operation's events in order: which of two branches writes first is nobody's promise. How the terms differ is left out."""
+    """Each operation's events in order: which of two branches writes first is not promised. The differences of the terms are left out."""
     told: dict[str, list[dict[str, Any]]] = {}
     for event in history:
         event.pop("EventId")

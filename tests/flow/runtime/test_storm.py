@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lambda_api.runtime.output import Line
+from holdfast.lambda_api.runtime.process_output import OutputLine
 from tests.flow.runtime.running import durable, serving
 
 EXECUTIONS = 12
@@ -32,7 +32,7 @@ async def test_killed_again_and_again_everything_finishes(tmp_path: Path) -> Non
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
 
-        def strike(lines: list[Line]) -> None:
+        def strike(lines: list[OutputLine]) -> None:
             for line in lines:
                 if line.text.startswith("pid ") and len(killed) < KILLS and chance.random() < 0.6:
                     loop.call_later(chance.random() / 20, kill, int(line.text.split()[1]))

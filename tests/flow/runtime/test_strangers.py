@@ -17,12 +17,13 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from holdfast.lambda_api.runtime import environment, peers
-from holdfast.lambda_api.runtime.listener import Listener, Receive, Scope, Send, answer
+from holdfast.lambda_api.runtime.runtime_listener import RuntimeListener, answer
 from tests.flow.runtime.running import alive, hosting, plain, until
 
-ROOT, SOMEBODY, NOBODY = 0, 12345, 65534
+ROOT, OTHER_USER, UNPRIVILEGED = 0, 12345, 65534
 _BATCH = 100
 """Fewer than the kernel keeps waiting for a listener that is busy."""
 _PROGRAM = [sys.executable, "-m", "tests.flow.runtime.strangers"]
@@ -30,7 +31,7 @@ _PROGRAM = [sys.executable, "-m", "tests.flow.runtime.strangers"]
 _CLIENT = str(Path(environment.__file__).parent / "clients" / "python_client.py")
 
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose a connection is")
-CASES = [(ROOT, NOBODY), (ROOT, ROOT), (SOMEBODY, NOBODY), (SOMEBODY, ROOT), (SOMEBODY, SOMEBODY)]
+CASES = [(ROOT, UNPRIVILEGED), (ROOT, ROOT), (OTHER_USER, UNPRIVILEGED), (OTHER_USER, ROOT), (OTHER_USER, OTHER_USER)]
 PEOPLE = CASES if os.getuid() == ROOT else [(os.getuid(), os.getuid())]
 
 
@@ -90,7 +91,7 @@ def tried(user: int, stranger: int, batches: int) -> dict[str, int]:
 
 
 @only_linux
-@pytest.mark.parametrize("user, stranger", [case for case in PEOPLE if NOBODY in case] or PEOPLE)
+@pytest.mark.parametrize("user, stranger", [case for case in PEOPLE if UNPRIVILEGED in case] or PEOPLE)
 def test_a_stranger_who_connects_sends_and_closes_does_not_get_in(user: int, stranger: int) -> None:
     assert tried(user, stranger, 2) == {"/stranger": 0, "/friend": 2}
 
@@ -172,8 +173,8 @@ async def test_who_asks_is_found_out_once_for_each_connection(monkeypatch: pytes
         looked.append(about)
         return True
 
-    monkeypatch.setattr("holdfast.lambda_api.runtime.listener.is_from_below", look)
-    listener = Listener(app, lambda client: None, os.getpid)
+    monkeypatch.setattr("holdfast.lambda_api.runtime.runtime_listener.is_from_below", look)
+    listener = RuntimeListener(app, lambda client: None, os.getpid)
     await listener.open()
     async with httpx.AsyncClient(base_url=f"http://{listener.address}", trust_env=False) as client:
         assert [(await client.get("/")).status_code for _ in range(5)] == [200] * 5
@@ -187,7 +188,7 @@ async def test_who_asks_is_found_out_once_for_each_connection(monkeypatch: pytes
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for temporary files that everybody may write to, as `/tmp` is."""
+    """A folder for temporary files that all users may write to, as `/tmp` is."""
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o1777)

@@ -10,7 +10,7 @@ import tarfile
 
 import line
 
-from holdfast.hosts.sandbox.inside.wire import Channel
+from holdfast.hosts.sandbox.inside.body_channel import Channel
 
 
 def read(fd, *paths):

@@ -15,7 +15,7 @@ import time
 
 import line
 
-from holdfast.hosts.sandbox.inside.wire import Channel
+from holdfast.hosts.sandbox.inside.body_channel import Channel
 
 
 def memory(fd):
@@ -280,7 +280,7 @@ def signalled(fd):
 
 
 def _filled(end, chunk=b"x" * 4096):
-    """Bytes that the kernel takes for somebody who never reads."""
+    """Bytes that the kernel keeps for a socket that is never read."""
     end.setblocking(False)
     total = 0
     try:
@@ -325,7 +325,7 @@ def pinned(fd, megabytes):
 
 
 def flying(fd):
-    """As many descriptors on their way as the kernel lets this user have; nobody ever takes them."""
+    """As many descriptors in flight as the kernel allows this user; no process ever receives them."""
     channel = line.begun(fd)
     carrier, other = socket.socketpair()
     nothing = os.open("/dev/null", os.O_RDONLY)
@@ -368,3 +368,12 @@ def holding(fd):
     held = [bytearray(1 << 20) for _ in range(order["megabytes"])]
     channel.send({"op": "holding"})
     time.sleep(1000 + len(held))
+
+
+def spinning(fd):
+    """Computes without an end."""
+    channel = Channel(fd)
+    channel.send({"op": "ready"})
+    channel.receive()
+    while True:
+        pass

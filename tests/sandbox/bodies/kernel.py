@@ -72,14 +72,14 @@ def others(fd, runner, stub):
             f"{who}: mem": lambda pid=pid: open(f"/proc/{pid}/mem", "rb").read(1),
             f"{who}: root": lambda pid=pid: os.listdir(f"/proc/{pid}/root"),
         }
-    if os.getpid() != 1:  # where it is the first of its namespace there is nobody else to hit
+    if os.getpid() != 1:  # the first process of a PID namespace has no other process to hit
         trials["everybody"] = lambda: os.kill(-1, signal.SIGKILL)
     trials["own death"] = lambda: _call(157 if _X86 else 167, 1, 0)
     line.tell(fd, trials)
 
 
 def _readiness(pid):
-    """A descriptor that kills somebody when it becomes readable."""
+    """A descriptor that kills another process when it becomes readable."""
     import fcntl
 
     ours, theirs = socket.socketpair()

@@ -2,7 +2,7 @@
 
 import os
 
-from holdfast.hosts.sandbox.inside.wire import Channel
+from holdfast.hosts.sandbox.inside.body_channel import Channel
 
 
 def begun(fd):

@@ -1,4 +1,4 @@
-"""Saying things that nobody wants to hear."""
+"""Bodies that send bad frames."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ import sys
 import time
 
 import line
-from holdfast.hosts.sandbox.inside.wire import sent_along
+from holdfast.hosts.sandbox.inside.body_channel import sent_along
 
 
 def _raw(fd):

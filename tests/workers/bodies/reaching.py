@@ -23,9 +23,9 @@ def slow(call: ToolCall) -> str:
     return "never"
 
 
-@tool(effect="read", secrets=["NOBODY"])
+@tool(effect="read", secrets=["NO_SERVER"])
 def far(call: ToolCall) -> str:
-    return call.http.get(call.secret("NOBODY")).text
+    return call.http.get(call.secret("NO_SERVER")).text
 
 
 @tool(effect="read")

@@ -1,4 +1,4 @@
-"""What map and parallel return, and when they have seen enough.
+"""What map and parallel return, and when they are complete.
 
 `CompletionPolicy` decides (pure), `BatchResult` is what authors get, `CompletionRecord` is what a checkpoint keeps of a result that
 is too large for it.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar, cast
 
-from holdfast.durable.concurrency.looking import Looked, quietly
+from holdfast.durable.concurrency.unread import Looked, quietly
 from holdfast.durable.config import (
     BatchItemStatus,
     CompletionConfig,
@@ -275,7 +275,8 @@ def _indexes(raw: object, below: int) -> frozenset[int] | None:
 class CompletionRecord:
     """How a large batch ended, so that a replay rebuilds the same result instead of deciding anew.
 
-    Branches start in index order: those ever started are `range(started_total)`. `started_indexes` had not finished when the batch did.
+    Branches start in the order of their indexes, so `range(started_total)` were started. The branches in `started_indexes` had not finished
+    when the batch ended.
     """
 
     completion_reason: CompletionReason
@@ -293,7 +294,7 @@ class CompletionRecord:
             return None
         if type(total) is not int or total < 0:
             return None
-        # A list that is there decides, even a bad one: falling back to the other would guess.
+        # If this list is there, it decides, even if it is damaged: using the other list would be a guess.
         if isinstance(data.get("startedIndexes"), list):
             started = _indexes(data["startedIndexes"], total)
         else:
@@ -303,7 +304,7 @@ class CompletionRecord:
 
     @staticmethod
     def summary_index_fields(items: Iterable[BatchItem[Any]]) -> dict[str, list[int]]:
-        """Whichever list is shorter: the branches that finished, or those that did not."""
+        """The shorter of two lists: the branches that finished, or the branches that did not."""
         started: list[int] = []
         completed: list[int] = []
         for item in items:

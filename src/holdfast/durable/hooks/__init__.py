@@ -1,6 +1,6 @@
-"""hooks — the moments of an execution that plugins are told of.
+"""hooks — calls the plugins of an execution at each moment that they can observe.
 
-Belongs: what each plugin hook is told and when, one invocation's plugin instances, and the containment of what they raise.
+Belongs: which hook is called when and with what, the plugin instances of one invocation, and the containment of their errors.
 Does not: what plugin authors import (plugin.py), how plugins are found (plugin_discovery.py). May import: holdfast.durable, holdfast.model.
 Start reading at moments.py.
 """

@@ -1,7 +1,7 @@
-"""Hooks: the moments of an execution that its plugins are told of, the same as the official SDK's.
+"""Hooks: call the plugins of an execution at the same moments as the official SDK.
 
-A state without plugins has no hooks: everybody asks for that first, and nothing here is reached. The plugins are one invocation's;
-the hooks stay as long as the state does.
+A state without plugins has no hooks: callers check that first, so nothing here runs. The plugins live for one invocation; the hooks live as
+long as the state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
-from holdfast.durable.hooks.calls import Info, Plugins
+from holdfast.durable.hooks.plugin_calls import Info, Plugins
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.plan import Plan
@@ -42,7 +42,7 @@ from holdfast.model.ports import Invocation
 
 T = TypeVar("T")
 LEFT = SuspendExecution("The invocation is over.")
-"""Why a function ends that nothing was raised in."""
+"""The reason for the end of a function that raised nothing."""
 
 
 class Body(msgspec.Struct, eq=False):
@@ -53,37 +53,38 @@ class Body(msgspec.Struct, eq=False):
 
 
 class Open(msgspec.Struct):
-    """An operation that the code has come to and that is not over."""
+    """An operation that the code has reached and that is not over."""
 
     strand: Any = None
-    """Where it runs, if that can rest between two invocations."""
+    """The context of the strand that runs it, if the strand can rest between two invocations."""
     body: Body | None = None
-    """Of a context."""
+    """Set for context operations."""
 
 
 class Hooks:
-    """Tells the plugins of one execution, in this process, what happens to it."""
+    """Calls the plugins of one execution in this process. The code of the execution calls a method when the event that its docstring tells
+    of happens."""
 
     def __init__(self, factories: Sequence[DurableInstrumentationPluginFactory], operations: Mapping[str, Operation], clock: Clock) -> None:
         self._factories = factories
         self._operations = operations
         self._clock = clock
         self._lock = threading.Lock()
-        """Branches of a `def` handler are threads. No plugin is called under it."""
+        """Protects the fields below, because branches of a `def` handler are threads. No plugin is called while it is held."""
         self._plugins: Plugins | None = None
         self._start: InvocationStartInfo | None = None
         self._forget()
         self._open: dict[str, Open] = {}
-        """In the order of the code."""
+        """The open operations by id, in the order in which the code reached them."""
         self._hidden: set[str] = set()
-        """Operations that are still at hand, though the service would not send them any more."""
+        """Operations that are kept here although the service does not send them any more."""
         self._bodies: dict[int, Body] = {}
-        """The runs under way, in the order they began."""
+        """The functions under way, in the order in which they began."""
 
     # --- invocations
 
     def begin(self, invocation: Invocation, payload: str | None) -> None:
-        """An invocation begins. From its input the plugins get an event of their own, so that none of them can change the handler's."""
+        """An invocation begins. The plugins get a copy of the event, so that they cannot change the handler's event."""
         header = invocation.header
         self._invocation = invocation
         known = self._told()
@@ -102,17 +103,17 @@ class Hooks:
         self._plugins.begin(self._start)
 
     def _forget(self, updated: frozenset[str] = frozenset()) -> None:
-        """What was told is one invocation's."""
+        """Forget what was reported: the next invocation has new plugins."""
         self._updated = updated
         self._met_again: set[str] = set()
         self._ends: dict[str, Operation] = {}
-        """Told by a checkpoint, and not yet by a hook."""
+        """Changes that a checkpoint brought and no hook has reported yet."""
         self._ended: set[str] = set()
         self._changed: dict[str, None] = {}
         self._telling_changes = False
 
     def end(self, outcome: Outcome) -> Outcome:
-        """An invocation is over: all that was not told yet, then the end. If a plugin says stop, the invocation is tried again."""
+        """An invocation is over: report what was not reported yet, then the end. If a plugin stops the invocation, it is tried again."""
         plugins, start = self._plugins, self._start
         if plugins is None or start is None:
             return outcome
@@ -141,7 +142,7 @@ class Hooks:
     # --- operations
 
     def met_again(self, operation: Operation) -> None:
-        """A replay comes to an operation: told as over if the service closed it meanwhile, as begun if it is open."""
+        """A replay reaches an operation: report its end if the service closed it meanwhile, its start if it is open."""
         if operation.id not in self._updated:
             self.met_open(operation)
         elif operation.status not in OPEN:
@@ -153,7 +154,7 @@ class Hooks:
             self._opened(operation.id)
 
     def met_open(self, operation: Operation) -> None:
-        """A replay comes to an operation that is open. One that is ready is about to begin again, and is told then."""
+        """A replay reaches an open operation. A ready operation is about to begin again, and is reported then."""
         if operation.status not in OPEN:
             return
         self._opened(operation.id)
@@ -173,17 +174,17 @@ class Hooks:
         self._tell(OperationStartInfo(update.id, update.type, update.sub_type, update.name, update.parent_id, None, again, Status.STARTED))
 
     def recorded(self, update: Update) -> None:
-        """An update is on disk, and somebody waited for it."""
+        """An update is on disk, and the code waited for it."""
         self._tell_end(update.id)
         self._tell_changes()
 
     def looked(self, operation: Operation) -> None:
-        """Somebody acts on an operation as it stands."""
+        """The code acts on the present state of an operation."""
         if operation.status not in OPEN:
             self._tell_end(operation.id)
 
     def learning(self, operations: Iterable[Operation], learn: Callable[[Iterable[Operation]], None]) -> None:
-        """A checkpoint was answered. Its ends are kept before anybody can see them, so that whoever does tells them first."""
+        """A checkpoint was answered. Its ends are noted before the code can see them, so that they are reported before the code goes on."""
         changed: dict[str, None] = {}
         with self._lock:
             for operation in operations:
@@ -199,7 +200,7 @@ class Hooks:
                 self._changed |= changed
 
     def context_ended(self, at: Identity, *, error: ErrorObject | None = None, is_replayed: bool = False) -> None:
-        """A context without an end of its own in the history is over."""
+        """A context that records no end in the history is over."""
         status = Status.SUCCEEDED if error is None else Status.FAILED
         now = instant(self._clock.now())
         self._tell(
@@ -209,7 +210,7 @@ class Hooks:
         )
 
     def _tell_end(self, operation_id: str) -> None:
-        """Tell an end that is not told yet. What the service closed inside of it, and nobody asked for, comes first."""
+        """Report an end that was not reported yet; before it, the ends of operations inside that the service closed and no code read."""
         with self._lock:
             if operation_id not in self._ends:
                 return
@@ -221,7 +222,7 @@ class Hooks:
             self._tell(OperationEndInfo(**vars(OperationInfo.from_operation(operation))))
 
     def _tell_changes(self) -> None:
-        """Tell what checkpoints changed. One thread at a time does it, for all the others too, so that no state comes after a newer one."""
+        """Report what checkpoints changed. One thread at a time does it for all threads, so that no older state follows a newer one."""
         while self._changed:
             with self._lock:
                 if self._telling_changes or not self._changed:
@@ -239,7 +240,7 @@ class Hooks:
     # --- functions
 
     def watched(self, func: Callable[..., Any], at: Identity, attempt: int) -> Callable[..., Any]:
-        """A step's function that tells of itself wherever it runs: on the loop, or on a thread."""
+        """A step's function that reports its start and end, on the loop or on a thread."""
 
         def call(*arguments: Any) -> Any:
             body = self._enter(at, attempt)
@@ -266,7 +267,7 @@ class Hooks:
         return call
 
     def running(self, at: Identity, plan: Plan[T], seen: Operation | None) -> Plan[T]:
-        """A context's body that tells of itself. While it rests between two invocations its run is over, and begins again with the next."""
+        """A context's body that reports its start and end. If it rests, it ends with one invocation and begins with the next."""
         opened = self._opened(at.operation_id)
         opened.body = body = self._enter(at, 1 if seen is None else None, again=seen is not None and seen.replay_children)
         try:
@@ -293,7 +294,7 @@ class Hooks:
         return body
 
     def _leave(self, body: Body, error: BaseException | None) -> None:
-        """A run is over, once. What is no Exception is a suspension, or an end from outside: the function was left in the middle."""
+        """A function is over; reported once. After a suspension or a cancellation, which are no Exceptions, the function is incomplete."""
         with self._lock:
             if body.over:
                 return
@@ -304,7 +305,7 @@ class Hooks:
         self._tell(UserFunctionEndInfo.from_start_info(body.began, failed, outcome=outcome, clock=self._clock))
 
     def _leave_all(self) -> None:
-        """The invocation ends around functions that have not: branches that wait, or that their batch did not wait for."""
+        """The invocation ends before these functions: branches that wait, or branches that their batch did not wait for."""
         for body in reversed(list(self._bodies.values())):
             self._leave(body, LEFT)
 
@@ -317,10 +318,10 @@ class Hooks:
         with _until_stopped():
             return self._plugins.trace_id(PropagationInput(self._invocation.arn, at.operation_id, function_name, at.parent_id))
 
-    # --- telling
+    # --- calling the plugins
 
     def _tell(self, info: Info) -> None:
-        if self._plugins is not None:  # a branch that goes on after its invocation is nobody's
+        if self._plugins is not None:  # a branch that goes on after its invocation has no plugins
             with _until_stopped():
                 self._plugins.tell(info)
 
@@ -328,7 +329,7 @@ class Hooks:
         return self._open.setdefault(operation_id, Open())
 
     def _told(self) -> dict[str, OperationInfo]:
-        """All operations as they stand, the execution first."""
+        """All operations in their present state, the execution first."""
         header = self._invocation.header
         execution = Operation(id=header.id, type=Type.EXECUTION, status=Status.STARTED, started_at=header.started_at, name=header.name)
         known = [execution, *self._operations.values()]
@@ -337,7 +338,7 @@ class Hooks:
 
 @contextmanager
 def _until_stopped() -> Iterator[None]:
-    """A plugin that says stop ends the invocation, and not the loop it runs on, which other executions share."""
+    """A plugin that raises an exit ends the invocation, and not the loop, which other executions share."""
     try:
         yield
     except BaseException as stop:
@@ -345,7 +346,7 @@ def _until_stopped() -> Iterator[None]:
 
 
 def stopped(stop: BaseException) -> Outcome:
-    """What an invocation comes to that a plugin says stop to."""
+    """The outcome of an invocation that a plugin stopped."""
     if isinstance(stop, BackgroundThreadError):
         stop = stop.source_exception
     return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(stop).to_failure())
@@ -354,7 +355,7 @@ def stopped(stop: BaseException) -> Outcome:
 def _event(payload: str | None) -> Any:
     try:
         return json.loads(payload) if payload and payload.strip() else {}
-    except ValueError:  # the handler's to complain about
+    except ValueError:  # the handler itself reports a payload that is not JSON
         return None
 
 

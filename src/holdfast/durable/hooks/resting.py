@@ -1,8 +1,8 @@
 """Hooks of a coroutine that may rest in memory between two invocations.
 
-Its plugins must not notice: when it rests, the runs of its functions end as they do when a suspension unwinds them, and when it goes
-on, its plugins, which are new ones, are told what a replay would tell them. What has ended long ago is not run again here, so it is not
-told again either.
+Plugins must not notice the rest: when the coroutine rests, its functions are reported as ended, as if a suspension had unwound them. When
+it goes on, the new plugins get the same reports as in a replay. Functions that ended earlier do not run again, so they are not reported
+again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Strand = asyncio.Task[Any]
 
 
 class RestingHooks(Hooks):
-    """Tells the plugins of an `async def` handler."""
+    """Calls the plugins of an `async def` handler."""
 
     main: Strand
     """The handler's own strand."""
@@ -36,11 +36,11 @@ class RestingHooks(Hooks):
         self._contexts: WeakKeyDictionary[Strand, contextvars.Context] = WeakKeyDictionary()
 
     def spawned(self, strand: Strand, context: contextvars.Context) -> None:
-        """A strand runs in this context. Its hooks see and set its variables, also those that are called while it rests."""
+        """A strand runs in this context. Hooks of the strand read and set its context variables, also while it rests."""
         self._contexts[strand] = context
 
     def rest(self, outcome: Outcome) -> Outcome:
-        """The invocation is over, and its strands stay where they are."""
+        """The invocation is over, and its strands rest in memory."""
         try:
             self._leave_all()
         except BackgroundThreadError as stop:
@@ -48,7 +48,7 @@ class RestingHooks(Hooks):
         return self._within(self.main, self.end, outcome)
 
     def resume(self, invocation: Invocation, payload: str | None) -> None:
-        """The next invocation begins. If a plugin says stop before it has, it cannot."""
+        """The next invocation begins. A plugin may stop it before it has begun."""
         self._hidden = self._operations.keys() - {operation.id for operation in unpruned(self._operations.values())}
         try:
             self._within(self.main, self.begin, invocation, payload)
@@ -68,7 +68,7 @@ class RestingHooks(Hooks):
             self._begin_body(held.body)
 
     def _is_reached(self, operation: Operation) -> bool:
-        """Whether a replay would come to it: it does not go into a context that is over."""
+        """Whether a replay would reach this operation: a replay does not run inside a context that is over."""
         parent = self._operations.get(operation.parent_id or "")
         return parent is None or (parent.status in OPEN and self._is_reached(parent))
 
@@ -81,7 +81,7 @@ class RestingHooks(Hooks):
         return self._open.get(operation_id) or self._open.setdefault(operation_id, Open(strand=asyncio.current_task()))
 
     def _within(self, strand: Strand | None, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Call something where a strand would, which rests or is the one that runs now."""
+        """Call a function in the context of a strand that rests, or of the strand that runs now."""
         if strand is not None and strand is asyncio.current_task():
             return call(*arguments, **named)
         context = self._contexts.get(strand) if strand is not None else None

@@ -1,6 +1,6 @@
 """What map and parallel share: branches side by side, each in a context of its own.
 
-Who may start and when enough is enough is decided here, once; and how a batch that ended long ago becomes the same result again.
+This module decides which branch may start and when the batch is complete, and rebuilds the result of a batch that ended earlier.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.durable.concurrency.looking import tolerates, watch
 from holdfast.durable.concurrency.models import BatchItem, BatchResult, CompletionPolicy, CompletionRecord, envelope_summary_generator
+from holdfast.durable.concurrency.unread import tolerates, watch
 from holdfast.durable.config import BatchItemStatus, ChildConfig, CompletionItemStatus, MapConfig, NestingType, ParallelConfig
 from holdfast.durable.exceptions import DurableOperationError, ExecutionError, InvocationError, NonDeterministicExecutionError
 from holdfast.durable.identifier import Identity
@@ -27,11 +27,11 @@ Config = ParallelConfig | MapConfig[Any]
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What map and parallel do not share: words."""
+    """The names in which map and parallel differ."""
 
     branch: SubType
     prefix: str
-    """Of the names of branches that have none."""
+    """The prefix of the names of branches without a name."""
     result_type: str
 
 
@@ -45,7 +45,7 @@ class Branch(msgspec.Struct, frozen=True):
 def batch(
     at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequence[Branch]], config: Config, func: Any
 ) -> Plan[BatchResult[Any]]:
-    """Run branches side by side; they are only made if there is something to run. `func` says what their results are."""
+    """Run branches side by side. `branches` is called only if there is something to run; `func` names the class of the results."""
 
     def body(inner: Scope) -> Plan[BatchResult[Any]]:
         made = _Batch(at, inner, kind, branches(), config)
@@ -62,8 +62,8 @@ def batch(
 
 
 def _watch(at: Identity, scope: Scope, config: Config, result: object) -> None:
-    """Remember a result with failures that no config tolerates, until its author looks at it."""
-    if not isinstance(result, BatchResult):  # what a serdes of the author's own gave
+    """Remember a result with failures that no config tolerates, until the code reads it."""
+    if not isinstance(result, BatchResult):  # the author's serdes returned something else than a BatchResult
         return
     failed = result.failure_count
     if failed and not tolerates(config.completion_config, result.completion_reason.value, result.success_count):
@@ -91,12 +91,12 @@ class _Batch:
 
     def _run(self, index: int, *, again: bool = False) -> Plan[Any]:
         at, scope = self._identity(index), self._scope
-        if again:  # repeats what it did before in this same invocation
+        if again:  # the branch repeats calls that this same invocation made before
             scope = scope.child(self._at)
             scope.replaying = True
         elif scope.replaying and not self._flat:
             seen = yield Look(at)
-            if seen is None:  # new work inside a batch that is being replayed
+            if seen is None:  # new work inside a replayed batch
                 scope = scope.child(self._at)
                 scope.replaying = False
             elif scope.state.hooks is not None:
@@ -104,7 +104,7 @@ class _Batch:
         return (yield from child(at, scope, self._branches[index].func, self._each))
 
     def first(self) -> Plan[BatchResult[Any]]:
-        """Admit branches in order while there is room, until all are done or the policy has seen enough."""
+        """Start branches in order while there is room, until all are done or the policy ends the batch."""
         total = len(self._branches)
         policy = CompletionPolicy.from_config(total, self._completion)
         items: list[BatchItem[Any]] = []
@@ -114,7 +114,7 @@ class _Batch:
             decision = policy.evaluate(succeeded, failed, statuses)
             if policy.is_complete(succeeded, failed, statuses, decision) or not policy.should_continue(failed):
                 return BatchResult(items, policy.reason(succeeded, failed, statuses, decision))
-            # A branch that waits for something outside keeps its place: the bound is on branches under way, not on threads.
+            # A branch that waits for something outside keeps its place: `max_concurrency` limits branches under way, not threads.
             while len(items) < total and len(items) - succeeded - failed < self._room:
                 index = len(items)
                 items.append(BatchItem(index, BatchItemStatus.STARTED))
@@ -135,7 +135,7 @@ class _Batch:
     def again(self, envelope: str | None) -> Plan[BatchResult[Any]]:
         """The result of a batch that ended in an earlier invocation and was too large to keep.
 
-        What was decided then is obeyed, not decided anew: a branch that had not finished stays so, whatever became of it.
+        The recorded decision is used and not made again: a branch that had not finished then counts as not finished.
         """
         record = CompletionRecord.from_summary_payload(envelope)
         items: list[BatchItem[Any]] = []
@@ -150,14 +150,14 @@ class _Batch:
                 items.append(BatchItem(index, BatchItemStatus.FAILED, error=error))
             elif (seen is not None and seen.status is Status.SUCCEEDED) or (record is not None and self._flat):
                 items.append((yield from self._rerun(index)))
-            else:  # an older SDK left no record, and this branch no end
+            else:  # an older SDK wrote no record, and this branch has no end
                 items.append(BatchItem(index, BatchItemStatus.STARTED))
         if record is None:
             return BatchResult.from_items(items, self._completion)
         return BatchResult(items, record.completion_reason)
 
     def _rerun(self, index: int) -> Plan[BatchItem[Any]]:
-        """A branch once more, over what its operations left: the only record there is of a FLAT one or a large one."""
+        """Run a branch again over its recorded operations: a FLAT branch, or one with a large result, has no other record."""
         try:
             value = yield from self._run(index)
         except Exception as error:
@@ -175,7 +175,7 @@ class _Batch:
 
 
 def _ended(index: int, value: Any, error: Exception | None) -> BatchItem[Any]:
-    """How a branch ended. What is not a branch's failure, but the execution's or this invocation's, goes on up."""
+    """How a branch ended. Errors that end the execution or the invocation are raised again."""
     if error is None:
         return BatchItem(index, BatchItemStatus.SUCCEEDED, value)
     if isinstance(error, ExecutionError) or (isinstance(error, InvocationError) and error.is_retryable()):
@@ -184,7 +184,7 @@ def _ended(index: int, value: Any, error: Exception | None) -> BatchItem[Any]:
 
 
 def _escaped(error: Exception) -> ErrorObject:
-    """What escaped the branch, not the wrapper around it: the same as the branch's own record says."""
+    """The error that the branch raised, without the wrapper around it: the same as in the branch's own record."""
     if isinstance(error, DurableOperationError):
         return ErrorObject(error.message, error.error_type, error.data, error.stack_trace)
     return ErrorObject.from_exception(error)

@@ -1,10 +1,10 @@
-"""create_callback and its result: somebody outside answers, and we wait for it where the result is asked for."""
+"""create_callback and its result: an outside system answers, and the execution waits where the code asks for the result."""
 
 from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from holdfast.durable import checking
+from holdfast.durable import argument_checks
 from holdfast.durable.config import CallbackConfig
 from holdfast.durable.exceptions import CallbackError, CallbackExternalError, CallbackTimeoutError
 from holdfast.durable.identifier import Identity
@@ -21,8 +21,8 @@ def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
     if seen is None:
         update = at.update(
             Action.START,
-            timeout_seconds=checking.seconds(config.timeout, "create_callback", "timeout"),
-            heartbeat_seconds=checking.seconds(config.heartbeat_timeout, "create_callback", "heartbeat_timeout"),
+            timeout_seconds=argument_checks.seconds(config.timeout, "create_callback", "timeout"),
+            heartbeat_seconds=argument_checks.seconds(config.heartbeat_timeout, "create_callback", "heartbeat_timeout"),
         )
         yield Record(update)
         seen = yield Look(at)

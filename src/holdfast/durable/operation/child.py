@@ -1,18 +1,22 @@
-"""run_in_child_context: operations grouped under one of their own, with a result that makes replaying them unnecessary."""
+"""run_in_child_context: operations grouped under a context operation, whose recorded result makes replaying them unnecessary.
+
+In an `async def` handler the end of a context goes with the next write. Until then nothing that depends on it is on disk either: a crash
+runs the body again over what its operations recorded, which gives the same end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
-from holdfast.durable import checking
+from holdfast.durable import argument_checks
 from holdfast.durable.config import ChildConfig
 from holdfast.durable.exceptions import ChildContextError, ExecutionError, InvocationError, NonDeterministicExecutionError
+from holdfast.durable.failure_logs import tell_raised
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.step import raise_recorded, recalled, remembered
 from holdfast.durable.plan import Look, Plan, Record, Run
-from holdfast.durable.raising import tell_raised
 from holdfast.durable.scope import Scope
 from holdfast.model.operations import Action, Operation, Status
 
@@ -34,9 +38,10 @@ def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildCon
 
 
 def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T], func: Any = None) -> Plan[T]:
-    """Run a plan inside a context operation: what `parallel` and `wait_for_callback` share with a child context.
+    """Run a plan inside a context operation, or give its recorded result or error without running it. Child contexts, `parallel` and
+    `wait_for_callback` use it.
 
-    `func` is whose result it is; see `remembered`.
+    The return annotation of `func` says which class a result that is read from JSON becomes (step.py).
     """
     seen: Operation | None = yield Look(at)
     if seen is not None and config.is_virtual:
@@ -64,7 +69,7 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         described = ErrorObject.from_exception(error)
         tell_raised(scope.state, error, described.to_failure(), at)
         if not config.is_virtual:
-            yield Record(at.update(Action.FAIL, error=described.to_failure()))
+            yield Record(at.update(Action.FAIL, error=described.to_failure()), wait=not scope.state.ends_ride)
         elif hooks is not None:
             hooks.context_ended(at, error=described)
         described.raise_as_operation_error(ChildContextError)
@@ -74,12 +79,12 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         if hooks is not None:
             hooks.context_ended(at, is_replayed=seen is not None)
         if config.is_virtual:
-            scope.unread += inner.unread  # it leaves no record that it ended, so the context around it tells
+            scope.unread += inner.unread  # a virtual context records no end, so the surrounding context logs the error
         return cast("T", result)
     large = text is not None and len(text) > LARGE_RESULT
     if large:
         summary = config.summary_generator(raw) if config.summary_generator else ""
-        text = checking.optional_text(summary, "run_in_child_context", "what the summary_generator gave")
-    yield Record(at.update(Action.SUCCEED, payload=text, replay_children=large))
+        text = argument_checks.optional_text(summary, "run_in_child_context", "what the summary_generator gave")
+    yield Record(at.update(Action.SUCCEED, payload=text, replay_children=large), wait=not scope.state.ends_ride)
     inner.tell_unread()
     return cast("T", result)

@@ -1,4 +1,4 @@
-"""first_of: several callbacks and timers are open, and whichever is over first decides how the code goes on."""
+"""first_of: wait until the first of several open callbacks and timers is over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUB_TYPE: Final = "FirstOf"
 
 
 def first_of(at: Identity, scope: Scope, awaited: Sequence[Identity]) -> Plan[int]:
-    """The place of the one that was over first. It is recorded as the result of a context: another may be over by the next replay."""
+    """The index of the one that was over first. It is recorded as a context's result: others may be over at the next replay."""
 
     def body(_: Scope) -> Plan[int]:
         return _first(awaited)

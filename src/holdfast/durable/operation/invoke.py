@@ -1,10 +1,10 @@
-"""invoke: another function does a part of the work, as an execution of its own, and we wait for its result."""
+"""invoke: start another function as an execution of its own, and wait for its result."""
 
 from __future__ import annotations
 
 from typing import Any, Final, TypeVar, cast
 
-from holdfast.durable import checking
+from holdfast.durable import argument_checks
 from holdfast.durable.config import InvokeConfig
 from holdfast.durable.exceptions import InvokeError
 from holdfast.durable.hints import Typing, recalled_as
@@ -29,10 +29,12 @@ def invoke(
     if seen is None:
         text = serialize(config.serdes_payload or _PLAIN, payload, at.operation_id, arn)
         hooks = scope.state.hooks
-        trace_id = None if hooks is None else checking.optional_text(hooks.trace_id(at, function_name), "invoke", "a plugin's trace id")
+        trace_id = (
+            None if hooks is None else argument_checks.optional_text(hooks.trace_id(at, function_name), "invoke", "a plugin's trace id")
+        )
         asked = {
             "function_name": function_name,
-            "tenant_id": checking.optional_text(config.tenant_id, "invoke", "tenant_id"),
+            "tenant_id": argument_checks.optional_text(config.tenant_id, "invoke", "tenant_id"),
             "trace_id": trace_id,
             "cascade": config.cascade,
         }

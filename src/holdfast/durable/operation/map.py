@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from holdfast.durable import checking
+from holdfast.durable import argument_checks
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import MapConfig
 from holdfast.durable.hints import BatchOf
@@ -33,7 +33,7 @@ def map_items(
     def branches() -> list[Branch]:
         namer = config.item_namer
         names = [
-            checking.name(namer(item, index), "map", f"item_namer's name of item {index}") if namer else None
+            argument_checks.name(namer(item, index), "map", f"item_namer's name of item {index}") if namer else None
             for index, item in enumerate(inputs)
         ]
         return [Branch(bound(index, item), names[index]) for index, item in enumerate(inputs)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from holdfast.durable import checking
+from holdfast.durable import argument_checks
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import ParallelBranch, ParallelConfig
 from holdfast.durable.hints import BatchOf
@@ -30,4 +30,4 @@ def parallel(at: Identity, scope: Scope, functions: Sequence[Any], config: Paral
 def branch_names(functions: Sequence[Any]) -> list[str | None]:
     """The names that branches were given."""
     given = [function.name if isinstance(function, ParallelBranch) else None for function in functions]
-    return [checking.name(name, "parallel", f"name of branch {number}") for number, name in enumerate(given)]
+    return [argument_checks.name(name, "parallel", f"name of branch {number}") for number, name in enumerate(given)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar, cast
 
-from holdfast.durable import checking, hints
+from holdfast.durable import argument_checks, hints
+from holdfast.durable.author_lines import is_refusal
 from holdfast.durable.config import StepConfig, StepSemantics
-from holdfast.durable.copying import UNSURE, copied
 from holdfast.durable.exceptions import (
     DurableOperationError,
     ExecutionError,
@@ -16,11 +16,11 @@ from holdfast.durable.exceptions import (
     StepError,
     StepInterruptedError,
 )
+from holdfast.durable.failure_logs import tell_attempt
 from holdfast.durable.identifier import Identity
+from holdfast.durable.json_copy import UNSURE, copied
 from holdfast.durable.lambda_service import ErrorObject
-from holdfast.durable.lines import is_refusal
 from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
-from holdfast.durable.raising import tell_attempt
 from holdfast.durable.retries import RetryPresets
 from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import SerDes, deserialize, serialize
@@ -32,7 +32,7 @@ _default_strategy = RetryPresets.default()
 
 
 def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: StepConfig) -> Plan[T]:
-    """Run `func` once for good, or as often as the strategy allows."""
+    """Run `func` until it succeeds, or as often as the retry strategy allows."""
     once = config.step_semantics is StepSemantics.AT_MOST_ONCE_PER_RETRY
     seen: Operation | None = yield Look(at)
     while True:
@@ -46,7 +46,7 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
             continue
         attempt = (seen.attempt if seen is not None else 0) + 1
         if status is Status.STARTED and once:
-            # Its invocation died in the body. Whether the body had its effect is unknown, so it is not run again under this attempt.
+            # The invocation died in the body. It is unknown whether the body had its effect, so this attempt does not run it again.
             error: Exception = StepInterruptedError(
                 f"Step operation_id={at.operation_id} name={at.name} was previously interrupted", step_id=at.operation_id
             )
@@ -70,9 +70,9 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
 
 
 def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, func: Any) -> tuple[str | None, T]:
-    """The text to keep and the value that it gives back: user code gets what a replay would get.
+    """The text to record, and the value that this text gives back: user code gets the same value as in a replay.
 
-    `func` is whose value it is: its annotation names the class of a model. A serdes of the author's own decides alone.
+    `func` is the function that made the value: its annotation names the class of a model. An author's own serdes decides alone.
     """
     arn = scope.state.durable_execution_arn
     text: str | None = serialize(serdes, value, at.operation_id, arn)
@@ -93,7 +93,7 @@ def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, f
 
 
 def recalled(seen: Operation, serdes: SerDes[Any] | None, scope: Scope, func: Any) -> Any:
-    """The value a recorded success holds."""
+    """The value of a recorded success."""
     if seen.result is None:
         return None
     value: Any = deserialize(serdes, seen.result, seen.id, scope.state.durable_execution_arn)
@@ -114,7 +114,7 @@ def _recalled(scope: Scope, seen: Operation, serdes: SerDes[Any] | None, func: A
 
 
 def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoReturn:
-    """Raise the error that a failed operation holds."""
+    """Raise the error of a failed operation."""
     recorded = ErrorObject.from_failure(seen.error) if seen.error else ErrorObject(None, None, None, None)
     recorded.raise_as_operation_error(kind)
 
@@ -122,13 +122,13 @@ def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoRetu
 def _retry_or_fail(at: Identity, scope: Scope, config: StepConfig, error: Exception, attempt: int) -> Plan[None]:
     described = ErrorObject.from_exception(error)
     failure = described.to_failure()
-    # What cannot be written today cannot be written tomorrow, nor can a body be called that takes other arguments: no strategy is asked.
+    # A value that cannot be written, or a body that takes other arguments, fails again in every attempt: the strategy is not asked.
     never = isinstance(error, SerDesError) or (isinstance(error, TypeError) and is_refusal(error))
     decision = None if never else (config.retry_strategy or _default_strategy)(error, attempt)
     if decision is None or not decision.should_retry:
         yield Record(at.update(Action.FAIL, error=failure))
         tell_attempt(scope.state, at, error, failure, attempt, None)
         described.raise_as_operation_error(StepError)
-    delay = max(1, checking.whole(decision.delay_seconds, "step", "the delay that its retry strategy asks for"))
+    delay = max(1, argument_checks.whole(decision.delay_seconds, "step", "the delay that its retry strategy asks for"))
     yield Record(at.update(Action.RETRY, error=failure, delay_seconds=delay))
     tell_attempt(scope.state, at, error, failure, attempt, delay)

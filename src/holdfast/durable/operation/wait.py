@@ -1,4 +1,4 @@
-"""wait: the service wakes us after a time. A timer is a wait in two halves, with other calls between them."""
+"""wait: the service wakes the execution after a time. A timer is a wait in two halves, with other calls between them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def wait(at: Identity, seconds: int) -> Plan[None]:
     if seen is None:
         yield Record(at.update(Action.START, wait_seconds=seconds))
         seen = yield Look(at)
-    while seen.status is Status.STARTED:  # as in `rested`, without a generator of its own: many may wait in memory
+    while seen.status is Status.STARTED:  # as in `rested`, without a second generator, because many executions wait in memory
         yield Suspend(at.operation_id)
         seen = yield Look(at)
 
 
 def started(at: Identity, seconds: int) -> Plan[None]:
-    """The first half: the time runs."""
+    """The first half: start the time."""
     seen = yield Look(at)
     if seen is None:
         yield Record(at.update(Action.START, wait_seconds=seconds))
@@ -34,7 +34,7 @@ def rested(at: Identity) -> Plan[None]:
 
 
 def cancelled(at: Identity) -> Plan[None]:
-    """Instead of the second half: nobody waits for it any more."""
+    """In place of the second half: cancel the wait."""
     seen = yield Look(at)
     if seen.status is Status.STARTED:
-        yield Record(at.update(Action.CANCEL, if_open=True))  # its time may come before the update does
+        yield Record(at.update(Action.CANCEL, if_open=True))  # the wait may be over before the update is written

@@ -1,11 +1,11 @@
-"""wait_for_condition: look, remember what was seen, and look again later until a strategy is content."""
+"""wait_for_condition: call a check, record its state, and call it again later until the wait strategy stops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from holdfast.durable import checking
+from holdfast.durable import argument_checks
 from holdfast.durable.exceptions import InvocationError, WaitForConditionError
 from holdfast.durable.hints import StateOf, given_back, typing_of
 from holdfast.durable.identifier import Identity
@@ -23,7 +23,7 @@ Check = Callable[[T, WaitForConditionCheckContext], T]
 
 
 def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T]) -> Plan[T]:
-    """The state with which the strategy stopped. Whatever the check or the strategy raises is final."""
+    """The state at which the strategy stopped. An error of the check or of the strategy is final."""
     state = StateOf(check, config.initial_state)
     while True:
         seen: Operation | None = yield Look(at)
@@ -39,7 +39,7 @@ def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: Wait
             yield Record(at.update(Action.START), wait=False)
         try:
             text, decision = yield from _looked(at, scope, check, config, seen, state)
-            # The strategy may have changed what it was shown; the record was not touched by that.
+            # The strategy may have changed its argument; the recorded state is unchanged.
             final = None if text is None else _read(text, config, at, scope, state)
         except Exception as error:
             if isinstance(error, InvocationError) and error.is_retryable():
@@ -50,14 +50,14 @@ def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: Wait
         if not decision.should_continue:
             yield Record(at.update(Action.SUCCEED, payload=text))
             return cast("T", final)
-        delay = max(1, checking.whole(decision.delay_seconds, "wait_for_condition", "the delay that its wait strategy asks for"))
+        delay = max(1, argument_checks.whole(decision.delay_seconds, "wait_for_condition", "the delay that its wait strategy asks for"))
         yield Record(at.update(Action.RETRY, payload=text, delay_seconds=delay))
 
 
 def _looked(
     at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T], seen: Operation | None, kind: StateOf
 ) -> Plan[tuple[str | None, WaitForConditionDecision]]:
-    """One look: the new state as text, and whether it will do. Check and strategy get what a replay would give them."""
+    """One check: the new state as text, and the strategy's answer. Check and strategy get the same values as in a replay."""
     attempt = (seen.attempt if seen is not None else 0) + 1
     if seen is not None and seen.result:
         state = recalled(seen, config.serdes, scope, kind)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from holdfast.durable.author_lines import is_refusal
 from holdfast.durable.config import ChildConfig
 from holdfast.durable.exceptions import ExecutionError, ValidationError
 from holdfast.durable.identifier import Identity
-from holdfast.durable.lines import is_refusal
 from holdfast.durable.operation.child import contained
 from holdfast.durable.plan import Plan, Run
 from holdfast.durable.retries import WithRetryConfig, create_retry_strategy
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> Plan[T]:
-    """Run `func(context, attempt)` until it returns or the strategy gives up; what it raised last arrives as it is."""
+    """Run `func(context, attempt)` until it returns or the strategy gives up; its last error is raised unchanged."""
     strategy = config.retry_strategy or create_retry_strategy()
     attempt = 1
     while True:
         try:
             value: T = yield Run(func, (context, attempt), inline=True)
         except ExecutionError:
-            raise  # of the execution, and not of this attempt
+            raise  # an error of the execution, not of this attempt
         except Exception as error:
             never = isinstance(error, ValidationError | TypeError) and is_refusal(error)
             decision = None if never else strategy(error, attempt)
@@ -38,7 +38,7 @@ def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], 
 
 
 def retried_inside(at: Identity, scope: Scope, func: Callable[..., Any], config: WithRetryConfig[T], child: ChildConfig[T]) -> Plan[T]:
-    """The same in a child context, whose result stands for all attempts."""
+    """Run all attempts of `retried` in a child context, which records the result of the last one."""
 
     def body(inner: Scope) -> Plan[T]:
         value = yield from retried(scope.make_context(inner), func, config, at.name)

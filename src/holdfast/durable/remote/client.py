@@ -1,4 +1,4 @@
-"""The client behind a remote port: boto3's, imported when it is first needed, or what a test runner put into the event instead."""
+"""The client of a remote port: boto3's client, imported when it is first needed, or the client that a test runner puts into the event."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def default_client() -> LambdaClient:
 class InjectedClient:
     """The client that the official test runner puts into its event, in the shape of boto3's.
 
-    It wants updates of its own package's class, and answers in such classes too. The event's class comes from that package, so it is
-    found there: we import nothing of it.
+    This client takes updates as objects of its own package's class, and answers with such objects. The class of the event is in the same
+    package, so the update class is found there, and Holdfast need not import the package.
     """
 
     def __init__(self, event: Any) -> None:

@@ -1,7 +1,7 @@
-"""The port over a Lambda client: checkpoints and state by request, for a function that runs away from its service.
+"""The port over a Lambda client: checkpoints and state by requests, for a function in another process than its service.
 
-The service's token is opaque here, and only the newest one is good; the port keeps it. What it hands on are positions that count its
-own requests. Every failure becomes one of two errors that say whether another invocation can help.
+The service's token is opaque, and only the newest one is valid; the port keeps it. The positions that callers get count the port's own
+requests. Every failure becomes one of two errors, which say whether another invocation can help.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ log = logging.getLogger("holdfast.durable")
 
 MAX_UPDATES: Final = 250
 MAX_BYTES: Final = 750 * 1024
-"""Of one request; a single update above it goes alone."""
+"""The most bytes of one request; a single larger update goes alone."""
 PAGE: Final = 1000
 
 Told = Mapping[str, Any]
 
 
 class ServiceClock:
-    """This machine's clock, put forward to what the service was seen to say: its time decides when something is due."""
+    """This machine's clock, moved forward to the latest time that the service has shown: the service's time decides when a wait is due."""
 
     virtual = False
 
@@ -52,18 +52,18 @@ class ServiceClock:
         """Time moves by itself."""
 
     def seen(self, at: int) -> None:
-        """The service's clock had reached this time."""
+        """The service's clock has reached this time."""
         self._ahead = max(self._ahead, at - self._clock.now())
 
 
 class RemotePort:
-    """One invocation's way to its service."""
+    """The connection of one invocation to its service."""
 
     def __init__(self, client: LambdaClient, arn: str, token: str, clock: Clock) -> None:
         self.arn = arn
         self.clock = ServiceClock(clock)
         self.revoked = False
-        """The service withdrew the token: this invocation must end as PENDING, whatever it came to."""
+        """The service withdrew the token: this invocation must end as PENDING, whatever its outcome is."""
         self._client = client
         self._token = token
         self._requests = 0
@@ -77,14 +77,14 @@ class RemotePort:
     # --- the invocation
 
     def begin(self, state: Told, updated: Iterable[str] = ()) -> None:
-        """Learn the state that an event came with, and fetch what did not fit into it; the service itself changed what is `updated`."""
+        """Store the state of an event, and fetch what did not fit into it. `updated` are the operations that the service itself changed."""
         self._updated = tuple(updated)
         if state.get("NextMarker") and not self._token:
             raise GetExecutionStateError("There is no checkpoint token to read the rest of the state with.")
         self._learn(self._pages(state, self._token))
 
     def invocation(self, terms: Terms, request_id: str | None = None) -> Invocation:
-        """This invocation as those who run handlers know it."""
+        """This invocation, for the code that runs handlers."""
         identity = self.arn.rpartition("/")[2]
         parts = DurableExecutionArn.from_arn(self.arn)
         execution = self._execution
@@ -123,15 +123,15 @@ class RemotePort:
     # --- the port
 
     def input(self, token: Position) -> str | None:
-        """What the execution was started with."""
+        """The input that the execution was started with."""
         return self._execution.result if self._execution is not None else None
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
-        """The operations this invocation was told of."""
+        """The operations that this invocation knows."""
         return [operation for operation in self._operations.values() if operation.revision > newer_than]
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
-        """Write updates, in as many requests as the limits ask for; returns when the service has them all."""
+        """Write updates, in as many requests as the limits require; returns when the service has all of them."""
         changed: dict[str, Operation] = {}
         following: Position | None = token
         for batch in batches(updates):
@@ -142,7 +142,8 @@ class RemotePort:
         return Checkpointed(following, tuple(changed.values()), self._revision)
 
     def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
-        """The same from a handler's loop: the request is made in a thread, `landed` is called on the loop."""
+        """Write updates from a handler's loop without blocking it: a thread makes the requests of `checkpoint`, and `landed` is called
+        on the loop with the answer."""
         loop = asyncio.get_running_loop()
 
         def deliver(answered: Future[Checkpointed]) -> None:
@@ -166,7 +167,7 @@ class RemotePort:
             answer: Told = self._client.checkpoint_durable_execution(
                 DurableExecutionArn=self.arn, CheckpointToken=self._token, Updates=updates
             )
-            # The last update of an execution uses up the token, whatever the answer says: there is nothing more to fetch or to write.
+            # The last update of an execution uses up the token: there is nothing more to fetch or to write.
             over = any(update["Type"] == Type.EXECUTION for update in updates)
             self._token = "" if over else answer.get("CheckpointToken") or ""
             self._requests += 1
@@ -181,7 +182,7 @@ class RemotePort:
         return changed
 
     def _pages(self, page: Told, token: str) -> Iterator[Told]:
-        """The operations of a page and of those behind it, as far as there is a token to fetch them with."""
+        """The operations of a page and of the following pages, as long as there is a token to fetch them."""
         yield from page.get("Operations") or ()
         while (marker := page.get("NextMarker")) and token:
             try:
@@ -210,7 +211,7 @@ def _failure(error: BaseException) -> HoldfastError:
 
 
 def batches(updates: Sequence[Update]) -> Iterator[list[wire.Wire]]:
-    """The updates as they are sent, in requests that keep within the limits. None at all is one empty request, which asks for news."""
+    """The updates in requests within the limits. Without updates there is one empty request, which asks for changes."""
     batch: list[wire.Wire] = []
     size = 0
     for update in updates:

@@ -1,6 +1,6 @@
-"""evaluator — values are checked against schemas in processes that can be ended, where the check might take long.
+"""evaluator — checks values against schemas. A check that might take long runs in another process, which can be killed.
 
-Belongs: starting, sharing and ending those processes; which check may be made in place and which may not.
+Belongs: starting, sharing and ending those processes; the decision which check runs in the caller's process.
 Does not: what a schema means, what it can cost (holdfast.contract).   May import: holdfast.contract, holdfast.model.
-Start reading at checking.py. child.py runs inside the processes.
+Start reading at schema_check.py, then evaluator_pool.py and evaluator_process.py. evaluator_main.py runs inside the processes.
 """

@@ -1,6 +1,7 @@
-"""sandbox — hostile code in a jail made of what the kernel offers.
+"""sandbox — runs hostile code in a jail that is made of kernel features (namespaces, seccomp, Landlock, limits).
 
-Belongs: the stub, its keepers and the locks (inside/); spares, attempts, frames, limits, the confirmed death; snapshots of code.
-Does not: contracts, tools, receipts, what a frame means.   May import: holdfast.model, msgspec.
-Start reading at sandbox.py, then attempt.py; what happens in the other processes starts at inside/stub.py.
+Belongs: the stub, its keepers and the locks (inside/); spares, attempts, frames, limits; the guarantee that an ended body is dead;
+snapshots of code.
+Does not: contracts, tools, receipts, the meaning of frames.   May import: holdfast.model, msgspec.
+Start reading at sandbox.py, then jailed_body.py. The code of the other processes starts at inside/stub.py.
 """

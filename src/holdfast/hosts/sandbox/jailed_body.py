@@ -1,6 +1,6 @@
-"""One attempt of a body in its jail, seen from the runner: frames in and out, a clock, an end that is told when nothing of it is left.
+"""JailedBody: one attempt of a body in its jail, seen from the runner: frames, timeouts, and an end that is reported after its death.
 
-made → locked → ready (a spare) → begun → killed or over → dead → Ended
+made → locked → ready (a spare) → begun → killed or over → dead → BodyEnd
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.hosts.sandbox import frames
-from holdfast.hosts.sandbox.description import Code, Ended, Frame, Jail, Tighter, Usage
-from holdfast.hosts.sandbox.inside import wire
-from holdfast.hosts.sandbox.output import Output
-from holdfast.hosts.sandbox.together import Together
+from holdfast.hosts.sandbox import body_frames
+from holdfast.hosts.sandbox.body_output import BodyOutput
+from holdfast.hosts.sandbox.inside import body_channel
+from holdfast.hosts.sandbox.jail import BodyEnd, BodyUsage, Code, Frame, Jail, TighterLimits
+from holdfast.hosts.sandbox.server_limits import ServerLimits
 from holdfast.model.clock import monotonic
 
 _CHUNK: Final = 64 * 1024
@@ -30,23 +30,27 @@ _READY: Final = {"op": "ready"}
 
 
 class JailedBody:
-    """A body in its jail. Everything happens on the loop that made it."""
+    """A body in its jail. All methods run on the event loop that made it."""
 
-    def __init__(self, jail: Jail, together: Together) -> None:
+    def __init__(self, jail: Jail, server_limits: ServerLimits) -> None:
         self._loop = asyncio.get_running_loop()
         self._jail = jail
-        self._together = together
+        self._server_limits = server_limits
         self.isolation: dict[str, Any] = {}
-        """What holds it, as it was confirmed from inside."""
+        """The locks that hold the body, as its process reported them from inside."""
         self.pid: int | None = None
+        self.tenant: str | None = None
+        """The tenant whose run it works on; the CPU that it uses counts for this tenant. None for a spare."""
+        self.charged = 0.0
+        """The CPU seconds that its tenant was charged until now."""
         self.unable: str | None = None
-        """Set when it could not be locked in, and so never ran."""
+        """Why the body could not be locked in; then it never ran."""
         self._pidfd: int | None = None
         self._heard = b""
         self._account: dict[str, Any] | None = None
         self._verdict: tuple[Code, str] | None = None
         self._queue: deque[Frame] = deque()
-        self._ended: Ended | None = None
+        self._ended: BodyEnd | None = None
         self._news = asyncio.Event()
         self._settled = asyncio.Event()  # ready, or over
         self._full = False
@@ -55,13 +59,16 @@ class JailedBody:
         self._blocked: asyncio.Future[None] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle_seconds = 0.0
+        self._late = ""
+        self._parked: float | None = None
+        """The seconds that are left of a body whose time stands still."""
         self._last_at = 0.0
         self._working = 0
-        self._reader = frames.Reader(jail.frame_bytes, jail.frames_per_second, monotonic())
+        self._reader = body_frames.FrameReader(jail.frame_bytes, jail.frames_per_second, monotonic())
         self._channel, theirs = socket.socketpair()
         self._control, keepers = socket.socketpair()
         printed, printing = os.pipe()
-        self._output = Output(printed, jail.stdout_bytes, self._loop)
+        self._output = BodyOutput(printed, jail.stdout_bytes, self._loop)
         self._given = (theirs, keepers, printing)
         for line, hear in ((self._channel, self._hear), (self._control, self._hear_keeper)):
             line.setblocking(False)
@@ -69,31 +76,35 @@ class JailedBody:
 
     # --- for the sandbox
 
-    def hand_over(self, stub: socket.socket, *, children: bool) -> None:
-        """Give the other ends to the stub, which makes the keeper."""
+    def hand_over(self, stub: socket.socket, nice: int, *, children: bool) -> None:
+        """Pass the other ends of the sockets to the stub, which makes the keeper."""
         theirs, keepers, printing = self._given
         try:
-            stub.sendmsg(
-                [wire.AS_THE_JAIL_SAYS if children else wire.WITHOUT_CHILDREN], wire.rights(theirs.fileno(), printing, keepers.fileno())
-            )
+            asked = (body_channel.AS_THE_JAIL_SAYS if children else body_channel.WITHOUT_CHILDREN) + bytes([nice])
+            stub.sendmsg([asked], body_channel.rights(theirs.fileno(), printing, keepers.fileno()))
         finally:
             theirs.close()
             keepers.close()
             os.close(printing)
 
-    def begin(self, timeout: float, left: float, idle_timeout: float | None, tighter: Tighter) -> None:
-        """Its clock starts, with what is left of its time."""
-        self._together.begins(self)
-        order = {"begin": timeout, "left": left, "memory_mb": tighter.memory_mb, "cpu_seconds": tighter.cpu_seconds}
-        with contextlib.suppress(OSError):
-            self._control.send(msgspec.json.encode(order) + b"\n")
-        self._timers["timeout"] = self._loop.call_later(left, self.stop, "timeout", f"not done after {timeout:g} s")
+    def begin(self, timeout: float, left: float, idle_timeout: float | None, tighter: TighterLimits) -> None:
+        """Start the attempt's clock with the time that is left."""
+        self._server_limits.body_began(self)
+        nice = self._server_limits.nice(self.tenant or "")
+        order = {"begin": timeout, "left": left, "memory_mb": tighter.memory_mb, "cpu_seconds": tighter.cpu_seconds, "nice": nice}
+        self._order(order)
+        self._late = f"not done after {timeout:g} s"
+        self._timers["timeout"] = self._loop.call_later(left, self.stop, "timeout", self._late)
         if idle_timeout is not None:
             self._idle_seconds, self._last_at = idle_timeout, monotonic()
             self._timers["idle"] = self._loop.call_later(idle_timeout, self._idle)
 
+    def _order(self, order: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            self._control.send(msgspec.json.encode(order) + b"\n")
+
     def stop(self, code: Code, detail: str) -> None:
-        """Begin to end it, now; the first reason counts."""
+        """Begin to end the body now. The first reason counts."""
         if self._ended is not None:
             return
         self._verdict = self._verdict or (code, detail)
@@ -102,38 +113,39 @@ class JailedBody:
             self._control.shutdown(socket.SHUT_WR)
 
     async def settled(self) -> None:
-        """Wait until it is ready or over."""
+        """Wait until the body is ready or over."""
         await self._settled.wait()
 
     @property
     def stopped(self) -> bool:
-        """Is it being ended, or over?"""
+        """Whether the body is being ended, or is over."""
         return self._verdict is not None or self.over
 
     @property
     def over(self) -> bool:
-        """Is nothing of it left?"""
+        """Whether no process of the body is left."""
         return self._ended is not None or self.unable is not None
 
     # --- for the runner
 
     @property
     def stdout(self) -> bytes:
-        """What it printed (both streams), up to the limit."""
+        """The output of the body (both streams), up to the limit."""
         return self._output.kept()
 
     @property
     def stdout_cut(self) -> bool:
-        """Did it print more than was kept?"""
+        """Whether the body printed more than was kept."""
         return self._output.cut
 
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None:
-        """One frame to the body, in order; waits while it does not read. Nothing happens when it is gone: `receive` tells."""
-        data = memoryview(frames.encoded(frame))
+        """Send one frame to the body, in order; waits while the body does not read. Does nothing after the body's end, which
+        `receive` tells."""
+        data = memoryview(body_frames.encoded(frame))
         async with self._sending:
             while data and self._ended is None:
                 try:
-                    sent = self._channel.sendmsg([data], [] if fd is None else wire.rights(fd))
+                    sent = self._channel.sendmsg([data], [] if fd is None else body_channel.rights(fd))
                 except BlockingIOError:
                     await self._writable()
                 except OSError:
@@ -141,8 +153,8 @@ class JailedBody:
                 else:
                     data, fd = data[sent:], None
 
-    async def receive(self) -> Frame | Ended:
-        """The next frame, or how it ended (again and again)."""
+    async def receive(self) -> Frame | BodyEnd:
+        """The next frame; after the last frame, always the end."""
         while True:
             if self._queue:
                 if self._full and self._ended is None:
@@ -154,8 +166,8 @@ class JailedBody:
             self._news.clear()
             await self._news.wait()
 
-    async def kill(self, code: Code = "cancelled", detail: str = "") -> Ended:
-        """End it now, all of it. Returns when nothing is left. What it said and nobody received is dropped; the first reason counts."""
+    async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
+        """End the body with all its processes, and return when none is left. Unread frames are dropped. The first reason counts."""
         self.stop(code, detail)
         while self._ended is None:
             self._news.clear()
@@ -164,7 +176,7 @@ class JailedBody:
         return self._ended
 
     async def close(self) -> None:
-        """End it if it is not over, and let go of what was never received."""
+        """End the body if it is not over, and close the descriptors of unread frames."""
         if not self.over:
             await self.kill()
         self._drop()
@@ -187,6 +199,20 @@ class JailedBody:
             self._working -= 1
             self._last_at = monotonic()
 
+    def park(self) -> None:
+        """Stop the body's time, here and at its keeper."""
+        if (timer := self._timers.pop("timeout", None)) is not None:
+            self._parked = timer.when() - self._loop.time()
+            timer.cancel()
+            self._order({"left": None})
+
+    def go_on(self) -> None:
+        """Let the body's time run again, from where it stood."""
+        left, self._parked = self._parked, None
+        if left is not None and not self.over:
+            self._order({"left": left})
+            self._timers["timeout"] = self._loop.call_later(left, self.stop, "timeout", self._late)
+
     # --- its frames
 
     def _listen(self, on: bool) -> None:
@@ -196,7 +222,14 @@ class JailedBody:
             self._loop.remove_reader(self._channel.fileno())
 
     def _hear(self) -> bool:
-        """One read. False when there is nothing more."""
+        """Read once. False when there is nothing more to read. The time that it takes counts for the body's tenant."""
+        began = monotonic()
+        more = self._read()
+        if self.tenant is not None:
+            self._server_limits.shares.add(self.tenant, monotonic() - began, began)
+        return more
+
+    def _read(self) -> bool:
         try:
             data, ancillary, flags, _ = self._channel.recvmsg(_CHUNK, socket.CMSG_SPACE(_FDS * 4), getattr(socket, "MSG_CMSG_CLOEXEC", 0))
         except BlockingIOError:
@@ -206,18 +239,18 @@ class JailedBody:
         if not data:
             self._listen(False)
             return False
-        fds = wire.received(ancillary)
+        fds = body_channel.received(ancillary)
         try:
             if flags & socket.MSG_CTRUNC:
                 for fd in fds:
                     os.close(fd)
-                raise frames.Malformed("more descriptors than a message may carry")
+                raise body_frames.Malformed("more descriptors than a message may carry")
             fresh = self._reader.take(data, fds, monotonic())
-        except frames.Malformed as broken:
+        except body_frames.Malformed as broken:
             self._listen(False)
             self.stop("worker_crashed", str(broken))
             return False
-        if fresh:  # a piece of a frame is no sign of life: a body could send one byte at a time for ever
+        if fresh:  # only a whole frame counts as activity: else a body could send one byte at a time for ever
             self._last_at = monotonic()
         self._take(fresh)
         if self._reader.rest and self._ended is None:
@@ -249,7 +282,7 @@ class JailedBody:
             self._listen(False)
 
     def _settle(self) -> None:
-        """It begins only when its keeper has confirmed what holds it, which may come after the body's own word."""
+        """Mark the body as ready when both its keeper has confirmed the locks and the body has said `ready`, in any order."""
         if self._ready and self.pid is not None:
             self._settled.set()
 
@@ -272,7 +305,7 @@ class JailedBody:
             return
         except OSError:
             data, ancillary = b"", []
-        for fd in wire.received(ancillary):
+        for fd in body_channel.received(ancillary):
             self._pidfd = fd
         *lines, self._heard = (self._heard + data).split(b"\n")
         for line in lines:
@@ -288,14 +321,21 @@ class JailedBody:
                 self._signal()
             self._settle()
         elif "uses" in message:
-            self._together.uses(self, message["uses"]["kilobytes"], message["uses"]["processes"])
+            uses = message["uses"]
+            self._server_limits.body_uses(self, uses["kilobytes"], uses["processes"])
+            if self.tenant is not None and uses["cpu_seconds"] > self.charged:
+                self._server_limits.shares.add(self.tenant, uses["cpu_seconds"] - self.charged, monotonic())
+                self.charged = uses["cpu_seconds"]
         elif "unable" in message:
             self.unable = message["unable"]
         else:
             self._account = message["ended"]
+            if self.tenant is not None:
+                self._server_limits.body_used(self, self.tenant, self.charged, message["ended"]["cpu_seconds_in_all"])
 
     def _keeper_gone(self) -> None:
-        """It leaves last. If somebody killed it, its body dies with it, which the kernel tells us through the body's descriptor."""
+        """The keeper's socket closed. The keeper ends after its body. If the keeper was killed, its body dies too, and the body's
+        descriptor shows that."""
         if self._account is None and self.unable is None and self._pidfd is not None:
             self._signal()
             self._loop.add_reader(self._pidfd, self._over)
@@ -309,7 +349,7 @@ class JailedBody:
 
     def _idle(self) -> None:
         left = self._last_at + self._idle_seconds - monotonic()
-        if self._working or self._full or not self._ready:  # while it is imported, only the timeout counts
+        if self._working or self._full or not self._ready:  # during the import, only the timeout counts
             left = self._idle_seconds
         if left <= 0:
             self.stop("idle_timeout", f"no frame for {self._idle_seconds:g} s")
@@ -317,7 +357,7 @@ class JailedBody:
             self._timers["idle"] = self._loop.call_later(left, self._idle)
 
     def _over(self) -> None:
-        """All of it is dead: what it said before still counts, then the end."""
+        """All processes are dead: deliver the frames that the body sent before, then the end."""
         for timer in self._timers.values():
             timer.cancel()
         if self._verdict is None or self._verdict[0] != "worker_crashed":
@@ -331,14 +371,14 @@ class JailedBody:
             self._pidfd = None
         self._reader.close()
         self._loop.remove_writer(self._channel.fileno())
-        if self._blocked is not None:  # somebody may hold the other end open, and never read
+        if self._blocked is not None:  # another process may hold the other end open, and never read
             _done(self._blocked)
         self._channel.close()
         self._control.close()
         account = self._account or {"code": "worker_crashed", "detail": self.unable or "its keeper was killed"}
         code, detail = self._verdict or (account["code"], account["detail"])
-        self._together.leaves(self)
-        self._ended = Ended(code, detail, Usage(account.get("cpu_seconds", 0.0), account.get("max_rss_mb", 0.0)))
+        self._server_limits.remove_body(self)
+        self._ended = BodyEnd(code, detail, BodyUsage(account.get("cpu_seconds", 0.0), account.get("max_rss_mb", 0.0)))
         self._news.set()
         self._settled.set()
 

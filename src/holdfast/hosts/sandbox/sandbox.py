@@ -1,4 +1,4 @@
-"""A sandbox: the stub of one worker version and one spare, which waits locked in and with its code imported. No process serves twice."""
+"""Sandbox: the stub of one worker version and one spare body, which waits in its jail with its code imported. No body is used twice."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.hosts.sandbox.description import Jail, SandboxUnavailable, Tighter
+from holdfast.hosts.sandbox.jail import Jail, SandboxUnavailable, TighterLimits
 from holdfast.hosts.sandbox.jailed_body import JailedBody
-from holdfast.hosts.sandbox.together import Together
+from holdfast.hosts.sandbox.server_limits import ServerLimits
 from holdfast.model.clock import monotonic
 from holdfast.model.threads import Purpose, in_thread
 
@@ -24,22 +24,22 @@ _START_SECONDS: Final = 30.0
 _END_SECONDS: Final = 10.0
 _STUBS: Final = 3
 _REFILL_SECONDS: Final = 0.01
-"""The attempt goes first: on a small machine the making of its successor would slow its start."""
-# Nothing of ours. One heap for all threads: each further one reserves addresses that count against the limit.
+"""The delay before the next spare is made: on a small machine its start would slow down the attempt."""
+# The stub inherits no variable of ours. One malloc arena for all threads: each arena reserves addresses, which count against the limit.
 _ENVIRONMENT: Final = {"LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
-_AS_THE_JAIL_SAYS: Final = Tighter()
+_AS_THE_JAIL_SAYS: Final = TighterLimits()
 _ADVICE: Final = "`--isolation process` runs it without a jail, as an ordinary process with limits"
 
 
 class Sandbox:
-    """Attempts of one worker version, each in a jail of its own. Everything happens on the loop that starts it.
+    """Makes attempts of one worker version, each in a jail of its own. All methods run on the event loop that starts it.
 
-    `together` is what all sandboxes of a server share: a cap on what their bodies have in all.
+    All sandboxes of a server share `server_limits`: the limits for all their bodies together.
     """
 
-    def __init__(self, jail: Jail, together: Together | None = None) -> None:
+    def __init__(self, jail: Jail, server_limits: ServerLimits | None = None) -> None:
         self._jail = jail
-        self._together = together or Together()
+        self._server_limits = server_limits or ServerLimits()
         self._stub: _Stub | None = None
         self._starting = asyncio.Lock()
         self._spare: JailedBody | None = None
@@ -47,40 +47,49 @@ class Sandbox:
         self._closed = False
 
     async def start(self) -> dict[str, Any]:
-        """Start the stub and the first spare, unless they run. Returns what this machine offers.
+        """Start the stub and the first spare, unless they run. Returns the kernel features of this machine.
 
-        Raises SandboxUnavailable when that is not enough, naming what is missing.
+        Raises SandboxUnavailable, with the missing features, when they are not enough.
         """
         async with self._starting:
             if self._stub is None or self._stub.dead:
                 if self._stub is not None:
                     await self._stub.close()
                 self._stub, self._spare = await _Stub.started(self._jail), None
-            if self._spare is None and not self._closed and self._together.has_room():
+            if self._spare is None and not self._closed and self._server_limits.has_room():
                 self._spare = self._made(self._stub)
-            return self._stub.means
+            return self._stub.features
 
-    async def attempt(self, timeout: float, idle_timeout: float | None = None, tighter: Tighter = _AS_THE_JAIL_SAYS) -> JailedBody:
-        """A body that has imported its code and waits, within the time; or one that is over, which `receive` tells.
+    async def turn(self, tenant: str, seconds: float) -> None:
+        """Wait until this tenant may start another body; see `ServerLimits.turn`. Call `attempt` right after it."""
+        await self._server_limits.turn(tenant, seconds)
 
-        The time counts from here: what the sandbox needs to start is part of it, and so is the wait for room (Overloaded).
+    async def attempt(
+        self, timeout: float, idle_timeout: float | None = None, tighter: TighterLimits = _AS_THE_JAIL_SAYS, *, tenant: str = ""
+    ) -> JailedBody:
+        """A body that has imported its code and waits; or one that is over already, which `receive` tells.
+
+        The timeout starts now: it includes the start of the sandbox and the wait for free capacity (Overloaded).
+        The CPU that the body uses counts for the tenant.
         """
         began = monotonic()
         if self._closed:
             raise SandboxUnavailable("the sandbox is closed")
-        attempt = await self._next(timeout, children=not tighter.no_children)
+        charged = self._server_limits.shares.begin(tenant, self, began)
+        attempt = await self._next(timeout, tenant, children=not tighter.no_children)
+        attempt.tenant, attempt.charged = tenant, charged
         attempt.begin(timeout, max(0.001, timeout - (monotonic() - began)), idle_timeout, tighter)
         try:
             await attempt.settled()
         except asyncio.CancelledError:
-            attempt.stop("cancelled", "nobody waits for it any more")
+            attempt.stop("cancelled", "the caller no longer waits for it")
             raise
         if attempt.unable is not None:
             raise SandboxUnavailable(f"the worker could not be locked in: {attempt.unable}; {_ADVICE}")
         return attempt
 
     async def rest(self) -> None:
-        """Let the stub and the spare go, unless an attempt is under way; the next attempt starts them again."""
+        """End the stub and the spare, unless an attempt runs. The next attempt starts them again."""
         async with self._starting:
             stub, spare = self._stub, self._spare
             if stub is None or self._closed or any(not each.over and each is not spare for each in self._attempts):
@@ -91,47 +100,47 @@ class Sandbox:
             await stub.close()
 
     async def close(self) -> None:
-        """End every attempt and the stub, and wait until they are gone."""
+        """End every attempt and the stub, and wait until they are dead."""
         self._closed = True
         await asyncio.gather(*(attempt.close() for attempt in list(self._attempts)))
         self._attempts.clear()
         if self._stub is not None:
             await self._stub.close()
 
-    async def _next(self, seconds: float, *, children: bool) -> JailedBody:
+    async def _next(self, seconds: float, tenant: str, *, children: bool) -> JailedBody:
         for _ in range(_STUBS):
-            with contextlib.suppress(OSError):  # the stub died while we asked: there will be another
+            with contextlib.suppress(OSError):  # the stub died meanwhile: the loop starts another one
                 await self.start()
                 if children or not self._jail.allow_children:
-                    spare = self._taken()
+                    spare = self._taken(tenant)
                     if spare is not None:
                         return spare
-                await self._together.room(seconds)
+                await self._server_limits.room(seconds)
                 if self._stub is not None:
-                    return self._made(self._stub, children=children)
+                    return self._made(self._stub, tenant, spare=False, children=children)
         raise SandboxUnavailable("the stub dies as soon as it is started")
 
     @property
     def idle(self) -> bool:
-        """Is nobody at work in it?"""
+        """Whether no attempt runs."""
         return not self._starting.locked() and all(attempt.over or attempt is self._spare for attempt in self._attempts)
 
-    def _taken(self) -> JailedBody | None:
-        """The spare, if it lives; the next one is made while this one works."""
+    def _taken(self, tenant: str) -> JailedBody | None:
+        """Take the spare, if it lives. The next spare is made while this one works."""
         spare, self._spare = self._spare, None
-        asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._refill)
+        asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._refill, tenant)
         return None if spare is None or spare.over or spare.stopped else spare
 
-    def _refill(self) -> None:
-        if self._spare is None and not self._closed and self._stub is not None and self._together.has_room():
+    def _refill(self, tenant: str) -> None:
+        if self._spare is None and not self._closed and self._stub is not None and self._server_limits.has_room():
             with contextlib.suppress(OSError):  # the stub died: the next attempt starts another
-                self._spare = self._made(self._stub)
+                self._spare = self._made(self._stub, tenant)
 
-    def _made(self, stub: _Stub, *, children: bool = True) -> JailedBody:
-        attempt = JailedBody(self._jail, self._together)
+    def _made(self, stub: _Stub, tenant: str = "", *, spare: bool = True, children: bool = True) -> JailedBody:
+        attempt = JailedBody(self._jail, self._server_limits)
         self._attempts = {other for other in self._attempts if not other.over} | {attempt}
-        self._together.joins(attempt, self)
-        stub.make(attempt, children=children)
+        self._server_limits.add_body(attempt, self, spare=spare)
+        stub.make(attempt, self._server_limits.nice(tenant), children=children)
         return attempt
 
 
@@ -139,14 +148,14 @@ class _Stub:
     """The process that forks keepers."""
 
     def __init__(self, jail: Jail) -> None:
-        self.means: dict[str, Any] = {}
+        self.features: dict[str, Any] = {}
         self._broken = False
         self._control, theirs = socket.socketpair()
         command = [str(jail.python), "-I", "-S", "-u", _STUB, str(os.getpid())]
         quiet = subprocess.DEVNULL
         environment = {**_ENVIRONMENT, "TMPDIR": tempfile.gettempdir()}
         try:
-            with theirs:  # on the loop's own thread: when the thread that started it ends, the kernel ends the stub
+            with theirs:  # start it on the loop's own thread: the kernel ends the stub when the thread that started it ends
                 self._process = subprocess.Popen(
                     command, stdin=theirs.fileno(), stdout=quiet, stderr=quiet, env=environment, cwd="/", start_new_session=True
                 )
@@ -157,7 +166,7 @@ class _Stub:
 
     @classmethod
     async def started(cls, jail: Jail) -> _Stub:
-        """Start it, tell it its jail, and hear what it can do."""
+        """Start the stub, send it its jail, and read the kernel features that it found."""
         stub = cls(jail)
         try:
             await stub._greet(jail)
@@ -168,19 +177,19 @@ class _Stub:
 
     @property
     def dead(self) -> bool:
-        """Did it end?"""
+        """Whether the stub has ended."""
         return self._broken or self._process.poll() is not None
 
-    def make(self, attempt: JailedBody, *, children: bool) -> None:
-        """Have a keeper made for this one; without children when it may have none, whatever the jail says."""
+    def make(self, attempt: JailedBody, nice: int, *, children: bool) -> None:
+        """Ask the stub for a keeper for this attempt. `children=False` forbids child processes, also if the jail allows them."""
         try:
-            attempt.hand_over(self._control, children=children)
+            attempt.hand_over(self._control, nice, children=children)
         except OSError:
             self._broken = True
             raise
 
     async def close(self) -> None:
-        """Let it go; it takes leave of its keepers first."""
+        """End the stub; it waits for its keepers first."""
         self._control.close()
         try:
             await in_thread(Purpose.HOUSE, self._process.wait, _END_SECONDS)
@@ -208,4 +217,4 @@ class _Stub:
             raise SandboxUnavailable(f"the stub failed: {answer['error']}")
         if answer["missing"]:
             raise SandboxUnavailable(f"isolation `all` needs {answer['missing']}; {_ADVICE}")
-        self.means = answer["means"]
+        self.features = answer["features"]

@@ -1,7 +1,7 @@
-"""A worker's code as it was when it was looked at: a read-only copy, named by the hash of what is in it.
+"""Snapshots: read-only copies of a worker's code, each named by the hash of its content.
 
-The body sees this copy and never the folder it came from, where secrets and the store may lie. The name also pins the version: a run that
-goes on after a deploy goes on with the code it began with.
+The body sees the copy and never the original folder, where secrets and the store may lie. The name also pins the version: a run that
+continues after a deployment continues with the code that it began with.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from holdfast.files import private
-from holdfast.files.removing import remove
-from holdfast.hosts.sandbox.admitting import check_included, left_behind
+from holdfast.files.removal import remove
+from holdfast.hosts.sandbox.admitted_files import check_included, reason_not_copied
 from holdfast.model.errors import InvalidParameter
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
@@ -29,15 +29,15 @@ _HOLDFAST: Final = Path(__file__).resolve().parents[2]
 
 
 def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) -> dict[str, Path]:
-    """The files of the package that a module belongs to, by the names they get: its `.py` files, the page, and what `include` names.
+    """The files to copy for a module, by their names in the copy: its package's `.py` files, the page, and the files of `include`.
 
-    A module in a package brings the whole package; another one brings the modules and packages beside it, and so does one of Holdfast's
-    own library: Holdfast itself is installed where the copy runs. Tests stay behind: a body needs none, another test is no other worker,
-    and pytest, run in the author's folder, must not meet them twice. Places of secrets stay behind too (`stays_behind` names them).
+    For a module in a package, the whole package is copied. For another module, and for a worker of Holdfast's own library, the modules and
+    packages beside it are copied. Tests are not copied: a body does not need them, a changed test must not make a new worker version, and
+    pytest in the author's folder must not find them twice. Files that may hold secrets are not copied either (`stays_behind` lists them).
     """
     module = module.resolve()
     top = top_of(module)
-    found = {name: path for name, path in _neighbours(module, top) if left_behind(module, path, name) is None}
+    found = {name: path for name, path in _neighbours(module, top) if reason_not_copied(module, path, name) is None}
     if page is not None:
         found[page.name] = page.resolve()
     for pattern in include:
@@ -58,7 +58,7 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
 
 
 def top_of(module: Path) -> Path:
-    """The folder that a module's package begins in: everything that is copied lies in it."""
+    """The folder that contains a module's outermost package. All copied files are in it."""
     top = module.resolve().parent
     while (top / "__init__.py").exists() and _HOLDFAST not in top.parents:
         top = top.parent
@@ -66,8 +66,8 @@ def top_of(module: Path) -> Path:
 
 
 def code_folder(module: Path) -> Path:
-    """The folder whose code runs with a module: its own, or the outermost folder of its package. It is the one to be trusted: the folder
-    around a package may be a home folder, with packages of strangers in it."""
+    """The folder whose code runs with a module: its own, or the outermost folder of its package. Trust is given to this folder. The folder
+    around a package may be a home folder, which may contain packages of other authors."""
     module = module.resolve()
     top = top_of(module)
     inside = module.relative_to(top)
@@ -77,12 +77,12 @@ def code_folder(module: Path) -> Path:
 def stays_behind(module: Path) -> list[str]:
     """The modules beside the worker's own that are not copied because they may hold secrets, each with the reason."""
     module = module.resolve()
-    told = ((name, left_behind(module, path, name)) for name, path in _neighbours(module, top_of(module)))
+    told = ((name, reason_not_copied(module, path, name)) for name, path in _neighbours(module, top_of(module)))
     return [f"{name} is not copied for the body: {why}." for name, why in sorted(told) if why is not None]
 
 
 def ours(module: Path) -> bool:
-    """Whether a module is Holdfast's own: a ready worker of the library."""
+    """Whether a module is a ready worker of Holdfast's own library."""
     return _HOLDFAST in module.resolve().parents
 
 
@@ -106,15 +106,15 @@ def snapshot(files: Mapping[str, Path], into: Path) -> Path:
     final = into / _hash(contents)
     private.given_folder(into)
     private.own_folder(into)
-    if final.is_symlink():  # it leads to a folder that is not ours to look through, and not ours to change
+    if final.is_symlink():  # the link may lead to a folder that we must not read or change
         final.unlink()
     if final.is_dir() and intact(final):
         return final
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=into))
     try:
         _write(draft, contents)
-        if final.exists():  # somebody changed it
-            os.chmod(final, private.FOLDER)  # who may not write to a folder may not move it either
+        if final.exists():  # the snapshot was changed after it was made
+            os.chmod(final, private.FOLDER)  # without write permission the folder cannot be moved
             os.rename(final, draft / ".changed")
         os.rename(draft, final)
     except OSError:
@@ -129,8 +129,8 @@ def snapshot(files: Mapping[str, Path], into: Path) -> Path:
 
 
 def _content(path: Path, most: int) -> bytes:
-    """What is in a file of a real path. Another user may own its folder, and put a link in its place, or in that of a folder above it,
-    after it was judged: what was opened must be what was judged."""
+    """The content of a file of a real path. After the file was checked, another user who owns its folder could replace it, or a folder
+    above it, by a link. So this function checks that the opened file is the checked one."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         opened = Path(f"/proc/self/fd/{descriptor}")
@@ -138,14 +138,14 @@ def _content(path: Path, most: int) -> bytes:
             raise InvalidParameter(f"{path} was put elsewhere while it was copied; nothing was run")
         data = file.read(most + 1)
     if len(data) > most:
-        raise InvalidParameter(f"a worker of more than {_MOST_BYTES} bytes; no more are copied")
+        raise InvalidParameter(f"a worker of more than {_MOST_BYTES} bytes is not copied")
     return data
 
 
 def intact(folder: Path) -> bool:
-    """Whether a snapshot still holds what its name says. Bytecode that was left in it is removed: it would run in place of the code.
+    """Whether the content of a snapshot still matches its name. Bytecode in it is removed, because Python would run it instead of the code.
 
-    A snapshot is made of files and folders. One with a link in it, or in its place, is not what was made, wherever the link leads.
+    A snapshot has only files and folders. A snapshot that contains a link, or was replaced by a link, is not intact.
     """
     if folder.is_symlink() or any(path.is_symlink() for path in folder.rglob("*")):
         return False
@@ -168,13 +168,14 @@ def _hash(contents: Mapping[str, bytes]) -> str:
 def _read(folder: Path) -> Iterator[tuple[str, bytes]]:
     for path in folder.rglob("*"):
         if not path.is_dir():
-            if not path.is_file():  # a pipe would never end
+            if not path.is_file():  # reading a pipe would never end
                 raise OSError(errno.EINVAL, "neither a file nor a folder", str(path))
             yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """The body may be another user, so everybody may read these; the folder above them lets in only us, and the jail shows this one."""
+    """Write the files. All users may read them, because the body may run as another user; but only our user may enter the folder above, and
+    the jail shows only this one."""
     for name, data in contents.items():
         path = folder / name
         private.given_folder(path.parent)
@@ -196,5 +197,5 @@ def _modules(root: Path) -> Iterator[Path]:
     if root.is_file():
         yield root
         return
-    met = (path for path in root.rglob("*.py") if path.is_file() or path.is_symlink())  # no pipe, and no folder that is named like a module
+    met = (path for path in root.rglob("*.py") if path.is_file() or path.is_symlink())  # skips pipes, and folders named like modules
     yield from (path for path in met if not any(part.startswith(".") for part in path.relative_to(root).parts))

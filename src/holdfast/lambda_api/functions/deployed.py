@@ -1,6 +1,7 @@
-"""The catalogue: CreateFunction and its neighbours as Python calls.
+"""The deployed functions: CreateFunction and the other operations that deploy functions, as Python calls.
 
-Each change makes a new entry, has it written, and only then shows it. Calls block, and are made one at a time; reading is free at any time.
+Each change makes a new entry, writes it to disk, and only then shows it to readers. Calls that change something block; the caller makes
+one at a time. Reading is allowed at any time.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.lambda_api.functions.folder import Keeper
-from holdfast.lambda_api.functions.records import Alias, Code, Config, Entry, Version
-from holdfast.lambda_api.operations.checks import FunctionAsked, function_arn
+from holdfast.lambda_api.functions.function_folder import FunctionFolder
+from holdfast.lambda_api.functions.function_records import Alias, Code, Config, Entry, Version
+from holdfast.lambda_api.operations.checks import FunctionReference, function_arn
 from holdfast.model.clock import Clock
 from holdfast.model.errors import FunctionNotFound, InvalidParameter, ResourceConflict, RevisionMismatch
 from holdfast.model.ids import LATEST, IdSource, checked_function
@@ -29,7 +30,7 @@ _CHANGED: Final = (
 class DeployedFunctions:
     """Deployed functions."""
 
-    def __init__(self, keeper: Keeper, *, clock: Clock, ids: IdSource) -> None:
+    def __init__(self, keeper: FunctionFolder, *, clock: Clock, ids: IdSource) -> None:
         self.keeper = keeper
         self._clock = clock
         self._ids = ids
@@ -57,8 +58,8 @@ class DeployedFunctions:
             raise FunctionNotFound(f"Function not found: {function_arn(name)}")
         return found
 
-    def version(self, asked: FunctionAsked) -> Version:
-        """What a qualifier means: a version, an alias, or `$LATEST` where there is none."""
+    def version(self, asked: FunctionReference) -> Version:
+        """The version that a qualifier names: a version, an alias, or `$LATEST` without a qualifier."""
         entry = self.needed(asked.name)
         wanted = asked.qualifier or LATEST
         if wanted == PUBLISHED:
@@ -77,7 +78,7 @@ class DeployedFunctions:
     # --- functions
 
     def create(self, name: str, config: Config, code: Code, *, tags: Mapping[str, str] | None = None, publish: bool = False) -> Version:
-        """CreateFunction; answers what was published, else `$LATEST`."""
+        """CreateFunction. Returns the published version, else `$LATEST`."""
         checked_function(name)
         if self.entry(name) is not None:
             raise ResourceConflict(f"Function already exist: {name}")
@@ -109,7 +110,7 @@ class DeployedFunctions:
         return made if dry_run else self._kept(msgspec.structs.replace(entry, latest=made), publish=publish)
 
     def update_config(self, name: str, changed: Mapping[str, object], *, revision: str | None = None) -> Version:
-        """UpdateFunctionConfiguration: what is not named stays."""
+        """UpdateFunctionConfiguration: members that the request does not name stay as they are."""
         entry, latest = self._current(name, revision)
         if latest.config.terms is None and changed.get("terms") is not None:
             raise InvalidParameter("You cannot add a durable configuration to an existing function that is not durable; create a new one.")
@@ -117,7 +118,7 @@ class DeployedFunctions:
         return self._kept(msgspec.structs.replace(entry, latest=self._made(LATEST, config, latest.code)))
 
     def publish(self, name: str, *, sha256: str | None = None, description: str | None = None, revision: str | None = None) -> Version:
-        """PublishVersion. What is published already is not published again."""
+        """PublishVersion. A `$LATEST` that equals the newest version is not published again."""
         entry, latest = self._current(name, revision)
         if sha256 is not None and sha256 != latest.code.sha256:
             raise InvalidParameter(
@@ -147,7 +148,8 @@ class DeployedFunctions:
     def deploy(
         self, name: str, config: Config, code: Code, *, aliases: Sequence[str] = (), publish: bool = False, tags: Mapping[str, str]
     ) -> Entry:
-        """Have a function be exactly this, as deploying a template does: what is so already is left alone. Aliases get what is newest."""
+        """Make a function equal to this description, as deploying a template does. Parts that are equal already do not change. Aliases get
+        the newest version."""
         checked_function(name)
         before = self._entries.get(name) or Entry(name=name, latest=None)
         latest = before.latest
@@ -168,7 +170,7 @@ class DeployedFunctions:
         return entry
 
     def sweep(self, running: Collection[str]) -> None:
-        """Forget code that no version has, but for what still runs."""
+        """Remove code that no version uses and no process runs any more."""
         named = {version.code.id for entry in self._entries.values() for version in entry.everything()}
         self.keeper.sweep({*named, *running})
 
@@ -200,7 +202,7 @@ class DeployedFunctions:
         weights: Mapping[str, float] | None = None,
         revision: str | None = None,
     ) -> Alias:
-        """UpdateAlias: what is not named stays."""
+        """UpdateAlias: members that the request does not name stay as they are."""
         known = self.alias(name, alias)
         if revision is not None and revision != known.revision:
             raise RevisionMismatch(_CHANGED.format("GetAlias"))
@@ -214,7 +216,7 @@ class DeployedFunctions:
         return self._named(self.needed(name), changed)
 
     def delete_alias(self, name: str, alias: str) -> None:
-        """DeleteAlias; one that is not there is deleted."""
+        """DeleteAlias. Deleting an alias that does not exist succeeds."""
         entry = self.needed(name)
         if alias in entry.aliases:
             self._keep(msgspec.structs.replace(entry, aliases={key: one for key, one in entry.aliases.items() if key != alias}))

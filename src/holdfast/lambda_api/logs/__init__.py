@@ -1,7 +1,8 @@
-"""service.logs — what functions logged: kept for a while beside the store, and read as from CloudWatch Logs.
+"""logs — the log lines of functions: kept for a limited time beside the store, and read through the API of CloudWatch Logs.
 
 Belongs: the record of a line, filter patterns, the files, the thread that writes them, reading in pages.
-Does not: HTTP; capturing what processes print (hosts.runtime.output does).
+Does not: HTTP; capturing what processes print (lambda_api.runtime.process_output does).
 May import: holdfast.hosts and below.
-Start reading at records.py, then keeping.py and reading.py.
+Start reading at log_lines.py (one kept line), then log_writer.py and log_reader.py. segments.py has the files; log_operations.py answers
+requests.
 """

@@ -1,11 +1,11 @@
-"""The files: JSON lines in segments, a folder of them for each function, beside the store.
+"""The files of the logs: JSON lines in segments, one folder for each function, beside the store.
 
-    lock                        held while something is added or removed
-    NAME-HASH/group.json        whose log it is, and since when
-    NAME-HASH/0000000001.jsonl  records in the order they came; full ones never change, and the oldest go first
+    lock                        held while records are added or removed
+    NAME-HASH/group.json        the function of this log, and when the log began
+    NAME-HASH/0000000001.jsonl  records in the order they came; a full segment never changes, and the oldest is removed first
 
-A segment's time of modification is the time of its last record. Nothing is synced: a log is not worth a disk's time, and a torn line is
-left out. Several processes may write to one folder.
+The modification time of a segment is the time of its last record. Files are not synced, because a log is not worth the cost; a reader
+skips a torn line. Several processes may write to one folder.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from typing import Final, NamedTuple
 import msgspec
 
 from holdfast.files import private
-from holdfast.lambda_api.logs.records import Record
+from holdfast.lambda_api.logs.log_lines import LogLine
+from holdfast.model import reading
 
 DAY_MS: Final = 86_400_000
 _SUFFIX: Final = ".jsonl"
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
-_decode = msgspec.json.Decoder(Record).decode
+_decode = reading.decoder(LogLine).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the logs is kept: what is over one of these goes, the oldest first."""
+class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the logs is kept. Records above one of these limits are removed, the oldest first."""
 
     max_bytes: int = 256 * 1024 * 1024
-    """Of all functions together; 0 keeps nothing."""
+    """The size of all logs together; 0 keeps no log."""
     max_days: int = 14
 
     @property
     def segment_bytes(self) -> int:
-        """When a segment is full: a small part of all, because a segment goes as a whole."""
+        """The size of a full segment: a small part of `max_bytes`, because a segment is removed as a whole."""
         return max(64 * 1024, min(4 * 1024 * 1024, self.max_bytes // 16))
 
     def oldest(self, now: int) -> int:
@@ -48,26 +49,26 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
         return now - self.max_days * DAY_MS
 
 
-class Group(msgspec.Struct, frozen=True):
+class LogGroup(msgspec.Struct, frozen=True):
     """The log of one function."""
 
     function: str
     created: int
 
 
-class Position(NamedTuple):
-    """A place between two records."""
+class LogPosition(NamedTuple):
+    """A position between two records."""
 
     segment: int
     offset: int
 
 
-class Kept(NamedTuple):
-    """A record and where it is."""
+class KeptRecord(NamedTuple):
+    """A record and its position."""
 
-    begin: Position
-    end: Position
-    record: Record
+    begin: LogPosition
+    end: LogPosition
+    record: LogLine
 
 
 class Segment(NamedTuple):
@@ -87,20 +88,20 @@ def folder_of(store: str) -> Path | None:
     return Path("holdfast.logs").absolute() if "://" in store else Path(f"{store}.logs").absolute()
 
 
-class Folder:
-    """All logs of a store on this machine. Everything here blocks."""
+class LogFolder:
+    """All logs of a store on this machine. All methods block."""
 
-    def __init__(self, root: Path, retention: Retention) -> None:
+    def __init__(self, root: Path, retention: LogRetention) -> None:
         self.root = root
         self.retention = retention
 
     # --- reading
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[LogGroup]:
         """Every function that has a log."""
         return sorted(filter(None, map(_group, self.root.glob("*/group.json"))), key=lambda group: group.function)
 
-    def group(self, function: str) -> Group | None:
+    def group(self, function: str) -> LogGroup | None:
         """The log of a function."""
         return _group(self._place(function) / "group.json")
 
@@ -108,8 +109,8 @@ class Folder:
         """The files of a log, the oldest first."""
         return _segments(self._place(function))
 
-    def has(self, function: str, position: Position) -> bool:
-        """Whether a place is between two records, or was before they went."""
+    def has(self, function: str, position: LogPosition) -> bool:
+        """Whether a position lies between two records, or did before the records were removed."""
         found = self.segments(function)
         if not found or position.segment > found[-1].number:
             return False
@@ -125,7 +126,7 @@ class Folder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the one who writes; raises OSError where nothing can be written."""
+        """Hold the lock for writing. Raises OSError where the folder cannot be written."""
         private.own_folder(self.root)
         lock = private.open_file(self.root / "lock")
         try:
@@ -134,13 +135,16 @@ class Folder:
         finally:
             os.close(lock)
 
-    def append(self, function: str, records: Sequence[Record], now: int) -> bool:
-        """Add records, under the lock: all of them or, with an OSError, none. Whether it filled a segment."""
+    def append(self, function: str, records: Sequence[LogLine], now: int) -> bool:
+        """Add records, under the lock: all of them or, with an OSError, none.
+
+        Returns True if the newest segment was full already, so that a new segment began.
+        """
         place = self._place(function)
         newest = _newest(place)
         if newest is None:
             private.own_folder(place)
-            _make_group(place, Group(function, now))
+            _make_group(place, LogGroup(function, now))
             newest = _made(place, 1)
         filled = newest.size >= self.retention.segment_bytes
         if filled:
@@ -151,26 +155,26 @@ class Folder:
         return filled
 
     def sweep(self, now: int) -> None:
-        """Remove what is too old or too much, under the lock."""
+        """Remove segments that are too old or above the size limit, under the lock."""
         oldest, spare = self.retention.oldest(now), self.retention.max_bytes
         everything = [(segment, segments[-1]) for place in self._places() if (segments := _segments(place)) for segment in segments]
         for segment, newest in sorted(everything, key=lambda found: (found[0].last, found[0].number), reverse=True):
             spare -= segment.size
             if (spare < 0 or segment.last < oldest) and segment.size:
-                if segment is newest:  # its number is not used again, so that nobody reads on in the middle of another
+                if segment is newest:  # its number is not used again: else a reader's position would point into another segment
                     _made(segment.path.parent, segment.number + 1)
                 segment.path.unlink(missing_ok=True)
 
     def _place(self, function: str) -> Path:
-        """Inside the folder, whatever somebody asks for."""
+        """The folder of a function's log. It is always inside the log folder, whatever name a client sends."""
         return self.root / f"{_ODD.sub('_', function)[:64]}-{hashlib.sha256(function.encode(errors='replace')).hexdigest()[:8]}"
 
     def _places(self) -> list[Path]:
         return [path.parent for path in self.root.glob("*/group.json")]
 
 
-def read(segment: Segment, offset: int = 0) -> Iterator[Kept]:
-    """The whole records of a segment from an offset on. What is torn is left out; a file that went has none."""
+def read(segment: Segment, offset: int = 0) -> Iterator[KeptRecord]:
+    """The complete records of a segment after an offset. Torn records are skipped; a removed file has none."""
     try:
         with segment.path.open("rb") as file:
             file.seek(offset)
@@ -181,7 +185,7 @@ def read(segment: Segment, offset: int = 0) -> Iterator[Kept]:
     for line in data.split(b"\n")[:-1]:
         end = at + len(line) + 1
         with contextlib.suppress(msgspec.MsgspecError):
-            yield Kept(Position(segment.number, at), Position(segment.number, end), _decode(line))
+            yield KeptRecord(LogPosition(segment.number, at), LogPosition(segment.number, end), _decode(line))
         at = end
 
 
@@ -213,7 +217,7 @@ def _append(segment: Segment, data: bytes) -> None:
     try:
         size = os.fstat(file).st_size
         if size and os.pread(file, 1, size - 1) != b"\n":
-            data = b"\n" + data  # somebody was killed while it wrote
+            data = b"\n" + data  # a process was killed in the middle of a write
         try:
             written = 0
             while written < len(data):
@@ -226,14 +230,14 @@ def _append(segment: Segment, data: bytes) -> None:
         os.close(file)
 
 
-def _make_group(place: Path, group: Group) -> None:
+def _make_group(place: Path, group: LogGroup) -> None:
     draft = place / "group.json.new"
     draft.unlink(missing_ok=True)
     private.write_new(draft, _encode(group))
     draft.replace(place / "group.json")
 
 
-def _group(path: Path) -> Group | None:
+def _group(path: Path) -> LogGroup | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(path.read_bytes(), type=Group)
+        return reading.decoded(path.read_bytes(), LogGroup)
     return None

@@ -1,8 +1,8 @@
-"""LambdaApi: every operation of the durable API as a call, for whoever speaks the protocol.
+"""LambdaApi: every operation of the durable API as a Python call. The HTTP routes call it.
 
     parse → LambdaApi → shape
 
-All of it runs on the engine's loop. Errors are Holdfast's own; the words AWS has for them are the server's business.
+All calls run on the engine's loop. They raise Holdfast's errors; the HTTP layer turns these into AWS's error names.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 from holdfast.engine.engine import Engine
 from holdfast.lambda_api.operations import checks
-from holdfast.lambda_api.operations.executions import ListAsked, Showing, found, position
+from holdfast.lambda_api.operations.executions import ExecutionReads, ListRequest, found, position
 from holdfast.lambda_api.operations.invoke import SYNC_BYTES, Invoke, Invoked, InvokeOperation, Tail, payload_text
-from holdfast.lambda_api.operations.lookup import Found, FunctionLookup, Plain, RegisteredFunctions, Wire, configuration, page
+from holdfast.lambda_api.operations.lookup import FoundFunction, FunctionLookup, Plain, RegisteredFunctions, Wire, configuration, page
 from holdfast.model import wire
-from holdfast.model.auditing import Actor, Notes
+from holdfast.model.audit import Actor, Notes
 from holdfast.model.codec import text_of
 from holdfast.model.errors import HoldfastError, InvalidParameter, PayloadTooLarge
 from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, Terms
@@ -25,7 +25,7 @@ from holdfast.model.ids import IdSource, id_at
 from holdfast.model.operations import Failure
 from holdfast.model.pages import PAGE_BYTES, Mark, cut, state_marker, weight
 from holdfast.model.verbs import Checkpointed
-from holdfast.service.describing import arn_of
+from holdfast.service.execution_descriptions import arn_of
 
 MAX_CALLBACK_BYTES = 1024 * 1024
 _ACCEPTED: Wire = {}
@@ -48,10 +48,10 @@ class LambdaApi:
         self._seal = engine.store.seal
         self._ids = ids
         self._invoking = InvokeOperation(engine, self.lookup, plain, tail)
-        self._showing = Showing(engine, self.lookup)
+        self._showing = ExecutionReads(engine, self.lookup)
 
     def request_id(self) -> str:
-        """A new id for a request."""
+        """Make a new request id."""
         return self._ids(self.engine.clock.now())
 
     # --- executions
@@ -61,19 +61,20 @@ class LambdaApi:
         return await self._invoking.invoke(asked)
 
     async def checkpoint(self, arn: str, asked: wire.CheckpointAsked) -> Wire:
-        """CheckpointDurableExecution: written when this returns. Requests that come together share one commit."""
+        """CheckpointDurableExecution: the checkpoint is on disk when this returns. Requests that arrive at the same time share one
+        commit."""
         at = position(self.engine.store, checks.execution_arn(arn), asked.token)
         future: asyncio.Future[Checkpointed] = asyncio.get_running_loop().create_future()
 
         def landed(answer: Checkpointed | HoldfastError) -> None:
-            if future.done():  # the caller is gone; what it wrote stays written
+            if future.done():  # the caller has gone; its checkpoint stays written
                 return
             if isinstance(answer, HoldfastError):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
 
-        # Every checkpoint has a client token, so that the store knows what this invocation has been told (EnginePort.seen).
+        # Every checkpoint has a client token, by which the store knows what this invocation has seen (EnginePort.seen).
         client_token = asked.client_token or self.request_id()
         self.engine.port.checkpoint_soon(at, asked.updates, landed, client_token=client_token)
         try:
@@ -107,12 +108,12 @@ class LambdaApi:
         """GetDurableExecutionHistory."""
         return self._showing.history(arn, **asked)
 
-    def list(self, asked: ListAsked) -> Wire:
+    def list(self, asked: ListRequest) -> Wire:
         """ListDurableExecutionsByFunction."""
         return self._showing.list(asked)
 
     async def stop(self, arn: str, error: Failure, by: Actor | None = None) -> Wire:
-        """StopDurableExecution; one that is closed keeps its end. `by` is whom the audit log names, here and below."""
+        """StopDurableExecution. A closed execution keeps its ending. `by` is the actor that the audit log names, here and below."""
         execution = found(self.engine.store, arn).id
         header = await self.engine.stop(execution, error, notes=self._did(by, "stop", execution, "stopped"))
         return {"StopTimestamp": wire.seconds(header.ended_at or self.engine.clock.now())}
@@ -120,7 +121,7 @@ class LambdaApi:
     # --- callbacks
 
     async def succeed_callback(self, callback: str, result: bytes, by: Actor | None = None) -> Wire:
-        """SendDurableExecutionCallbackSuccess: the bytes are the text that the handler gets."""
+        """SendDurableExecutionCallbackSuccess: the handler gets these bytes as text."""
         on = self._check_callback(callback)
         if len(result) > MAX_CALLBACK_BYTES:
             raise InvalidParameter(f"Result: must have at most {MAX_CALLBACK_BYTES} bytes, and has {len(result)}.")
@@ -141,7 +142,7 @@ class LambdaApi:
         return _ACCEPTED
 
     def _check_callback(self, callback: str) -> str:
-        """The execution that the callback is of."""
+        """Check a callback id and return the id of its execution."""
         try:
             return self._seal.callback_target(checks.callback_id(callback))[0]
         except HoldfastError:
@@ -153,8 +154,8 @@ class LambdaApi:
     # --- functions
 
     def get_function(self, name: str, qualifier: str | None, *, values: bool = True) -> Wire:
-        """GetFunction; without `values` those of environment variables are left out, here and below."""
-        asked = checks.function_asked(name, qualifier)
+        """GetFunction. Without `values` the values of environment variables are left out, here and below."""
+        asked = checks.function_reference(name, qualifier)
         one = self.lookup.find(asked)
         shown: Wire = {"Configuration": configuration(one, asked.arn, values=values), "Code": dict(one.code)}
         if one.tags:
@@ -163,13 +164,13 @@ class LambdaApi:
 
     def get_function_configuration(self, name: str, qualifier: str | None, *, values: bool = True) -> Wire:
         """GetFunctionConfiguration."""
-        asked = checks.function_asked(name, qualifier)
+        asked = checks.function_reference(name, qualifier)
         return configuration(self.lookup.find(asked), asked.arn, values=values)
 
     def list_functions(self, versions: str | None, start: str | None, most: int | None, *, values: bool = True) -> Wire:
         """ListFunctions: each function once, or in every version."""
         if versions is None:
-            named = [checks.FunctionAsked(name, None) for name in dict.fromkeys(one.name for one in self.lookup.all())]
+            named = [checks.FunctionReference(name, None) for name in dict.fromkeys(one.name for one in self.lookup.all())]
             shown = [configuration(self.lookup.find(one), one.arn, values=values) for one in named]
         else:
             checks.one_of("FunctionVersion", versions, ("ALL",))
@@ -178,12 +179,12 @@ class LambdaApi:
 
     def list_versions(self, function: str, start: str | None, most: int | None, *, values: bool = True) -> Wire:
         """ListVersionsByFunction."""
-        asked = checks.function_asked(function, None)._replace(qualifier=None)
+        asked = checks.function_reference(function, None)._replace(qualifier=None)
         self.lookup.find(asked)
         found = [one for one in self.lookup.all() if one.name == asked.name]
         return page("Versions", _versions(found, values=values), start, most)
 
-    # --- beside AWS's own
+    # --- operations that AWS does not have
 
     async def start(
         self,
@@ -196,8 +197,8 @@ class LambdaApi:
         timeout_seconds: int | None = None,
         retention_days: int | None = None,
     ) -> str:
-        """What SAM's emulator is asked for: start an execution on terms of its own; answers its ARN."""
-        one = self.lookup.draw(checks.function_asked(function, qualifier))
+        """Start an execution with its own terms and return its ARN. Clients of SAM's emulator ask for this."""
+        one = self.lookup.draw(checks.function_reference(function, qualifier))
         if one.terms is None:
             raise InvalidParameter(f"Function {one.name} is not durable.")
         terms = Terms(
@@ -213,7 +214,7 @@ class LambdaApi:
         return arn_of(header)
 
     def trouble(self) -> str | None:
-        """Why nothing can be written now, if so."""
+        """Why the store cannot be written at the moment; None if it can."""
         trouble = self.engine.health.trouble
         return None if trouble is None else str(trouble)
 
@@ -222,5 +223,5 @@ class LambdaApi:
         return found(self.engine.store, arn)
 
 
-def _versions(found: Sequence[Found], *, values: bool) -> list[Wire]:
+def _versions(found: Sequence[FoundFunction], *, values: bool) -> list[Wire]:
     return [configuration(one, checks.function_arn(one.name, one.version), values=values) for one in found]

@@ -1,4 +1,4 @@
-"""What the members of a request may be: AWS's patterns and lengths, checked here because clients do not check them."""
+"""Checks of a request's members: AWS's patterns and lengths. The server checks them because clients do not."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def sized(member: str, value: str, most: int) -> str:
-    """The value itself, if it has 1 to `most` characters."""
+    """Return the value, or raise when it does not have 1 to `most` characters."""
     if not 1 <= len(value) <= most:
         raise InvalidParameter(f"{member}: must have 1 to {most} characters, and has {len(value)}.")
     return value
 
 
 def fits(member: str, value: str, pattern: re.Pattern[str], most: int) -> str:
-    """The value itself, if it has 1 to `most` characters and the pattern allows them."""
+    """Return the value, or raise when it does not have 1 to `most` characters or does not match the pattern."""
     sized(member, value, most)
     if pattern.fullmatch(value) is None:
         raise InvalidParameter(f"{member}: {value!r:.200} does not match {pattern.pattern}.")
     return value
 
 
-class FunctionAsked(NamedTuple):
+class FunctionReference(NamedTuple):
     """A function as a request names it."""
 
     name: str
@@ -49,7 +49,7 @@ class FunctionAsked(NamedTuple):
 
     @property
     def arn(self) -> str:
-        """The ARN it would have here."""
+        """The function's ARN on this server."""
         return function_arn(self.name, self.qualifier)
 
 
@@ -58,11 +58,11 @@ def function_arn(name: str, qualifier: str | None = None) -> str:
     return f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{name}" + (f":{qualifier}" if qualifier else "")
 
 
-def function_asked(name: str, qualifier: str | None) -> FunctionAsked:
-    """Read a name, partial ARN or ARN, with a qualifier in it or beside it."""
+def function_reference(name: str, qualifier: str | None) -> FunctionReference:
+    """Read a name, partial ARN or ARN. The qualifier is part of it or given separately."""
     found = _FUNCTION.fullmatch(sized("FunctionName", name, 256))
     if found is None:
-        raise InvalidParameter(f"FunctionName: {name!r:.200} is no function's name and no ARN, with or without a version or alias.")
+        raise InvalidParameter(f"FunctionName: {name!r:.200} is not a valid function name or ARN, with or without a version or alias.")
     if qualifier is not None:
         fits("Qualifier", qualifier, _QUALIFIER, 128)
     inside = found["qualifier"]
@@ -70,7 +70,7 @@ def function_asked(name: str, qualifier: str | None) -> FunctionAsked:
         raise InvalidParameter("The derived qualifier from the function name does not match the specified qualifier.")
     if (found["account"] or found["owner"] or ACCOUNT) != ACCOUNT or (found["region"] or REGION) != REGION:
         raise FunctionNotFound(f"Function not found: {name} (here the region is {REGION}, and the account {ACCOUNT})")
-    return FunctionAsked(found["name"], inside or qualifier)
+    return FunctionReference(found["name"], inside or qualifier)
 
 
 def execution_arn(text: str) -> Arn:
@@ -82,12 +82,12 @@ def execution_arn(text: str) -> Arn:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Arn:
-    """An ARN comes again with each checkpoint of its execution."""
+    """Parse an ARN. The result is cached, because each checkpoint of an execution sends the same ARN."""
     return Arn.parse(text)
 
 
 def is_id(text: str) -> bool:
-    """Whether this can be the id of an execution; nothing else is looked up."""
+    """Whether this text can be the id of an execution. No other text is looked up in the store."""
     return _ID.fullmatch(text) is not None
 
 
@@ -107,21 +107,21 @@ def trace_header(value: str) -> str:
 
 
 def callback_id(value: str) -> str:
-    """A CallbackId, as far as its letters go."""
+    """Check the characters and the length of a CallbackId."""
     if not 1 <= len(value) <= 1024 or _CAPABILITY.fullmatch(value) is None:
         raise InvalidParameter("Invalid callback id")
     return value
 
 
 def page_size(value: int | None, default: int = DEFAULT_ITEMS, most: int = MAX_ITEMS) -> int:
-    """MaxItems; 0 is the default."""
+    """MaxItems; 0 means the default."""
     if value is not None and not 0 <= value <= most:
         raise InvalidParameter(f"MaxItems: must be between 0 and {most}, and is {value}.")
     return value or default
 
 
 def one_of(member: str, value: str, allowed: tuple[str, ...]) -> str:
-    """The value itself, if it is one of these words."""
+    """Return the value, or raise when it is not one of the allowed words."""
     if value not in allowed:
         raise InvalidParameter(f"{member}: {value!r:.100} is none of {', '.join(allowed)}.")
     return value

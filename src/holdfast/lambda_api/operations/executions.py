@@ -1,4 +1,4 @@
-"""What the API shows of executions: one of them, its history, its state for a handler, and lists."""
+"""The operations that read executions: one execution, its history, its state for a handler, and lists."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from holdfast.model.history import event_to_wire
 from holdfast.model.ids import Arn, Position
 from holdfast.model.operations import Operation, replayed_contexts
 from holdfast.model.pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, Mark, cut, marker, number, read_marker, state_mark, state_marker
-from holdfast.service.describing import arn_of
-from holdfast.store.seam import Filter, Line, Store
+from holdfast.service.execution_descriptions import arn_of
+from holdfast.store.seam import Filter, HistoryEntry, Store
 
 Wire = dict[str, Any]
 _CHUNKS: Final = (8, 16, 32, 64, 128)
-"""Events and operations are read so many at a time: a few first, because a page of large payloads ends early."""
+"""How many events or operations are read at a time: a few first, because a page with large payloads ends early."""
 _MOST_READ: Final = 64
-"""States that are being read in pages, of which something is remembered from page to page."""
+"""The number of states for which data is cached from one page to the next."""
 ELSEWHERE: Final = "Checkpoint token is not valid for the durable execution ARN"
 
 
-class ListAsked(msgspec.Struct, frozen=True, kw_only=True):
+class ListRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The members of a ListDurableExecutionsByFunction request; times are in milliseconds."""
 
     function: str | None
-    """All functions where none is named, which AWS does not have."""
+    """None lists the executions of all functions, which AWS does not offer."""
     qualifier: str | None = None
     name: str | None = None
     statuses: tuple[str, ...] = ()
@@ -43,11 +43,11 @@ class ListAsked(msgspec.Struct, frozen=True, kw_only=True):
     marker: str | None = None
     most: int | None = None
     tenant: str | None = None
-    """Whose executions are shown; None is everybody's."""
+    """Only executions of this tenant; None means all tenants."""
 
 
 def found(store: Store, text: str) -> Execution:
-    """The execution of an ARN; the whole ARN must be right."""
+    """The execution of an ARN. Every part of the ARN must match."""
     arn = checks.execution_arn(text)
     header = store.find(arn.id) if checks.is_id(arn.id) else None
     if header is None or arn_of(header) != text:
@@ -56,15 +56,15 @@ def found(store: Store, text: str) -> Execution:
 
 
 def position(store: Store, arn: Arn, token: str) -> Position:
-    """Where a token leads, if it is for this execution."""
+    """The position in a token. Raises if the token belongs to another execution."""
     at = store.seal.position(token)
     if at.execution != arn.id:
         raise InvalidParameter(ELSEWHERE)
     return at
 
 
-class Showing:
-    """The reading operations, on an engine's store."""
+class ExecutionReads:
+    """The operations that read executions from an engine's store."""
 
     def __init__(self, engine: Engine, lookup: FunctionLookup) -> None:
         self._engine = engine
@@ -112,15 +112,15 @@ class Showing:
             shown["NextMarker"] = marker(kind, last - 1 if newest_first else last)
         return shown
 
-    def _lines(self, header: Execution, at: int, size: int, *, newest_first: bool) -> tuple[list[Line], bool]:
-        """So many events behind `at`, or up to it and backwards; and whether there are more. Large payloads end a page early."""
-        page: list[Line] = []
+    def _lines(self, header: Execution, at: int, size: int, *, newest_first: bool) -> tuple[list[HistoryEntry], bool]:
+        """`size` events after `at`, or before it and backwards; and whether there are more. Large payloads end a page early."""
+        page: list[HistoryEntry] = []
         room = PAGE_BYTES
         chunks = _chunks()
         while len(page) < size:
             want = min(next(chunks), size - len(page))
             low = max(0, at - want) if newest_first else at
-            chunk: Sequence[Line] = (
+            chunk: Sequence[HistoryEntry] = (
                 self._store.history(header.id, low, at - low if newest_first else want) if at or not newest_first else ()
             )
             for line in reversed(chunk) if newest_first else chunk:
@@ -134,7 +134,7 @@ class Showing:
         return page, at > 0 if newest_first else at < header.events
 
     def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
-        """GetDurableExecutionState: needs the token that the next checkpoint will need, and does not use it up."""
+        """GetDurableExecutionState: needs the token of the next checkpoint, and leaves the token valid."""
         at = position(self._store, checks.execution_arn(arn), token)
         size = checks.page_size(most)
         header = self._store.find(at.execution)
@@ -157,7 +157,7 @@ class Showing:
         return {"Operations": operations, "NextMarker": "" if more is None else state_marker(more)}
 
     def _needed(self, at: Position, mark: Mark) -> Iterator[Operation]:
-        """What a handler needs from a mark on, read as it is asked for. What is newer than a revision it needs in any case."""
+        """The operations after a mark that a handler needs, read lazily. It always needs operations that are newer than its revision."""
         replayed = None if mark.newer_than else self._replayed_at(at)
         after = mark.after
         for want in _chunks():
@@ -170,7 +170,7 @@ class Showing:
             after = chunk[-1].place
 
     def _replayed_at(self, at: Position) -> Collection[str]:
-        """Which contexts are replayed is asked once for all pages: only the handler closes contexts, and its token would be another."""
+        """The contexts that are replayed, read once for all pages: only the handler closes contexts, and then its token changes."""
         found = self._replayed.get(at)
         if found is None:
             found = self._replayed[at] = replayed_contexts(self._store.contexts(at.execution))
@@ -178,9 +178,11 @@ class Showing:
                 del self._replayed[next(iter(self._replayed))]
         return found
 
-    def list(self, asked: ListAsked) -> Wire:
+    def list(self, asked: ListRequest) -> Wire:
         """ListDurableExecutionsByFunction."""
-        function, version = (None, None) if asked.function is None else self._listed(checks.function_asked(asked.function, asked.qualifier))
+        function, version = (
+            (None, None) if asked.function is None else self._listed(checks.function_reference(asked.function, asked.qualifier))
+        )
         name = None if asked.name is None else checks.execution_name(asked.name)
         if len(asked.statuses) > checks.MAX_STATUSES:
             raise InvalidParameter(f"Statuses: at most {checks.MAX_STATUSES}, and there are {len(asked.statuses)}.")
@@ -210,8 +212,8 @@ class Showing:
             shown["NextMarker"] = marker("list", headers[size - 1].id)
         return shown
 
-    def _listed(self, asked: checks.FunctionAsked) -> tuple[str, str | None]:
-        """The function and the version that are meant. Without a qualifier all are listed, also of what only other processes host."""
+    def _listed(self, asked: checks.FunctionReference) -> tuple[str, str | None]:
+        """The function and version that a request names. Without a qualifier: all versions, also those that only other processes host."""
         if asked.qualifier is None and self._store.hosted(asked.name):
             return asked.name, None
         found = self._lookup.find(asked)

@@ -1,4 +1,4 @@
-"""Invoke: start an execution, and wait for its end where the caller does."""
+"""Invoke: start an execution; for a synchronous invocation, wait for its end."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import msgspec
 
 from holdfast.engine.engine import Engine
 from holdfast.lambda_api.operations import checks
-from holdfast.lambda_api.operations.lookup import Found, FunctionLookup, Plain, PlainCall
+from holdfast.lambda_api.operations.lookup import FoundFunction, FunctionLookup, Plain, PlainCall
 from holdfast.model import codec
 from holdfast.model.errors import ExecutionQuarantined, InvalidParameter, PayloadNotJson, PayloadTooLarge
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.history import EventType
 from holdfast.model.ids import Arn
 from holdfast.model.shapes import crowding
-from holdfast.service.describing import check_will_end
+from holdfast.service.execution_descriptions import check_will_end
 
 SYNC_BYTES: Final = 6 * 1024 * 1024
 ASYNC_BYTES: Final = 1024 * 1024
 SYNC_SECONDS: Final = 900
 TAIL_BYTES: Final = 4096
 NO_PAYLOAD: Final = b"{}"
-"""What a function gets that was invoked without a payload, durable or not, as on AWS."""
+"""The payload of an invocation without a payload, as on AWS."""
 _TAIL_EVENTS: Final = 20
 _DEPTH: Final = 500
 
 Tail = Callable[[Execution], bytes]
-"""What the functions of an execution logged last."""
+"""Returns the last log lines of an execution."""
 
 _OVER: Final[Mapping[ExecutionStatus, tuple[str, str]]] = {
     ExecutionStatus.FAILED: ("ExecutionFailed", "The execution failed."),
@@ -47,11 +47,11 @@ class Invoke(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "RequestResponse"
     log_type: str = "None"
     client_context: str | None = None
-    """JSON in base64. Handed to functions that are not durable and waited for; a durable one does not get it, on AWS neither."""
+    """JSON in base64. Only a synchronous invocation of a function that is not durable gets it, as on AWS."""
     name: str | None = None
     tenant: str | None = None
     trace: str | None = None
-    """What X-Ray calls a trace header."""
+    """The trace header of X-Ray."""
     payload: bytes = b""
 
 
@@ -66,7 +66,7 @@ class Invoked(msgspec.Struct, frozen=True, kw_only=True):
     log: str | None = None
     payload: bytes = b""
     request: str | None = None
-    """What a function that is not durable knows as its request id."""
+    """The request id of a function that is not durable."""
 
 
 class InvokeOperation:
@@ -79,10 +79,10 @@ class InvokeOperation:
         self._tail = tail
 
     async def invoke(self, asked: Invoke) -> Invoked:
-        """Check everything, then start; a synchronous caller waits through every suspension."""
+        """Check the request, then start the execution. A synchronous caller waits for its end, also while it is suspended."""
         kind = checks.one_of("InvocationType", asked.kind, ("RequestResponse", "Event", "DryRun"))
         checks.one_of("LogType", asked.log_type, ("None", "Tail"))
-        function = checks.function_asked(asked.function, asked.qualifier)
+        function = checks.function_reference(asked.function, asked.qualifier)
         name = None if asked.name is None else checks.execution_name(asked.name)
         tenant = None if asked.tenant is None else checks.tenant_id(asked.tenant)
         trace = None if not asked.trace else checks.trace_header(asked.trace)
@@ -112,7 +112,7 @@ class InvokeOperation:
             return Invoked(status=202, version=found.version, arn=_arn(header))
         return await self._result(header, tail=asked.log_type == "Tail")
 
-    async def start(self, found: Found, payload: str, **asked: Any) -> Execution:
+    async def start(self, found: FoundFunction, payload: str, **asked: Any) -> Execution:
         """Start an execution, or find the one of this name."""
         return await self._engine.start(found.name, payload, version=found.version, **asked)
 
@@ -121,7 +121,8 @@ class InvokeOperation:
         try:
             ended, payload = await self._engine.ending(header.id)
         except ExecutionQuarantined as aside:
-            # An answer, and no error of the service: clients repeat those, and a repeated start without a name is another execution.
+            # This is an answer, not a service error: clients retry service errors, and a retry without a name would start another
+            # execution.
             told = msgspec.json.encode({"errorMessage": str(aside), "errorType": aside.code})
             return Invoked(status=200, version=header.version, arn=_arn(header), error="Unhandled", payload=told)
         succeeded = ended.status is ExecutionStatus.SUCCEEDED
@@ -131,7 +132,7 @@ class InvokeOperation:
         return Invoked(status=200, version=header.version, arn=_arn(header), error=error, log=log, payload=answer)
 
     async def _call(self, call: PlainCall, *, dry: bool, tail: bool) -> Invoked:
-        """A function that is not durable."""
+        """Call a function that is not durable."""
         version = call.function.version
         payload_text(call.payload, SYNC_BYTES if call.waits or dry else ASYNC_BYTES)
         if dry:
@@ -148,7 +149,7 @@ class InvokeOperation:
         return (self._tail(header) if self._tail is not None else b"") or self._platform_lines(header)
 
     def _platform_lines(self, header: Execution) -> bytes:
-        """What Lambda itself logs of each invocation: all there is to show where nobody captures what functions write."""
+        """The lines that Lambda itself logs for each invocation. They are the whole log where the output of functions is not captured."""
         lines = []
         for line in self._engine.store.history(header.id, max(0, header.events - _TAIL_EVENTS), _TAIL_EVENTS):
             if line.event.type is EventType.INVOCATION_COMPLETED:
@@ -170,7 +171,7 @@ def _client_context(given: str) -> str:
 
 
 def payload_text(payload: bytes, most: int) -> str:
-    """An input as it is stored: the text itself, `null` where nothing was sent."""
+    """An input as the store keeps it: the text itself, or `null` for an empty payload."""
     if len(payload) > most:
         raise PayloadTooLarge(f"Request must be smaller than {most} bytes for the InvokeFunction operation")
     if not payload:
@@ -184,9 +185,9 @@ def payload_text(payload: bytes, most: int) -> str:
 
 
 def check_json(text: str) -> None:
-    """Refuse what is no JSON. The quick reader refuses a little more than the grammar does, so the slow one has the last word."""
+    """Refuse a text that is not JSON. The fast parser refuses some valid JSON, so the slow parser checks again what it refuses."""
     try:
-        msgspec.json.decode(text, type=msgspec.Raw)  # read, and nothing made of it
+        msgspec.json.decode(text, type=msgspec.Raw)  # parse only, build no objects
     except (msgspec.DecodeError, RecursionError):
         if (crowded := crowding(text.encode(errors="replace"), _DEPTH)) is not None:
             raise PayloadNotJson(f"Could not parse request body into json: it {crowded}") from None

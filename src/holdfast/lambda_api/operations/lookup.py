@@ -1,6 +1,7 @@
-"""The functions that can be invoked here, as the API finds and shows them.
+"""FunctionLookup: how the API finds the functions that can be invoked on this server.
 
-`FunctionLookup` is the seam: whoever lets functions be created, published and named by aliases brings a catalog of its own.
+`RegisteredFunctions` finds the functions that the engine was opened with. `functions/served.py` implements the same protocol for deployed
+functions, which have versions and aliases.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from holdfast.engine.registry import Registry, latest
-from holdfast.lambda_api.operations.checks import FunctionAsked, page_size
+from holdfast.lambda_api.operations.checks import FunctionReference, page_size
 from holdfast.model.errors import FunctionNotFound, InvalidParameter
 from holdfast.model.execution import Terms
 from holdfast.model.operations import Kind
@@ -25,32 +26,34 @@ _MAX_ITEMS: Final = 10_000
 _DEFAULT_ITEMS: Final = 50
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FoundFunction(msgspec.Struct, frozen=True, kw_only=True):
     """A function in one version."""
 
     name: str
     version: str
     terms: Terms | None
-    """What its executions are granted; a function without terms is not durable."""
+    """The terms of its executions. A function without terms is not durable."""
     about: Mapping[str, Any] = {}
-    """Members of its FunctionConfiguration that differ from what an inline function shows."""
+    """Members of its FunctionConfiguration that differ from those of an inline function."""
     code: Mapping[str, Any] = {}
-    """Where its code is, as GetFunction shows it."""
+    """The place of its code, in the form of GetFunction."""
     tags: Mapping[str, str] = {}
 
 
 class FunctionLookup(Protocol):
     """Finds functions."""
 
-    def find(self, asked: FunctionAsked) -> Found:
-        """The function that is meant; an alias is resolved, and without a qualifier it is the newest. FunctionNotFound if there is none."""
+    def find(self, asked: FunctionReference) -> FoundFunction:
+        """The function that a request names. An alias is resolved; without a qualifier it is the newest version. Raises
+        FunctionNotFound."""
         ...
 
-    def draw(self, asked: FunctionAsked) -> Found:
-        """The same for one invocation: an alias that shares its invocations means another version now and then."""
+    def draw(self, asked: FunctionReference) -> FoundFunction:
+        """The function that runs one invocation. It is the one that `find` returns, but an alias with weights sends some invocations to
+        its second version."""
         ...
 
-    def all(self) -> Sequence[Found]:
+    def all(self) -> Sequence[FoundFunction]:
         """Every version of every function, by name and version."""
         ...
 
@@ -58,10 +61,10 @@ class FunctionLookup(Protocol):
 class PlainCall(msgspec.Struct, frozen=True, kw_only=True):
     """An invocation of a function that is not durable."""
 
-    function: Found
+    function: FoundFunction
     payload: bytes
     waits: bool
-    """The caller waits for the answer; else it is only promised that the function will be called."""
+    """True: the caller waits for the answer. False: the server only promises that it will call the function."""
     client_context: str | None = None
     """JSON."""
     tenant: str | None = None
@@ -71,14 +74,14 @@ class PlainCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlainAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a function that is not durable answered."""
+    """The answer of a function that is not durable."""
 
     payload: bytes
     error: str | None = None
     """`Unhandled` or `Handled`, when it failed; the payload is then an error object."""
     log: bytes = b""
     request: str | None = None
-    """The request id that the function knows, and its log."""
+    """The request id in the function's context and in its log."""
 
 
 Plain = Callable[[PlainCall], Awaitable[PlainAnswer]]
@@ -91,25 +94,25 @@ class RegisteredFunctions:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def find(self, asked: FunctionAsked) -> Found:
+    def find(self, asked: FunctionReference) -> FoundFunction:
         """A function by name and version."""
         versions = {hosted.version: hosted for hosted in self._hosted() if hosted.function == asked.name}
         found = versions.get(asked.qualifier or latest(versions)) if versions else None
         if found is None:
             raise FunctionNotFound(f"Function not found: {asked.arn}")
-        return Found(name=found.function, version=found.version, terms=found.terms)
+        return FoundFunction(name=found.function, version=found.version, terms=found.terms)
 
-    def draw(self, asked: FunctionAsked) -> Found:
-        """There are no aliases here."""
+    def draw(self, asked: FunctionReference) -> FoundFunction:
+        """The same as `find`, because registered functions have no aliases."""
         return self.find(asked)
 
-    def all(self) -> Sequence[Found]:
+    def all(self) -> Sequence[FoundFunction]:
         """Everything hosted here."""
         hosted = sorted(self._hosted(), key=lambda hosted: (hosted.function, _order(hosted.version)))
-        return [Found(name=one.function, version=one.version, terms=one.terms) for one in hosted]
+        return [FoundFunction(name=one.function, version=one.version, terms=one.terms) for one in hosted]
 
     def _hosted(self) -> Sequence[Hosted]:
-        """The plain functions: a worker is none, and no caller who asks for functions sees a worker."""
+        """The functions without the workers: a worker is not a function, so the API does not show it."""
         return [hosted for hosted in self._registry.hosted() if hosted.kind is Kind.FUNCTION]
 
 
@@ -117,8 +120,8 @@ def _order(version: str) -> int:
     return int(version) if version.isdigit() else 0
 
 
-def configuration(found: Found, arn: str, *, values: bool) -> Wire:
-    """A FunctionConfiguration; the values of environment variables are often secrets, and not for everybody."""
+def configuration(found: FoundFunction, arn: str, *, values: bool) -> Wire:
+    """A FunctionConfiguration. Without `values` it hides the values of environment variables, which are often secrets."""
     shown: Wire = {
         "FunctionName": found.name,
         "FunctionArn": arn,
@@ -160,5 +163,5 @@ def page(member: str, everything: Sequence[Wire], start: str | None, most: int |
 
 
 def durable_config(terms: Terms) -> Wire:
-    """The DurableConfig that these terms are."""
+    """The DurableConfig of these terms."""
     return {"ExecutionTimeout": terms.timeout_seconds, "RetentionPeriodInDays": terms.retention_days}

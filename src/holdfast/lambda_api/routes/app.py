@@ -1,4 +1,4 @@
-"""The app of the Lambda API: all its routes behind one ASGI app."""
+"""The app of the Lambda API: one ASGI app with all its routes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from holdfast.lambda_api.routes.executions import Executions
 from holdfast.lambda_api.routes.functions import Functions
 from holdfast.lambda_api.routes.hooks import Hooks
 from holdfast.web.app import App
+from holdfast.web.auth.gate import Gate
 from holdfast.web.limits import Limits
-from holdfast.web.routing import Route, Routes
+from holdfast.web.routing import Route
 
 
-def make_app(api: LambdaApi, *, more: Sequence[Route] = (), limits: Limits | None = None) -> App:
-    """The ASGI app of the Lambda API, with `more` routes before its own."""
+def make_app(api: LambdaApi, *, more: Sequence[Route] = (), limits: Limits | None = None, gate: Gate | None = None) -> App:
+    """The ASGI app of the Lambda API, with `more` routes before its own. `gate` admits callers; a function's process needs none."""
     own = [*Executions(api).routes(), *Callbacks(api).routes(), *Functions(api).routes(), *Hooks(api).routes()]
-    return App(Routes([*more, *own]), limits or Limits(), api.request_id)
+    return App([*more, *own], limits or Limits(), api.request_id, gate)

@@ -1,9 +1,10 @@
-"""The three answers to a callback. Its id is base64 and may have slashes, raw or encoded."""
+"""The three answers to a callback. The id of a callback is base64 and may have slashes, raw or encoded."""
 
 from __future__ import annotations
 
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.model.operations import Failure
+from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
@@ -11,27 +12,31 @@ from holdfast.web.routing import Route
 _CALLBACK = "/2025-12-01/durable-execution-callbacks/(.+)"
 
 
+def _answers(operation: str) -> Policy:
+    return Policy(operation, Needs.APPROVE, Reach.CALLBACK)
+
+
 class Callbacks:
-    """Their handlers."""
+    """The handlers of callbacks."""
 
     def __init__(self, api: LambdaApi) -> None:
         self._api = api
 
     def routes(self) -> list[Route]:
-        """Where they are."""
+        """The routes of these handlers."""
         return [
-            Route("POST", f"{_CALLBACK}/succeed", self.succeed),
-            Route("POST", f"{_CALLBACK}/fail", self.fail),
-            Route("POST", f"{_CALLBACK}/heartbeat", self.heartbeat),
+            Route("POST", f"{_CALLBACK}/succeed", self.succeed, _answers("SendDurableExecutionCallbackSuccess")),
+            Route("POST", f"{_CALLBACK}/fail", self.fail, _answers("SendDurableExecutionCallbackFailure")),
+            Route("POST", f"{_CALLBACK}/heartbeat", self.heartbeat, _answers("SendDurableExecutionCallbackHeartbeat")),
         ]
 
     async def succeed(self, request: Request) -> Reply:
         """SendDurableExecutionCallbackSuccess; the body is the result itself."""
-        return json_reply(await self._api.succeed_callback(request.label, request.body, request.actor))
+        return json_reply(await self._api.succeed_callback(request.label, request.content, request.actor))
 
     async def fail(self, request: Request) -> Reply:
         """SendDurableExecutionCallbackFailure; the body is the error itself."""
-        return json_reply(await self._api.fail_callback(request.label, request.json(Failure), request.actor))
+        return json_reply(await self._api.fail_callback(request.label, request.decoded(Failure), request.actor))
 
     async def heartbeat(self, request: Request) -> Reply:
         """SendDurableExecutionCallbackHeartbeat."""

@@ -1,56 +1,62 @@
-"""Function management: CreateFunction and its neighbours. What only reads is functions.py's."""
+"""Function management: CreateFunction and the other operations that change functions. Operations that only read are in functions.py."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-from holdfast.lambda_api.functions.records import Alias, Code, Config, Version, about
+from holdfast.lambda_api.functions.function_records import Alias, Code, Config, Version, about
 from holdfast.lambda_api.operations import checks
-from holdfast.lambda_api.operations.lookup import Found, configuration, page
+from holdfast.lambda_api.operations.lookup import FoundFunction, configuration, page
 from holdfast.lambda_api.routes.deploy_requests import AliasAsked, CodeAsked, Configured, Create, Publish, UpdateCode
 from holdfast.lambda_api.serving import Serving
 from holdfast.lambda_api.templates.descriptions import FolderCode
 from holdfast.model.errors import InvalidParameter
+from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
 
 LOCAL_BUCKET: Final = "holdfast-local"
-"""The bucket of code that is in a folder of the server's machine; its key is the folder's path."""
+"""The name of a bucket that stands for folders of the server's machine; the key is the path of a folder."""
 MOST_BYTES: Final = 70_167_211
-"""As on AWS: code of 50 MB in base64, with room around it."""
+"""As on AWS: 50 MB of code in base64, and some bytes for the other members."""
 _FUNCTIONS: Final = "/2015-03-31/functions"
 
 
-class Deploying:
-    """Their handlers."""
+def _deploys(operation: str, body_bytes: int | None = None) -> Policy:
+    """Code that one tenant deploys would run for all of them, so no tenant may deploy."""
+    return Policy(operation, Needs.DEPLOY, Reach.NONE, body_bytes)
+
+
+class DeployRoutes:
+    """The handlers of function management."""
 
     def __init__(self, service: Serving) -> None:
         self._service = service
         self._deployed = service.deployed
 
     def routes(self) -> list[Route]:
-        """Where they are."""
+        """The routes of these handlers."""
         one = f"{_FUNCTIONS}/([^/]+)"
         return [
-            Route("POST", f"{_FUNCTIONS}/?", self.create, most=MOST_BYTES),
-            Route("PUT", f"{one}/code", self.update_code, most=MOST_BYTES),
-            Route("PUT", f"{one}/configuration", self.update_configuration),
-            Route("POST", f"{one}/versions", self.publish),
-            Route("POST", f"{one}/aliases", self.create_alias),
-            Route("GET", f"{one}/aliases", self.aliases),
-            Route("GET", f"{one}/aliases/([^/]+)", self.alias),
-            Route("PUT", f"{one}/aliases/([^/]+)", self.update_alias),
-            Route("DELETE", f"{one}/aliases/([^/]+)", self.delete_alias),
-            Route("DELETE", one, self.delete),
+            Route("POST", f"{_FUNCTIONS}/?", self.create, _deploys("CreateFunction", MOST_BYTES)),
+            Route("PUT", f"{one}/code", self.update_code, _deploys("UpdateFunctionCode", MOST_BYTES)),
+            Route("PUT", f"{one}/configuration", self.update_configuration, _deploys("UpdateFunctionConfiguration")),
+            Route("POST", f"{one}/versions", self.publish, _deploys("PublishVersion")),
+            Route("POST", f"{one}/aliases", self.create_alias, _deploys("CreateAlias")),
+            Route("GET", f"{one}/aliases", self.aliases, Policy("ListAliases", Needs.VIEW, Reach.ALL)),
+            Route("GET", f"{one}/aliases/([^/]+)", self.alias, Policy("GetAlias", Needs.VIEW, Reach.ALL)),
+            Route("PUT", f"{one}/aliases/([^/]+)", self.update_alias, _deploys("UpdateAlias")),
+            Route("DELETE", f"{one}/aliases/([^/]+)", self.delete_alias, _deploys("DeleteAlias")),
+            Route("DELETE", one, self.delete, _deploys("DeleteFunction")),
         ]
 
     # --- functions
 
     async def create(self, request: Request) -> Reply:
         """CreateFunction."""
-        asked = request.json(Create)
+        asked = request.decoded(Create)
         name = self._deployable(asked.function_name, None)
         if asked.package_type != "Zip" or asked.code.image is not None:
             raise InvalidParameter("PackageType: container images are not run here, only zip files.")
@@ -60,7 +66,7 @@ class Deploying:
         config = Config(**asked.changed({"Architectures": asked.architectures}), terms=terms)
 
         def verb() -> Version:
-            if self._deployed.entry(name) is None:  # else the code need not be taken
+            if self._deployed.entry(name) is None:  # otherwise the function exists, and its code need not be unpacked
                 return self._deployed.create(name, config, self._code(asked.code), tags=asked.tags, publish=asked.publish)
             return self._deployed.create(name, config, Code("", "", 0))
 
@@ -68,7 +74,7 @@ class Deploying:
 
     async def update_code(self, request: Request) -> Reply:
         """UpdateFunctionCode."""
-        asked = request.json(UpdateCode)
+        asked = request.decoded(UpdateCode)
         name = self._deployable(request.label, request.text("Qualifier"))
 
         def verb() -> Version:
@@ -87,11 +93,11 @@ class Deploying:
 
     async def update_configuration(self, request: Request) -> Reply:
         """UpdateFunctionConfiguration."""
-        asked = request.json(Configured)
+        asked = request.decoded(Configured)
         name = self._deployable(request.label, request.text("Qualifier"))
 
         def verb() -> Version:
-            latest = self._deployed.version(checks.FunctionAsked(name, None))
+            latest = self._deployed.version(checks.FunctionReference(name, None))
             changed = asked.changed(latest.config.other)
             if asked.durable_config is not None:
                 changed["terms"] = asked.durable_config.terms(latest.config.terms)
@@ -101,7 +107,7 @@ class Deploying:
 
     async def delete(self, request: Request) -> Reply:
         """DeleteFunction."""
-        asked = checks.function_asked(request.label, request.text("Qualifier"))
+        asked = checks.function_reference(request.label, request.text("Qualifier"))
         name = self._deployable(asked.name, None)
         await self._service.change(name, lambda: self._deployed.delete(name, asked.qualifier))
         return Reply(204)
@@ -110,7 +116,7 @@ class Deploying:
 
     async def publish(self, request: Request) -> Reply:
         """PublishVersion."""
-        asked = request.json(Publish)
+        asked = request.decoded(Publish)
         name = self._deployable(request.label, request.text("Qualifier"))
         made = await self._service.change(
             name,
@@ -122,7 +128,7 @@ class Deploying:
 
     async def create_alias(self, request: Request) -> Reply:
         """CreateAlias."""
-        asked = request.json(AliasAsked)
+        asked = request.decoded(AliasAsked)
         name = self._deployable(request.label, None)
         if asked.function_version is None:
             raise InvalidParameter("FunctionVersion: a version is wanted.")
@@ -135,7 +141,7 @@ class Deploying:
 
     async def update_alias(self, request: Request) -> Reply:
         """UpdateAlias."""
-        asked = request.json(AliasAsked)
+        asked = request.decoded(AliasAsked)
         name, alias = self._deployable(request.labels[0], None), request.labels[1]
 
         def verb() -> Alias:
@@ -158,12 +164,12 @@ class Deploying:
 
     async def alias(self, request: Request) -> Reply:
         """GetAlias."""
-        name = checks.function_asked(request.labels[0], None).name
+        name = checks.function_reference(request.labels[0], None).name
         return json_reply(self._deployed.alias(name, request.labels[1]).to_wire(name))
 
     async def aliases(self, request: Request) -> Reply:
         """ListAliases, of all versions or of one."""
-        name = checks.function_asked(request.label, None).name
+        name = checks.function_reference(request.label, None).name
         wanted = request.text("FunctionVersion")
         found = sorted(self._deployed.needed(name).aliases.values(), key=lambda alias: alias.name)
         shown = [one.to_wire(name) for one in found if wanted in (None, one.version, *one.weights)]
@@ -172,7 +178,7 @@ class Deploying:
     # --- shared
 
     def _deployable(self, name: str, qualifier: str | None) -> str:
-        asked = checks.function_asked(name, qualifier)
+        asked = checks.function_reference(name, qualifier)
         if asked.qualifier not in (None, "$LATEST"):
             raise InvalidParameter(f"FunctionName: only $LATEST can be changed, not {asked.qualifier}.")
         self._service.lookup.check_deployed(asked.name)
@@ -191,6 +197,6 @@ class Deploying:
         )
 
     def _configuration(self, name: str, version: Version, status: int = 200) -> Reply:
-        found = Found(name=name, version=version.version, terms=version.config.terms, about=about(version))
+        found = FoundFunction(name=name, version=version.version, terms=version.config.terms, about=about(version))
         qualifier = None if version.version == "$LATEST" else version.version
         return json_reply(configuration(found, checks.function_arn(name, qualifier), values=True), status)

@@ -1,4 +1,4 @@
-"""What the requests of function management say, as JSON. Members that mean nothing here are kept, to be shown again."""
+"""The JSON of requests of function management. Members without an effect here are kept, so that GetFunction shows them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Durable(msgspec.Struct, rename="pascal"):
     retention_period_in_days: int | None = None
 
     def terms(self, before: Terms | None) -> Terms:
-        """What it grants; what it does not name stays."""
+        """The terms of executions. A member that is absent keeps its value of `before`."""
         if self.execution_timeout is None and before is None:
             raise InvalidParameter("You cannot create a function with a durable configuration without an executionTimeout")
         known = before or Terms()
@@ -36,7 +36,7 @@ class Durable(msgspec.Struct, rename="pascal"):
 
 
 class Logging(msgspec.Struct, rename="pascal", omit_defaults=True):
-    """A LoggingConfig; its format and levels have an effect. What it does not name stays."""
+    """A LoggingConfig. Only its format and its levels have an effect. If a member is absent, the function keeps the value that it had."""
 
     log_format: Literal["Text", "JSON"] | None = None
     application_log_level: str | None = None
@@ -44,7 +44,7 @@ class Logging(msgspec.Struct, rename="pascal", omit_defaults=True):
     log_group: str | None = None
 
     def changed(self) -> dict[str, Any]:
-        """What it says of a Config. Levels are JSON's alone, so Text forgets them."""
+        """The changes to a Config. Only the format JSON has levels, so the format Text removes them."""
         levels = {"application_log_level": self.application_log_level, "system_log_level": self.system_log_level}
         said = {"log_format": self.log_format, **levels}
         forgotten = dict.fromkeys(levels) if self.log_format == "Text" else {}
@@ -61,7 +61,7 @@ class CodeAsked(msgspec.Struct, rename=_CODE):
 
 
 class Configured(msgspec.Struct, rename="pascal"):
-    """What CreateFunction and UpdateFunctionConfiguration have in common."""
+    """The members that CreateFunction and UpdateFunctionConfiguration share."""
 
     runtime: str | None = None
     role: str | None = None
@@ -84,7 +84,7 @@ class Configured(msgspec.Struct, rename="pascal"):
     tenancy_config: dict[str, Any] | None = None
 
     def changed(self, other: Mapping[str, Any]) -> dict[str, Any]:
-        """What it says of a Config, whose other members are these so far."""
+        """The changes to a Config; `other` are its members without an effect so far."""
         said = {
             "runtime": self.runtime,
             "role": self.role,
@@ -99,7 +99,7 @@ class Configured(msgspec.Struct, rename="pascal"):
         return {name: value for name, value in said.items() if value is not None} | logged
 
     def _log_group(self, other: Mapping[str, Any]) -> dict[str, str]:
-        """The only part of a LoggingConfig that is kept and means nothing here."""
+        """The log group: the only part of a LoggingConfig that is kept and has no effect here."""
         given = None if self.logging_config is None else self.logging_config.log_group
         kept = other.get("LoggingConfig", {}).get("LogGroup")
         return {"LogGroup": group} if (group := given or kept) else {}
@@ -165,5 +165,5 @@ class AliasAsked(msgspec.Struct, rename="pascal"):
 
     @property
     def weights(self) -> Mapping[str, float] | None:
-        """Other versions that get a share."""
+        """The versions that get a share of the invocations, with their weights."""
         return None if self.routing_config is None else self.routing_config.additional_version_weights

@@ -1,44 +1,55 @@
-"""The operations on executions: checkpoint and state for handlers, the others for everybody."""
+"""The operations on executions. SDKs in functions call checkpoint and state; people and their tools call the others."""
 
 from __future__ import annotations
 
 import msgspec
 
 from holdfast.lambda_api.operations import LambdaApi
-from holdfast.lambda_api.operations.executions import ListAsked
+from holdfast.lambda_api.operations.executions import ListRequest
 from holdfast.model import wire
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter, InvalidToken
 from holdfast.model.operations import Failure
-from holdfast.web.errors import unreadable
+from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.refusals import unreadable
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
 
 _EXECUTION = "/2025-12-01/durable-executions/(.+)"
+_FUNCTION = "/2025-12-01/functions/([^/]+)"
+
+
+def _of_one(operation: str, needs: Needs) -> Policy:
+    return Policy(operation, needs, Reach.EXECUTION)
+
+
+def _of_many(operation: str) -> Policy:
+    return Policy(operation, Needs.VIEW, Reach.HANDLER)
 
 
 class Executions:
-    """Their handlers."""
+    """The handlers of executions."""
 
     def __init__(self, api: LambdaApi) -> None:
         self._api = api
 
     def routes(self) -> list[Route]:
-        """Where they are; the bare execution comes last, because its label may have slashes."""
+        """The routes of these handlers. The path of the execution alone comes after the longer paths, because its label may have
+        slashes."""
         return [
-            Route("POST", f"{_EXECUTION}/checkpoint", self.checkpoint),
-            Route("GET", f"{_EXECUTION}/state", self.state),
-            Route("GET", f"{_EXECUTION}/history", self.history),
-            Route("POST", f"{_EXECUTION}/stop", self.stop),
-            Route("GET", "/2025-12-01/durable-executions/?", self.list_all),
-            Route("GET", _EXECUTION, self.get),
-            Route("GET", "/2025-12-01/functions/([^/]+)/durable-executions/?", self.list),
+            Route("POST", f"{_EXECUTION}/checkpoint", self.checkpoint, _of_one("CheckpointDurableExecution", Needs.OPERATE)),
+            Route("GET", f"{_EXECUTION}/state", self.state, _of_one("GetDurableExecutionState", Needs.OPERATE)),
+            Route("GET", f"{_EXECUTION}/history", self.history, _of_one("GetDurableExecutionHistory", Needs.VIEW)),
+            Route("POST", f"{_EXECUTION}/stop", self.stop, _of_one("StopDurableExecution", Needs.OPERATE)),
+            Route("GET", "/2025-12-01/durable-executions/?", self.list_all, _of_many("ListDurableExecutions")),
+            Route("GET", _EXECUTION, self.get, _of_one("GetDurableExecution", Needs.VIEW)),
+            Route("GET", f"{_FUNCTION}/durable-executions/?", self.list, _of_many("ListDurableExecutionsByFunction")),
         ]
 
     async def checkpoint(self, request: Request) -> Reply:
-        """CheckpointDurableExecution. Its model has no 404: an execution that is not there is a token that is not good."""
+        """CheckpointDurableExecution. AWS's model has no 404 for it, so a missing execution is an invalid token."""
         try:
-            asked = wire.checkpoint_from_json(request.body or b"{}")
+            asked = wire.checkpoint_from_json(request.content or b"{}")
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise unreadable(f"The request's body is not JSON: {error}") from None
         try:
@@ -72,19 +83,19 @@ class Executions:
 
     async def stop(self, request: Request) -> Reply:
         """StopDurableExecution; the body is the error itself."""
-        return json_reply(await self._api.stop(request.label, request.json(Failure), request.actor))
+        return json_reply(await self._api.stop(request.label, request.decoded(Failure), request.actor))
 
     async def list(self, request: Request) -> Reply:
         """ListDurableExecutionsByFunction."""
         return json_reply(self._api.list(_asked(request, request.label)))
 
     async def list_all(self, request: Request) -> Reply:
-        """The same across functions, which AWS does not have and the official emulator has."""
+        """The executions of all functions. AWS has no such operation; its official emulator has."""
         return json_reply(self._api.list(_asked(request, request.text("FunctionName"))))
 
 
-def _asked(request: Request, function: str | None) -> ListAsked:
-    return ListAsked(
+def _asked(request: Request, function: str | None) -> ListRequest:
+    return ListRequest(
         function=function,
         qualifier=request.text("Qualifier"),
         name=request.text("DurableExecutionName"),

@@ -1,30 +1,37 @@
-"""Functions: Invoke, and what can be read of them."""
+"""Functions: Invoke, and the operations that show functions and their configuration."""
 
 from __future__ import annotations
 
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.lambda_api.operations.invoke import SYNC_BYTES, Invoke, Invoked
-from holdfast.web.replies import Header, Reply, json_reply
+from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.refusals import Header
+from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
 
 _FUNCTIONS = "/2015-03-31/functions"
+_INVOKE = Policy("Invoke", Needs.OPERATE, Reach.START, body_bytes=SYNC_BYTES, waits=Waits.INVOCATION)
+
+
+def _shows(operation: str) -> Policy:
+    return Policy(operation, Needs.VIEW, Reach.ALL)
 
 
 class Functions:
-    """Their handlers."""
+    """The handlers of functions."""
 
     def __init__(self, api: LambdaApi) -> None:
         self._api = api
 
     def routes(self) -> list[Route]:
-        """Where they are."""
+        """The routes of these handlers."""
         return [
-            Route("POST", f"{_FUNCTIONS}/([^/]+)/invocations", self.invoke, most=SYNC_BYTES, waits=True),
-            Route("GET", f"{_FUNCTIONS}/([^/]+)/configuration", self.configuration),
-            Route("GET", f"{_FUNCTIONS}/([^/]+)/versions", self.versions),
-            Route("GET", f"{_FUNCTIONS}/?", self.list),
-            Route("GET", f"{_FUNCTIONS}/([^/]+)", self.get),
+            Route("POST", f"{_FUNCTIONS}/([^/]+)/invocations", self.invoke, _INVOKE),
+            Route("GET", f"{_FUNCTIONS}/([^/]+)/configuration", self.configuration, _shows("GetFunctionConfiguration")),
+            Route("GET", f"{_FUNCTIONS}/([^/]+)/versions", self.versions, _shows("ListVersionsByFunction")),
+            Route("GET", f"{_FUNCTIONS}/?", self.list, _shows("ListFunctions")),
+            Route("GET", f"{_FUNCTIONS}/([^/]+)", self.get, _shows("GetFunction")),
         ]
 
     async def invoke(self, request: Request) -> Reply:
@@ -36,9 +43,9 @@ class Functions:
             log_type=request.header(b"x-amz-log-type") or "None",
             client_context=request.header(b"x-amz-client-context"),
             name=request.header(b"x-amz-durable-execution-name"),
-            tenant=request.header(b"x-amz-tenant-id"),
+            tenant=request.execution_tenant,
             trace=request.header(b"x-amzn-trace-id"),
-            payload=request.body,
+            payload=request.content,
         )
         return _invoked(await self._api.invoke(asked))
 
@@ -71,4 +78,4 @@ def _invoked(answer: Invoked) -> Reply:
         headers.append((b"x-amz-function-error", answer.error.encode()))
     if answer.log is not None:
         headers.append((b"x-amz-log-result", answer.log.encode()))
-    return Reply(answer.status, answer.payload, tuple(headers), request=answer.request)
+    return Reply(answer.status, answer.payload, tuple(headers), request_id=answer.request)

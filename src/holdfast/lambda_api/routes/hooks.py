@@ -1,4 +1,4 @@
-"""What tools around Lambda ask for: SAM's hooks for an emulator it did not start, and whether the server works."""
+"""Requests of tools around Lambda: the hook with which SAM starts executions in an emulator, and probes of health."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import msgspec
 
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.model.errors import InvalidParameter
-from holdfast.web.errors import retry_after
+from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.refusals import retry_after
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
+
+_PROBE = Policy("Health", Needs.NOTHING, Reach.ALL)
 
 
 class _Start(msgspec.Struct, rename="pascal"):
@@ -23,23 +26,23 @@ class _Start(msgspec.Struct, rename="pascal"):
 
 
 class Hooks:
-    """Their handlers."""
+    """The handlers of hooks."""
 
     def __init__(self, api: LambdaApi) -> None:
         self._api = api
 
     def routes(self) -> list[Route]:
-        """Where they are."""
+        """The routes of these handlers."""
         return [
-            Route("POST", "/start-durable-execution", self.start),
-            Route("GET", "/health", self.health),
-            Route("HEAD", "/health", self.health),
-            Route("GET", "/ready", self.ready),
+            Route("POST", "/start-durable-execution", self.start, Policy("StartDurableExecution", Needs.OPERATE, Reach.NONE)),
+            Route("GET", "/health", self.health, _PROBE),
+            Route("HEAD", "/health", self.health, _PROBE),
+            Route("GET", "/ready", self.ready, _PROBE),
         ]
 
     async def start(self, request: Request) -> Reply:
-        """Start an execution of a function that is hosted here. The account, trace fields, invocation id and endpoint are of no use."""
-        asked = request.json(_Start)
+        """Start an execution of a function that is hosted here. It ignores the account, trace fields, invocation id and endpoint."""
+        asked = request.decoded(_Start)
         try:
             payload = (asked.input or "").encode()
         except UnicodeEncodeError:
@@ -56,13 +59,13 @@ class Hooks:
         return json_reply({"ExecutionArn": arn}, 201)
 
     async def health(self, request: Request) -> Reply:
-        """The process lives."""
+        """Answer that the process lives."""
         return json_reply({"status": "healthy"})
 
     async def ready(self, request: Request) -> Reply:
-        """It can do its work: what is asked for now can be written."""
+        """Answer whether the server can do its work: whether its store can write now."""
         trouble = self._api.trouble()
         if trouble is None:
             return json_reply({"status": "ready"})
-        known = {"reason": trouble} if request.roles else {}  # it names the store's file
+        known = {"reason": trouble} if request.identity.roles else {}  # the reason names the store's file
         return json_reply({"status": "not ready", **known}, 503, retry_after())

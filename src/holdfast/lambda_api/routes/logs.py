@@ -1,4 +1,4 @@
-"""CloudWatch Logs, the part that reads: AWS's JSON 1.1 protocol, where the header X-Amz-Target names the operation."""
+"""The operations of CloudWatch Logs that read. In AWS's JSON 1.1 protocol the header X-Amz-Target names the operation."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from holdfast.lambda_api.logs.api import Logs
-from holdfast.lambda_api.logs.requests import DescribeLogGroups, DescribeLogStreams, FilterLogEvents, GetLogEvents
+from holdfast.lambda_api.logs.log_operations import Logs
+from holdfast.lambda_api.logs.log_requests import DescribeLogGroups, DescribeLogStreams, FilterLogEvents, GetLogEvents
 from holdfast.model.errors import HoldfastError, LogNotFound, Rejected
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.web.errors import Refused, retry_after
-from holdfast.web.replies import Header, Reply
+from holdfast.web.policy import UNKNOWN, Needs, Policy, Reach
+from holdfast.web.refusals import Header, Refused, retry_after
+from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
 
@@ -26,8 +27,12 @@ class _Operation(NamedTuple):
     verb: Callable[[Any, str | None], dict[str, Any]]
 
 
-class LogReading:
-    """Its handler."""
+def _policy(operation: str, needs: Needs, reach: Reach) -> Policy:
+    return Policy(operation, needs, reach, body_bytes=_BODY_BYTES, service="logs")
+
+
+class LogRoutes:
+    """The handler of all operations on logs."""
 
     def __init__(self, logs: Logs) -> None:
         self.operations: Mapping[str, _Operation] = {
@@ -38,18 +43,23 @@ class LogReading:
         }
 
     def routes(self) -> list[Route]:
-        """Where it is: one path for all."""
-        return [Route("POST", "/", self.answer, most=_BODY_BYTES)]
+        """The routes of these handlers: all have one path, and the header X-Amz-Target tells them apart."""
+        known = {f"{TARGET}{name}": _policy(name, Needs.VIEW, Reach.HANDLER) for name in self.operations}
+        unknown = {
+            TARGET: _policy(UNKNOWN.operation, UNKNOWN.needs, UNKNOWN.reach),
+            None: msgspec.structs.replace(UNKNOWN, body_bytes=_BODY_BYTES),
+        }
+        return [Route("POST", "/", self.answer, policy, target) for target, policy in (known | unknown).items()]
 
     async def answer(self, request: Request) -> Reply:
-        """Any of the operations; off the loop, because it reads files."""
+        """Answer any of the operations. A thread does the work, because it reads files."""
         target = request.header(b"x-amz-target") or ""
         operation = self.operations.get(target.removeprefix(TARGET)) if target.startswith(TARGET) else None
         try:
             if operation is None:
                 known = ", ".join(self.operations)
                 raise Refused(400, "UnknownOperationException", f"X-Amz-Target names no operation that is known here. There are {known}.")
-            asked = request.json(operation.asked)
+            asked = request.decoded(operation.asked)
             answer = await in_thread(Purpose.LOGS, operation.verb, asked, request.tenant)
             return Reply(200, msgspec.json.encode(answer), (_CONTENT,))
         except Refused as refused:

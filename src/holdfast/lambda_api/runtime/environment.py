@@ -1,4 +1,4 @@
-"""What a process is started with: its command and its environment. Nothing of ours is inherited, so that no secret of ours is."""
+"""The command and the environment of a new process. It inherits no variable of the server, so it sees no secret of the server."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from holdfast.lambda_api.runtime.description import RESERVED, Runtime
-from holdfast.lambda_api.runtime.homes import TEMPORARY
-from holdfast.lambda_api.runtime.interpreters import HERE, Chosen, Interpreters
+from holdfast.lambda_api.runtime.home_folders import TEMPORARY
+from holdfast.lambda_api.runtime.interpreters import HERE, ChosenInterpreter, Interpreters
+from holdfast.lambda_api.runtime.runtime_description import RESERVED, Runtime
 from holdfast.model.errors import FunctionNotLoadable
 
 _CLIENTS: Final = Path(__file__).parent / "clients"
@@ -26,7 +26,7 @@ _PROXIES: Final = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
 def command_of(runtime: Runtime, interpreters: Interpreters) -> tuple[str, ...]:
-    """The command that runs a function: its own, or the client of its language's runtime. It blocks while an interpreter is tried."""
+    """The command that runs a function: its own, or the client of its language's runtime. Blocks while an interpreter is tried."""
     if runtime.command:
         return runtime.command
     kind, version = kind_of(runtime)
@@ -44,12 +44,12 @@ def kind_of(runtime: Runtime) -> tuple[str, str]:
 
 
 def is_tried(runtime: Runtime, interpreters: Interpreters) -> bool:
-    """Whether its command is known without trying an interpreter."""
+    """Whether the function's command is known without trying an interpreter."""
     known = _KNOWN.fullmatch(runtime.runtime)
     return bool(runtime.command) or known is None or interpreters.knows(known["kind"], known["version"])
 
 
-def _python(runtime: Runtime, chosen: Chosen) -> tuple[str, ...]:
+def _python(runtime: Runtime, chosen: ChosenInterpreter) -> tuple[str, ...]:
     if chosen.is_ours and _has_official_client():
         return sys.executable, "-s", "-m", "awslambdaric", runtime.handler
     return chosen.program, "-s", "-u", str(_CLIENTS / "python_client.py"), runtime.handler
@@ -75,8 +75,8 @@ def _node(runtime: Runtime, node: str) -> tuple[str, ...]:
 
 
 def _heap(runtime: Runtime) -> Iterator[str]:
-    """The sizes that Lambda gives Node's heap: a tenth is for what is young, in two halves. Node would let garbage grow to what the
-    machine has, and be killed for it. What the function says itself stays."""
+    """Node's heap sizes as Lambda sets them: a tenth, in two halves, is for young objects. Without them Node would let garbage grow to the
+    memory of the machine, and would be killed for it. Sizes that the function itself sets stay."""
     young = runtime.memory_mb // 10
     own = runtime.environment.get("NODE_OPTIONS", "").replace("_", "-")
     for option, size in (("--max-semi-space-size", young // 2), ("--max-old-space-size", runtime.memory_mb - young)):
@@ -85,13 +85,13 @@ def _heap(runtime: Runtime) -> Iterator[str]:
 
 
 def wrapped(runtime: Runtime, command: tuple[str, ...]) -> tuple[str, ...]:
-    """The command behind the wrapper that the function's AWS_LAMBDA_EXEC_WRAPPER names, where it can be run: it is given the command."""
+    """The command, preceded by the program in the function's AWS_LAMBDA_EXEC_WRAPPER if that program can be run."""
     wrapper = wrapper_of(runtime)
     return command if wrapper is None else (wrapper, *command)
 
 
 def wrapper_of(runtime: Runtime) -> str | None:
-    """The program that wraps a runtime: a file of the function's code, which Lambda has in /var/task, or of this machine."""
+    """The program that wraps a runtime: a file of the function's code (on Lambda in /var/task), or a file of this machine."""
     named = runtime.environment.get(WRAPPER)
     if not named or runtime.command:
         return None
@@ -103,7 +103,7 @@ def wrapper_of(runtime: Runtime) -> str | None:
 def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, stream: str, home: str) -> dict[str, str]:
     """The standard variables of a Lambda function, then its own; the listener at `address` is its Runtime API and its Lambda service.
 
-    `home` is a folder of this process alone: whatever interpreters and tools read from a home, or keep in one, is not shared.
+    `home` is a folder of this process alone, so interpreters and tools of different functions share no files in a home folder.
     """
     program = str(Path(shutil.which(command[0]) or command[0]).parent)
     standard = {
@@ -121,7 +121,7 @@ def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, str
         "AWS_ACCESS_KEY_ID": "holdfast",
         "AWS_SECRET_ACCESS_KEY": "holdfast",
         "AWS_SESSION_TOKEN": "holdfast",
-        # Else the SDKs look into the operator's home, and ask the machine's cloud.
+        # Without these, the SDKs would read the operator's home folder and ask the cloud's metadata service.
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -139,7 +139,7 @@ def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, str
 
 
 def _ways_to_us(own: Mapping[str, str], address: str) -> dict[str, str]:
-    """What leads a process to its listener. A function's own variables change none of it: its checkpoints would go elsewhere."""
+    """The variables that name the listener of a process. A function cannot override them: else its checkpoints would go elsewhere."""
     found = {"AWS_LAMBDA_RUNTIME_API": address, "AWS_ENDPOINT_URL_LAMBDA": f"http://{address}"}
     # The variable beats a setting of the same name in a config file.
     found["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "false"

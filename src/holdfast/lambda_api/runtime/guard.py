@@ -1,9 +1,9 @@
-"""The guard: starts a runtime process and sees to it that nothing of it is left behind.
+"""The guard: a process that starts a runtime process, and at the end removes everything that the runtime started.
 
-Run as `python -I -S guard.py PARENT HOME COMMAND…`, with a socket as standard input. There it says `pid N`, later `memory KB` (the most
-that it had, on Linux) and `exit N` (negative: by a signal). When the socket is closed, when our process dies, or when the runtime exits,
-everything that the runtime started is killed, also what made itself a daemon: orphans come to the guard (a subreaper on Linux), so they
-can be found. Elsewhere the process group is killed. The runtime's home is held while it lives, and removed at the end.
+Run as `python -I -S guard.py PARENT HOME COMMAND…`, with a socket as standard input. On the socket the guard writes `pid N`, later
+`memory KB` (the runtime's peak, on Linux) and `exit N` (negative: ended by a signal). When the socket is closed, when the server process
+dies, or when the runtime exits, the guard kills every process that the runtime started, daemons too: on Linux the guard is a subreaper,
+so orphans become its children. On other systems it kills the process group. It locks the runtime's home and removes it at the end.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def _guard() -> None:
     signal.set_wakeup_fd(wake)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    if os.getppid() != int(sys.argv[1]):  # it died before we could ask to be told
+    if os.getppid() != int(sys.argv[1]):  # the server died before we could ask for the death signal
         return
     child = _started(sys.argv[3:])
     _say(f"pid {child}")
@@ -56,7 +56,7 @@ def _started(command: list[str]) -> int:
     child = os.fork()
     if child:
         nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, 1)  # so that what it prints ends with it
+        os.dup2(nothing, 1)  # so that the output pipe ends when the runtime ends
         os.dup2(nothing, 2)
         os.close(nothing)
         if frames := os.environ.get(_FRAMES_VARIABLE):
@@ -67,7 +67,7 @@ def _started(command: list[str]) -> int:
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
-        os.umask(0o077)  # what it leaves, compiled code beside its own included, is not for other users
+        os.umask(0o077)  # files that the runtime writes, bytecode too, are not for other users
         if _LINUX:
             _prctl(_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != guard:
@@ -83,7 +83,7 @@ def _started(command: list[str]) -> int:
 
 
 def _watched(child: int, woken: int) -> int | None:
-    """How the runtime ended; None when we are to end it."""
+    """Wait for the runtime's end and return its status; None when the guard must end it."""
     poll = select.poll()
     poll.register(_CONTROL, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -100,7 +100,7 @@ def _watched(child: int, woken: int) -> int | None:
 
 
 def _reaped(child: int) -> int | None:
-    """Take leave of all that ended, also of orphans; tell how the runtime did."""
+    """Reap all ended children, orphans too. Returns the status of the runtime if it ended."""
     found = None
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -113,7 +113,7 @@ def _reaped(child: int) -> int | None:
 
 
 def _kill_all(child: int) -> None:
-    """Until nothing is left. What forks while it is killed comes to us as an orphan, and is met in the next round."""
+    """Kill all descendants until none is left. A process that forks while it is killed leaves an orphan; the next round kills it."""
     pause = 0.001
     while True:
         _signal(-child)
@@ -124,7 +124,7 @@ def _kill_all(child: int) -> None:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     select.select([], [], [], pause)
-                    pause = min(2 * pause, 0.1)  # something that cannot be killed is no reason to be busy
+                    pause = min(2 * pause, 0.1)  # do not spin for a process that cannot be killed
                     break
         except ChildProcessError:
             return
@@ -136,12 +136,12 @@ def _signal(pid: int) -> None:
 
 
 def _descendants() -> list[int]:
-    """Everything below us, from the process table."""
+    """All descendants of the guard, from the process table."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if _LINUX else ():
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
-                parent = int(stat.read().rpartition(b")")[2].split()[1])  # a name may hold anything, so count from its end
+                parent = int(stat.read().rpartition(b")")[2].split()[1])  # a process name may hold any character, so count from its end
                 children.setdefault(parent, []).append(int(name))
     found: list[int] = []
     todo = [os.getpid()]
@@ -153,7 +153,7 @@ def _descendants() -> list[int]:
 
 
 def _remove_home() -> None:
-    """Remove the home of the process. Most homes are empty, and need no more than two calls of rmdir."""
+    """Remove the home of the process. Most homes are empty, and two calls of rmdir suffice."""
     with contextlib.suppress(OSError):
         for folder in (os.path.join(sys.argv[2], "tmp"), sys.argv[2]):
             os.rmdir(folder)
@@ -162,7 +162,7 @@ def _remove_home() -> None:
     for _ in range(4):
         root = os.path.dirname(root)
     sys.path.append(root)
-    from holdfast.files.removing import remove
+    from holdfast.files.removal import remove
 
     with contextlib.suppress(OSError):
         remove(sys.argv[2])

@@ -1,7 +1,7 @@
-"""Which interpreter runs a function: each one on the path is started before a function depends on it, because a file may not run.
+"""The choice of the interpreter for a function: each candidate on the path is started once before use, because it may not run.
 
-A shim of a version manager is such a file: it exists for every version that was ever installed, and refuses all but the selected ones.
-A try takes a bounded time, and this process tries a file once.
+For example, version managers install shims for every version, and a shim fails if its version is not selected. Each try has a time limit,
+and this process tries each file once.
 """
 
 from __future__ import annotations
@@ -21,62 +21,63 @@ import msgspec
 from holdfast.model.errors import FunctionNotLoadable
 
 HERE: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
-"""The version of the Python that serves."""
+"""The version of the Python that runs this server."""
 _SECONDS: Final = 10.0
 _SAID_CHARACTERS: Final = 200
 _ASK_PYTHON: Final = ("-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)")
 _ASK_NODE: Final = ("-e", "console.log(process.versions.node, process.execPath)")
 
 
-class Tried(msgspec.Struct, frozen=True):
-    """What came of starting a file."""
+class TriedInterpreter(msgspec.Struct, frozen=True):
+    """The result of trying one file."""
 
     file: str
     version: str = ""
-    """Nothing, if it does not run."""
+    """Empty if the file does not run."""
     program: str = ""
-    """What it really is: the interpreter behind a shim, which needs none of the shim's variables."""
+    """The real interpreter behind a shim. It needs none of the shim's variables."""
     why_not: str = ""
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """What functions of one runtime run on."""
+class ChosenInterpreter(msgspec.Struct, frozen=True):
+    """The interpreter that was chosen for one runtime."""
 
     program: str
     version: str
     caution: str = ""
-    """What a person should know of the choice; nothing, if it is what the runtime's name says."""
+    """A warning about the choice; empty if the interpreter has the version in the runtime's name."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is the Python that serves."""
+        """Whether it is the Python that runs this server."""
         return self.program == sys.executable
 
 
 class Interpreters:
-    """The interpreters on a path; `path` is for tests, `seconds` bounds one try. Calls may block, and may come from any thread."""
+    """The interpreters on a path. `path` is for tests; `seconds` limits one try. Methods may block, and any thread may call them."""
 
     def __init__(self, path: str | None = None, seconds: float = _SECONDS) -> None:
         self._path = path
         self._seconds = seconds
-        self._chosen: dict[tuple[str, str], Chosen | FunctionNotLoadable] = {}
+        self._chosen: dict[tuple[str, str], ChosenInterpreter | FunctionNotLoadable] = {}
         self._choosing = threading.Lock()
 
-    def python(self, version: str) -> Chosen:
-        """What runs Python of this version: one from the path that starts and has it, else the Python that serves."""
+    def python(self, version: str) -> ChosenInterpreter:
+        """The interpreter for this version of Python: one on the path that starts and has the version, else the Python of this server."""
         if version in ("", "3", HERE):
-            return Chosen(sys.executable, HERE)
+            return ChosenInterpreter(sys.executable, HERE)
         return self._choose("python", version)
 
-    def node(self, version: str) -> Chosen:
-        """What runs Node of this version: one from the path that starts, better one that has it. Raises FunctionNotLoadable."""
+    def node(self, version: str) -> ChosenInterpreter:
+        """The interpreter for this version of Node: one on the path that starts, if possible of this version. Raises
+        FunctionNotLoadable."""
         return self._choose("nodejs", version)
 
     def knows(self, kind: str, version: str) -> bool:
-        """Whether the choice is made, so that asking for it takes no time."""
+        """Whether the choice is made already, so that asking for it does not block."""
         return (kind, version) in self._chosen or (kind == "python" and version in ("", "3", HERE))
 
-    def _choose(self, kind: str, version: str) -> Chosen:
+    def _choose(self, kind: str, version: str) -> ChosenInterpreter:
         with self._choosing:
             found = self._chosen.get((kind, version))
             if found is None:
@@ -89,20 +90,20 @@ class Interpreters:
             raise FunctionNotLoadable(str(found))
         return found
 
-    def _python(self, version: str) -> Chosen:
-        tried: list[Tried] = []
+    def _python(self, version: str) -> ChosenInterpreter:
+        tried: list[TriedInterpreter] = []
         for one in self._tries(f"python{version}", _ASK_PYTHON):
             if _is(one.version, version):
-                return Chosen(one.program, one.version, _not_used(tried))
+                return ChosenInterpreter(one.program, one.version, _not_used(tried))
             tried.append(one)
         what = _not_used(tried) or f"there is no python{version} on the path;"
-        return Chosen(sys.executable, HERE, f"{what} the Python that serves ({HERE}, {sys.executable}) runs it instead")
+        return ChosenInterpreter(sys.executable, HERE, f"{what} the Python that serves ({HERE}, {sys.executable}) runs it instead")
 
-    def _node(self, version: str) -> Chosen:
-        tried: list[Tried] = []
+    def _node(self, version: str) -> ChosenInterpreter:
+        tried: list[TriedInterpreter] = []
         for one in self._tries("node", _ASK_NODE):
             if one.version and (not version or _is(one.version, version)):
-                return Chosen(one.program, one.version, _not_used(tried))
+                return ChosenInterpreter(one.program, one.version, _not_used(tried))
             tried.append(one)
         broken = _not_used([one for one in tried if not one.version])
         working = next((one for one in tried if one.version), None)
@@ -111,9 +112,9 @@ class Interpreters:
                 f"{broken or 'there is no `node` on the path;'} install Node {version or '(any version)'} on the path"
             )
         other = f"Node {working.version} ({working.file}) runs it; there is no Node {version} on the path"
-        return Chosen(working.program, working.version, f"{broken} {other}".lstrip())
+        return ChosenInterpreter(working.program, working.version, f"{broken} {other}".lstrip())
 
-    def _tries(self, name: str, ask: Sequence[str]) -> Iterator[Tried]:
+    def _tries(self, name: str, ask: Sequence[str]) -> Iterator[TriedInterpreter]:
         seen = set()
         for folder in (os.environ.get("PATH", os.defpath) if self._path is None else self._path).split(os.pathsep):
             file = shutil.which(name, path=folder) if folder else None
@@ -132,30 +133,30 @@ def _is(found: str, wanted: str) -> bool:
     return found.split(".")[: len(parts)] == parts
 
 
-def _not_used(tried: Sequence[Tried]) -> str:
+def _not_used(tried: Sequence[TriedInterpreter]) -> str:
     return "; ".join(f"{one.file} is not used: {one.why_not or f'it is version {one.version}'}" for one in tried) + (";" if tried else "")
 
 
 @functools.lru_cache(maxsize=64)
-def _tried(file: str, ask: tuple[str, ...], seconds: float, identity: tuple[int, int]) -> Tried:
-    """Start a file and ask who it is. It runs with our variables, because a shim needs its own among them; a function never has these."""
+def _tried(file: str, ask: tuple[str, ...], seconds: float, identity: tuple[int, int]) -> TriedInterpreter:
+    """Start a file and ask for its version. The file gets the server's environment, because a shim needs it; a function never gets that."""
     try:
         child = subprocess.Popen(
             [file, *ask], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
     except OSError as error:
-        return Tried(file, why_not=f"it cannot be started: {error.strerror}")
+        return TriedInterpreter(file, why_not=f"it cannot be started: {error.strerror}")
     with child:
         try:
             out, err = child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)  # a shim is a shell with children
-            return Tried(file, why_not=f"it did not say its version within {seconds:g} s")
+            return TriedInterpreter(file, why_not=f"it did not say its version within {seconds:g} s")
     if child.returncode:
         said = next((line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()), "it says nothing")
         said = "".join(letter if letter.isprintable() else "?" for letter in said)[:_SAID_CHARACTERS]
-        return Tried(file, why_not=f"it exits with {child.returncode}: {said}")
+        return TriedInterpreter(file, why_not=f"it exits with {child.returncode}: {said}")
     version, _, program = out.decode(errors="replace").strip().rpartition("\n")[2].partition(" ")
     if not version or not os.path.isabs(program) or not os.access(program, os.X_OK):
-        return Tried(file, why_not="it does not say its version")
-    return Tried(file, version, program)
+        return TriedInterpreter(file, why_not="it does not say its version")
+    return TriedInterpreter(file, version, program)

@@ -1,4 +1,4 @@
-"""What a process is asked to do, and what came of it, in Lambda's own words."""
+"""Jobs: one invocation for a process, its result, and Lambda's names for errors."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.model import reading
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Failure
 
 MAX_RESPONSE: Final = 6 * 1024 * 1024 + 100
-"""Bytes that a function may answer with, as Lambda counts."""
+"""The largest response of a function in bytes, as Lambda counts."""
 TOO_LARGE: Final = "Function.ResponseSizeTooLarge"
 TIMED_OUT: Final = "Sandbox.Timedout"
 EXITED: Final = "Runtime.ExitError"
 NOT_STARTED: Final = "Runtime.InvalidEntrypoint"
 OUT_OF_MEMORY: Final = "Runtime.OutOfMemory"
-"""What the log calls an exit by which too much memory was given back."""
+"""The log's name for a process that was ended because it used too much memory."""
 _PLATFORM: Final = (TIMED_OUT, EXITED, NOT_STARTED)
 
 
@@ -35,12 +36,12 @@ class InvocationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """JSON, as the context object shows it."""
 
 
-class Called(msgspec.Struct, frozen=True, kw_only=True):
-    """What an invocation came to."""
+class JobResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of an invocation."""
 
     request: str
     payload: bytes
-    """What the function returned, or its error as Lambda shows it."""
+    """The function's return value, or its error in Lambda's form."""
     error: Failure | None = None
     tail: bytes = b""
     """The last 4 KB of its log."""
@@ -49,21 +50,21 @@ class Called(msgspec.Struct, frozen=True, kw_only=True):
 class Job:
     """One invocation on its way through the pool."""
 
-    def __init__(self, request: InvocationRequest, payload: Callable[[], bytes], finished: Callable[[Called | Exception], None]) -> None:
+    def __init__(self, request: InvocationRequest, payload: Callable[[], bytes], finished: Callable[[JobResult | Exception], None]) -> None:
         self.request = request
         self.payload = payload
-        """Made when a process is ready for it; what it raises is the job's end."""
+        """Makes the payload when a process is ready for the job. If it raises, the job ends with that error."""
         self.finished = finished
         self.since = monotonic()
 
     def returned(self, payload: bytes, tail: bytes) -> None:
         """The function answered."""
-        self.finished(Called(request=self.request.id, payload=payload, tail=tail))
+        self.finished(JobResult(request=self.request.id, payload=payload, tail=tail))
 
     def failed(self, failure: Failure, tail: bytes, payload: bytes | None = None) -> None:
-        """The function raised, or its process failed it; then the payload is what Lambda would say."""
+        """The function raised an error, or its process failed. Then the payload is Lambda's error message."""
         failure = addressed(failure, self.request.id)
-        self.finished(Called(request=self.request.id, payload=payload or _shown(failure), error=failure, tail=tail))
+        self.finished(JobResult(request=self.request.id, payload=payload or _shown(failure), error=failure, tail=tail))
 
 
 def _shown(failure: Failure) -> bytes:
@@ -71,19 +72,19 @@ def _shown(failure: Failure) -> bytes:
 
 
 def addressed(failure: Failure, request: str) -> Failure:
-    """An error of the platform as Lambda words it, for one request; a function's own error as it is."""
+    """An error of the platform in Lambda's wording for one request. A function's own error is returned unchanged."""
     if failure.type not in _PLATFORM:
         return failure
     return Failure(message=f"RequestId: {request} Error: {failure.message}", type=failure.type)
 
 
 def is_platforms(failure: Failure | None) -> bool:
-    """Whether the platform says so, and not the function."""
+    """Whether the failure comes from the platform, not from the function."""
     return failure is not None and failure.type in _PLATFORM
 
 
 def exit_reason(code: int) -> str:
-    """Why a runtime is not there any more."""
+    """Why a runtime ended."""
     if code == 0:
         return "Runtime exited without providing a reason"
     return f"Runtime exited with error: {f'exit status {code}' if code > 0 else f'signal: {_signal_name(-code)}'}"
@@ -104,7 +105,7 @@ class _Raised(msgspec.Struct):
 def raised(body: bytes, kind: str | None) -> Failure:
     """The error that a runtime client posted."""
     try:
-        sent = msgspec.json.decode(body, type=_Raised)
+        sent = reading.decoded(body, _Raised)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Failure(message=body[:4096].decode(errors="replace"), type=kind or "Runtime.UnknownReason")
     stack = sent.stack_trace or sent.trace
@@ -117,7 +118,7 @@ def _text(sent: object) -> str | None:
 
 
 def json_header(text: str | None, what: str) -> str | None:
-    """A JSON text as a header's value: on one line, and in letters that every client reads alike."""
+    """A JSON text as a header value: on one line and in ASCII, which every client reads the same way."""
     if text is None:
         return None
     try:
@@ -127,7 +128,7 @@ def json_header(text: str | None, what: str) -> str | None:
 
 
 def checked_header(value: str | None, what: str) -> str | None:
-    """A text that can be a header's value."""
+    """Return a text, or raise when it cannot be a header value."""
     if value is not None and not value.isprintable():
         raise InvalidParameter(f"{what} cannot be sent to a function: {value!r:.100}")
     return value

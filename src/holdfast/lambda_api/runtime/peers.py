@@ -1,9 +1,9 @@
-"""Who is at the other end of a connection on this machine: a process of ours, or another one.
+"""Which process is at the other end of a local connection: one below the guard, or another one.
 
-The kernel's tables say which socket is whose. A socket that its owner has closed still has rows there, without an owner: it shows inode 0
-and user 0, whichever process owned it. So only a connection counts that stands, at both ends, and whose other end is among the open
-descriptors of a process below the guard at this moment. What cannot be read is a refusal. A system without `/proc` cannot tell, and lets
-everything pass.
+The kernel's tables name the owner of each socket. A socket that its owner has closed stays in the table with inode 0 and user 0,
+whichever process owned it. So a connection is accepted only if it is established at both ends, and its other end is an open descriptor
+of a process below the guard at this moment. If the tables cannot be read, the connection is refused. A system without `/proc` accepts
+every connection.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from holdfast.lambda_api.runtime.memory import below
+from holdfast.lambda_api.runtime.process_memory import below
 
 _TABLE: Final = "/proc/net/tcp"
 _TABLE_6: Final = "/proc/net/tcp6"
 _ESTABLISHED: Final = b"01"
 _INODE: Final = 5
-"""Where it stands in a row, counted from what follows the state."""
+"""The index of the inode in a row, counted from the field after the state."""
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 _LOOKS: Final = 2
-"""The kernel's list of children may miss one while another ends."""
+"""The number of reads: the kernel's list of children may miss one child while another ends."""
 _MOST_DESCRIPTORS: Final = 20_000
-"""Of all processes below a guard; processes that hold more get no new connections: the search would take too long."""
+"""The limit for all processes below a guard. Processes with more descriptors get no new connection: the search would take too long."""
 
 
 def can_tell() -> bool:
-    """Whether this system says whose a connection is."""
+    """Whether this system tells which process owns a connection."""
     return os.path.isdir("/proc/self")
 
 
@@ -42,12 +42,12 @@ def is_from_below(transport: asyncio.Transport, guard: int | None) -> bool:
     theirs, ours = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
     own = transport.get_extra_info("socket")
     if guard is None or theirs is None or ours is None or own is None:
-        return False  # the connection is over already, or no process can know of this listener yet
+        return False  # the connection is closed already, or there is no guard yet
     try:
         table = Path(_TABLE).read_bytes()
         if _standing(table, _hexed(ours), _hexed(theirs)) != os.fstat(own.fileno()).st_ino:
             return False
-        # A program that speaks both protocols has its end in the other table.
+        # The end of a program that uses IPv6 sockets for both protocols is in the other table.
         inode = _standing(table, _hexed(theirs), _hexed(ours)) or _standing(
             Path(_TABLE_6).read_bytes(), _hexed(theirs, _MAPPED), _hexed(ours, _MAPPED)
         )
@@ -63,7 +63,7 @@ def _standing(table: bytes, here: bytes, there: bytes) -> int:
 
 
 def _hexed(address: tuple[str, int], before: bytes = b"") -> bytes:
-    """An address as the kernel's table has it: words of four bytes, as numbers of this machine."""
+    """An address in the form of the kernel's table: words of four bytes in this machine's byte order."""
     host, port = address[:2]
     packed = before + socket.inet_aton(host)
     words = (packed[at : at + 4] for at in range(0, len(packed), 4))
@@ -88,6 +88,6 @@ def _descriptors(guard: int) -> Iterator[str]:
         folder = f"/proc/{pid}/fd"
         try:
             names = os.listdir(folder)
-        except OSError:  # it has ended meanwhile
+        except OSError:  # this process has ended meanwhile
             continue
         yield from (f"{folder}/{name}" for name in names)

@@ -1,18 +1,21 @@
-"""The Lambda Runtime API (2018-06-01) of one process; everything else it asks for goes to the service's own API."""
+"""The Lambda Runtime API (2018-06-01) for one process. All its other requests go to the server's own API."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from holdfast.lambda_api.runtime import jobs
 from holdfast.lambda_api.runtime.jobs import InvocationRequest, Job, raised
-from holdfast.lambda_api.runtime.listener import App, Lost, Receive, Scope, Send, answer, body_of
-from holdfast.lambda_api.runtime.process import RuntimeProcess
+from holdfast.lambda_api.runtime.runtime_listener import RequestLost, answer, body_of
+from holdfast.lambda_api.runtime.runtime_process import RuntimeProcess
 from holdfast.model.operations import Failure
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 _PREFIX: Final = "/2018-06-01/runtime/"
 _INVOCATION: Final = re.compile(r"invocation/(?P<request>[^/]+)/(?P<what>response|error)")
@@ -20,8 +23,8 @@ _OK: Final = b'{"status":"OK"}'
 _MAX_ERROR: Final = 1024 * 1024
 
 
-def runtime_api(process: RuntimeProcess, others: App) -> App:
-    """What the listener of a process serves."""
+def runtime_api(process: RuntimeProcess, others: ASGIApp) -> ASGIApp:
+    """The app that the listener of a process serves."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -30,7 +33,7 @@ def runtime_api(process: RuntimeProcess, others: App) -> App:
             return
         try:
             await _asked(process, scope, receive, send)
-        except Lost:  # an answer that never came whole is none: the process will try again, or die, or run out of time
+        except RequestLost:  # an incomplete answer does not count: the process will try again, or die, or reach its timeout
             return
 
     return serve

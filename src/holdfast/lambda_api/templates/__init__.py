@@ -1,6 +1,6 @@
-"""targets — what `holdfast serve` is given: templates, Python files and modules, folders; all become descriptions of functions.
+"""templates — the targets of `holdfast serve`: templates, Python files and modules, folders. Each becomes descriptions of functions.
 
-Belongs: reading SAM and CloudFormation templates, resolving what a local run can resolve, finding functions in files.
+Belongs: reading SAM and CloudFormation templates, resolving intrinsic functions as far as a local run can, finding functions in files.
 Does not: deploying or running what was found.   May import: holdfast.service, holdfast.model, PyYAML.
-Start reading at finding.py, then template.py. A template is input from outside: yaml_text.py bounds it.
+Start reading at targets.py, then template.py. A template is untrusted input: yaml_text.py limits its size and depth.
 """

@@ -1,4 +1,4 @@
-"""What a target comes to: functions that can be deployed or registered, and warnings."""
+"""The result of reading targets: functions that can be deployed or registered, and warnings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from holdfast.durable.execution import DurableFunction
-from holdfast.lambda_api.functions.records import Config
+from holdfast.lambda_api.functions.function_records import Config
+from holdfast.service.declared_queues import Queue
 
 
 class FolderCode(msgspec.Struct, frozen=True):
@@ -24,7 +25,7 @@ class ZipCode(msgspec.Struct, frozen=True):
 
 
 class TextCode(msgspec.Struct, frozen=True):
-    """Code that stands in the template itself."""
+    """Code that is written in the template itself."""
 
     name: str
     text: str
@@ -33,29 +34,31 @@ class TextCode(msgspec.Struct, frozen=True):
 CodeSource = FolderCode | ZipCode | TextCode
 
 
-class Described(msgspec.Struct, frozen=True, kw_only=True):
+class DescribedFunction(msgspec.Struct, frozen=True, kw_only=True):
     """A function that runs in processes of its own."""
 
     name: str
     config: Config
     code: CodeSource
     aliases: tuple[str, ...] = ()
-    """Names for the newest version, which is published for them."""
+    """Aliases of the newest version. A version is published for them."""
     publish: bool = False
-    """Whether its newest version is published also without an alias."""
+    """Whether a version is published also without an alias."""
     tags: Mapping[str, str] = {}
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a target has."""
+class FoundTargets(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was found in the targets."""
 
-    deployed: tuple[Described, ...] = ()
+    deployed: tuple[DescribedFunction, ...] = ()
     inline: tuple[DurableFunction, ...] = ()
-    """Functions that run in this very process."""
+    """Functions that run in the server's own process."""
     workers: tuple[Path, ...] = ()
-    """Files with workers, which nobody imports here."""
+    """Files with workers. The server never imports them."""
+    queues: tuple[Queue, ...] = ()
+    """Queues that Python files declare beside their functions."""
     warnings: tuple[str, ...] = ()
     watched: tuple[Path, ...] = ()
-    """Files and folders whose change may change any of this."""
+    """Files and folders that are watched: a change there may change this result."""
     parameters: frozenset[str] = frozenset()
-    """The parameters that it has."""
+    """The names of the templates' parameters."""

@@ -1,4 +1,4 @@
-"""Which durable functions a Python file or module defines, found out in a process of its own: what is imported there is imported afresh.
+"""Discovery: which durable functions a Python file or module defines. A new process imports it, so that the import is always fresh.
 
 python -m holdfast.lambda_api.templates.discovery PLACE
 """
@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model import reading
 from holdfast.model.errors import FunctionNotLoadable, HoldfastError
 from holdfast.model.execution import Terms
 
@@ -23,7 +24,7 @@ class Discovered(msgspec.Struct, frozen=True):
     """A function as its file defines it."""
 
     attribute: str
-    """Its name in the file."""
+    """The name of the function in its file."""
     name: str
     terms: Terms
 
@@ -34,15 +35,15 @@ class _Said(msgspec.Struct):
 
 
 def discover(place: str) -> list[Discovered]:
-    """Import a file or module elsewhere, and tell what it defines."""
-    # -P: what lies in the current folder must not stand in for what Holdfast itself imports.
+    """Import a file or module in another process, and return the functions that it defines."""
+    # -P: a file in the current folder must not replace a module that Holdfast imports.
     command = [sys.executable, "-P", "-m", __name__, place]
     try:
         ran = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
         raise FunctionNotLoadable(f"{place} could not be imported within {_SECONDS} s.") from None
     try:
-        said = msgspec.json.decode(ran.stdout.rpartition(b"\n")[2], type=_Said)
+        said = reading.decoded(ran.stdout.rpartition(b"\n")[2], _Said)
     except msgspec.MsgspecError:
         raise FunctionNotLoadable(f"{place} could not be imported: {ran.stderr.decode(errors='replace')[-2000:]}") from None
     if said.error is not None:
@@ -51,7 +52,7 @@ def discover(place: str) -> list[Discovered]:
 
 
 def _main(place: str) -> None:
-    from holdfast.service.loading import load_all
+    from holdfast.service.function_loader import load_all
 
     out = os.dup(1)
     try:

@@ -1,4 +1,4 @@
-"""Watching files for changes, by looking: it works on every file system, also on those that tell nobody."""
+"""Watches files for changes by polling, which works on every file system, also on those without change notifications."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from holdfast.lambda_api.functions.packing import files_of
+from holdfast.lambda_api.functions.code_files import files_of
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import CodeInvalid
 from holdfast.model.threads import Purpose, in_thread
 
 _LOOK_SECONDS: Final = 0.5
 _RECORDS: Final = frozenset({".log", ".out", ".err", ".jsonl"})
-"""What programs write about themselves while they run, this one too. It lies beside code, and is no reason to publish it anew."""
+"""Log files of running programs, this server too. They may be in the folder of the code, and their changes are no change of the code."""
 
 Look = frozenset[tuple[str, int, int]]
 
 
 def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> Look:
-    """The files at these places, with their times and sizes."""
+    """The files below these paths, with their times and sizes."""
     found = set()
     for path in paths:
         try:
@@ -42,7 +42,7 @@ def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> Look:
 
 
 def printed_to(descriptors: Iterable[int] = (1, 2)) -> list[Path]:
-    """The files that we print to. Each line in them would be a change of the code beside them, which is told in one more line."""
+    """The files that this process prints to. Else each printed line would count as a change, and printing that change would be another."""
     found = []
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ def printed_to(descriptors: Iterable[int] = (1, 2)) -> list[Path]:
 
 
 async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, seconds: float = _LOOK_SECONDS) -> AsyncIterator[None]:
-    """Yields when something has changed and then rested for one look: an editor writes more than one file. The list may change."""
+    """Yields when files have changed and then stayed the same for one look, because an editor writes several files. `paths` may change."""
     seen, pause = await _paced(paths, leave_out, seconds)
     while True:
         await asyncio.sleep(pause)
@@ -70,7 +70,7 @@ async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, se
 
 
 async def _paced(paths: Sequence[Path], leave_out: Collection[Path], seconds: float) -> tuple[Look, float]:
-    """What is there, and how long to rest before the next look: looking takes one part in ten of the time at most."""
+    """The files, and how long to wait before the next look. Looking takes at most a tenth of the time."""
     began = monotonic()
     found = await in_thread(Purpose.HOUSE, look, paths, leave_out)
     return found, max(seconds, 9 * (monotonic() - began))

@@ -1,4 +1,4 @@
-"""Intrinsic functions, as far as a local run can resolve them. What cannot be known here is `UNKNOWN`, with a warning that says where."""
+"""Intrinsic functions, as far as a local run can resolve them. Other values are `UNKNOWN`, and a warning names their place."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from holdfast.model.ids import ACCOUNT, REGION
 ALIAS: Final = "AWS::Lambda::Alias"
 VERSION: Final = "AWS::Lambda::Version"
 MAX_TEXT: Final = 256 * 1024
-"""The longest text that functions may make."""
+"""The longest text that intrinsic functions may produce."""
 _VARIABLE: Final = re.compile(r"\$\{(!?)([^}]*)\}")
 _DYNAMIC: Final = "{{resolve:"
 _NAMES: Final = ("TableName", "BucketName", "FunctionName", "LogGroupName", "Name")
-"""Where what `Ref` means is named."""
+"""Properties that hold the name which `Ref` returns."""
 _OTHER_NAMES: Final = ("QueueName", "TopicName", "StateMachineName")
-"""Where `Ref` means an address that only a deployment knows."""
+"""Properties of resources for which `Ref` returns an address that only a deployment knows."""
 _SAM_MAKES: Final = re.compile(r"Role|Url|Version\w*|Alias\w*|\w*Permission\w*")
-"""What the logical ids of resources end with that SAM makes for a function."""
+"""The endings of logical ids of resources that SAM makes for a function."""
 _SAM_APIS: Final = ("ServerlessRestApi", "ServerlessHttpApi", "ServerlessDeploymentApplication")
 
 
 class _Unknown:
-    """What only a deployment knows."""
+    """A value that only a deployment knows."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
 
 
 class _NoValue:
-    """`AWS::NoValue`: as if it were not there."""
+    """`AWS::NoValue`: the property is treated as absent."""
 
 
 UNKNOWN: Final = _Unknown()
@@ -54,7 +54,7 @@ class Resolver:
         self.names: dict[str, str] = {}
         """Names of the functions, by logical id."""
         self.aliases: dict[str, str] = {}
-        """The aliases that are published by themselves, by the logical id of their function."""
+        """The aliases of AutoPublishAlias, by the logical id of their function."""
         self._pseudo: dict[str, Any] = {
             "AWS::AccountId": ACCOUNT,
             "AWS::Region": REGION,
@@ -89,20 +89,20 @@ class Resolver:
     # --- the verbs
 
     def warn(self, path: Path, message: str) -> None:
-        """Say what is not done, and where."""
+        """Add a warning with its place in the template."""
         self._warnings.setdefault(f"{self._text.place(path)}: {message}")
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was said, each once."""
+        """All warnings, each once."""
         return tuple(self._warnings)
 
     def wrong(self, path: Path, message: str) -> TemplateInvalid:
-        """An error, and where it is."""
+        """An error with its place in the template."""
         return TemplateInvalid(f"{self._text.place(path)}: {message}")
 
     def value(self, value: Any, path: Path) -> Any:
-        """A value with everything in it resolved; parts that are not known are left out."""
+        """A value with all intrinsic functions resolved. Parts that are unknown are left out."""
         if isinstance(value, list):
             parts = [self.value(part, (*path, number)) for number, part in enumerate(value)]
             return [part for part in parts if part is not NO_VALUE]
@@ -120,12 +120,12 @@ class Resolver:
         return {key: part for key, part in parts_by_key.items() if part is not NO_VALUE}
 
     def includes(self, resource: Mapping[str, Any], path: Path) -> bool:
-        """Whether a resource's own condition lets it be."""
+        """Whether a resource's condition includes it."""
         name = resource.get("Condition")
         if name is None:
             return True
         if not isinstance(name, str):
-            raise self.wrong((*path, "Condition"), "a condition's name is wanted")
+            raise self.wrong((*path, "Condition"), "must be the name of a condition")
         holds = self._condition(name, (*path, "Condition"))
         if holds is None:
             self.warn(path, f"the condition {name} cannot be decided here; the resource is left out")
@@ -146,7 +146,7 @@ class Resolver:
             allowed = about.get("AllowedValues")
             if name in parameters and isinstance(allowed, list) and given not in [str(value) for value in allowed]:
                 raise self.wrong(path, f"{given!r} is not allowed; allowed are {', '.join(map(str, allowed))}")
-            if given is None or (kind.startswith("AWS::SSM::") and name not in parameters):  # its default is where SSM has it
+            if given is None or (kind.startswith("AWS::SSM::") and name not in parameters):  # its default is the name of a parameter in SSM
                 found[name] = UNKNOWN
             elif kind == "CommaDelimitedList" or "List<" in kind:
                 found[name] = [part.strip() for part in text_of(given).split(",")]
@@ -157,21 +157,21 @@ class Resolver:
     def _section(self, name: str) -> dict[str, Any]:
         found = self._document.get(name) or {}
         if not isinstance(found, dict):
-            raise self.wrong((name,), "a mapping is wanted")
+            raise self.wrong((name,), "must be a mapping")
         return found
 
     def _condition(self, name: Any, path: Path) -> bool | None:
-        """A condition by its name; None if it cannot be known."""
+        """The value of a condition, by its name; None if it is unknown."""
         conditions = self._section("Conditions")
         if not isinstance(name, str) or name not in conditions:
             raise self.wrong(path, f"there is no condition {name!r:.100}")
         if name not in self._conditions:
-            self._conditions[name] = None  # whoever asks for itself does not learn it
+            self._conditions[name] = None  # a condition that refers to itself is unknown
             self._conditions[name] = self.condition_value(conditions[name], ("Conditions", name))
         return self._conditions[name]
 
     def condition_value(self, value: Any, path: Path) -> bool | None:
-        """What a condition comes to."""
+        """The value of a condition's expression; None if it is unknown."""
         found = self.value(value, path)
         if found is UNKNOWN or found is None:
             return None
@@ -179,11 +179,11 @@ class Resolver:
             return found
         if isinstance(found, str) and found.lower() in ("true", "false"):
             return found.lower() == "true"
-        raise self.wrong(path, "a condition is wanted")
+        raise self.wrong(path, "must be a condition")
 
     def _all(self, value: Any, path: Path, join: Callable[[list[bool]], bool]) -> Any:
         if not isinstance(value, list) or not value:
-            raise self.wrong(path, "a list of conditions is wanted")
+            raise self.wrong(path, "must be a list of conditions")
         found = [self.condition_value(part, (*path, number)) for number, part in enumerate(value)]
         decisive = join is any
         if decisive in found:
@@ -207,7 +207,7 @@ class Resolver:
 
     def _ref(self, name: Any, path: Path) -> Any:
         if not isinstance(name, str):
-            raise self.wrong(path, "a name is wanted")
+            raise self.wrong(path, "must be a name")
         if name in self._pseudo:
             return self._pseudo[name]
         if name in self._parameters:
@@ -226,7 +226,7 @@ class Resolver:
         raise self.wrong(path, f"there is no parameter and no resource {name!r:.100}")
 
     def _physical(self, name: str, resource: Mapping[str, Any], path: Path) -> Any:
-        """The name of something that is not made here: its own, if the template gives it one, else its logical id."""
+        """A name for a resource that the server does not make: the name in the template, else the logical id."""
         kind, properties = resource.get("Type"), resource.get("Properties")
         given: dict[str, Any] = properties if isinstance(properties, dict) else {}
         if kind == ALIAS:
@@ -238,13 +238,13 @@ class Resolver:
             own = self.value(given.get(member), path)
             if isinstance(own, str):
                 if member in _OTHER_NAMES:
-                    self.warn(path, f"{kind} is not made here; {own!r} stands for it")
+                    self.warn(path, f"{kind} is not made here; {own!r} is used instead")
                 return own
-        self.warn(path, f"{kind} is not made here; {name!r} stands for it")
+        self.warn(path, f"{kind} is not made here; {name!r} is used instead")
         return name
 
     def _published(self, function: str, attribute: str, path: Path) -> Any:
-        """What SAM calls a function's alias, and the version behind it."""
+        """SAM's references to a function's alias and to its version."""
         alias = self.aliases.get(function)
         if alias is None:
             raise self.wrong(path, f"{function} has no AutoPublishAlias")
@@ -260,11 +260,11 @@ class Resolver:
     def _get_att(self, value: Any, path: Path) -> Any:
         parts = value.split(".", 1) if isinstance(value, str) else value
         if not isinstance(parts, list) or len(parts) != 2 or not isinstance(parts[0], str):
-            raise self.wrong(path, "a resource and an attribute are wanted")
+            raise self.wrong(path, "must be a resource and an attribute")
         resource, attribute = parts
         if resource in self.names and attribute == "Arn":
             return function_arn(self.names[resource])
-        if resource in self.names and attribute in ("Alias", "Version"):  # `Fn::Sub` may mean these too
+        if resource in self.names and attribute in ("Alias", "Version"):  # `Fn::Sub` may refer to these too
             return self._published(resource, attribute, path)
         if resource not in self._section("Resources") and not self._is_generated(resource):
             raise self.wrong(path, f"there is no resource {resource!r:.100}")
@@ -272,7 +272,7 @@ class Resolver:
 
     def _find_in_map(self, value: Any, path: Path) -> Any:
         if not isinstance(value, list) or len(value) not in (3, 4):
-            raise self.wrong(path, "a map and two keys are wanted")
+            raise self.wrong(path, "must be a map and two keys")
         keys = [self.value(part, (*path, number)) for number, part in enumerate(value[:3])]
         if UNKNOWN in keys:
             return UNKNOWN
@@ -292,12 +292,12 @@ class Resolver:
         if isinstance(value, list):
             text, given = self._list(value, path, 2)
             if not isinstance(given, dict):
-                raise self.wrong(path, "a mapping of names is wanted")
+                raise self.wrong(path, "must be a mapping of names")
             own = {name: self.value(part, (*path, 1, name)) for name, part in given.items()}
         else:
             text = value
         if not isinstance(text, str):
-            raise self.wrong(path, "a text is wanted")
+            raise self.wrong(path, "must be a text")
         unknown = False
 
         def put(found: re.Match[str]) -> str:
@@ -318,7 +318,7 @@ class Resolver:
         if found is UNKNOWN or (isinstance(found, list) and UNKNOWN in found):
             return UNKNOWN
         if not isinstance(found, list) or not isinstance(delimiter, str):
-            raise self.wrong(path, "a delimiter and a list are wanted")
+            raise self.wrong(path, "must be a delimiter and a list")
         return self._made(delimiter.join(map(text_of, found)), path)
 
     def _split(self, value: Any, path: Path) -> Any:
@@ -327,7 +327,7 @@ class Resolver:
         if found is UNKNOWN:
             return UNKNOWN
         if not isinstance(delimiter, str) or not delimiter:
-            raise self.wrong(path, "a delimiter is wanted")
+            raise self.wrong(path, "must be a delimiter")
         return text_of(found).split(delimiter)
 
     def _select(self, value: Any, path: Path) -> Any:
@@ -347,7 +347,7 @@ class Resolver:
         if found is UNKNOWN:
             return UNKNOWN
         if not isinstance(found, list):
-            raise self.wrong(path, "a list is wanted")
+            raise self.wrong(path, "must be a list")
         return len(found)
 
     def _to_json(self, value: Any, path: Path) -> Any:
@@ -356,20 +356,20 @@ class Resolver:
             return UNKNOWN
         try:
             return self._made(json.dumps(found, separators=(",", ":")), path)
-        except TypeError:  # something in it is not known, and was warned of
+        except TypeError:  # a part of it is unknown; there is a warning already
             return UNKNOWN
 
     def _made(self, text: str, path: Path) -> Any:
-        """A text, if it is one that a local run can know."""
+        """Check a produced text: its length, and that a local run can know it."""
         if len(text) > MAX_TEXT:
             raise self.wrong(path, f"this makes a text of {len(text)} characters")
         if _DYNAMIC in text:
-            return self._unknown(path, f"what {_DYNAMIC}…}}}} stands for is known only where it is deployed")
+            return self._unknown(path, f"the value of {_DYNAMIC}…}}}} is known only where it is deployed")
         return text
 
     def _list(self, value: Any, path: Path, length: int) -> list[Any]:
         if not isinstance(value, list) or len(value) != length:
-            raise self.wrong(path, f"a list of {length} is wanted")
+            raise self.wrong(path, f"must be a list of {length}")
         return value
 
     def _unknown(self, path: Path, why: str) -> _Unknown:
@@ -382,12 +382,12 @@ def _not(value: bool | None) -> Any:
 
 
 def function_named(text: str) -> str:
-    """The function that a name or an ARN means."""
+    """The function's name in a name or an ARN."""
     return text.rpartition(":function:")[2].partition(":")[0]
 
 
 def text_of(value: Any) -> str:
-    """A scalar as CloudFormation writes it."""
+    """A scalar in CloudFormation's text form."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""Finding what a target is: a template, a Python file or module, a worker, or a folder with one of these."""
+"""Finds out what each target is: a template, a Python file or module, a worker, or a folder with one of these."""
 
 from __future__ import annotations
 
@@ -7,26 +7,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from holdfast.lambda_api.functions.records import MAX_MEMORY_MB, Config
-from holdfast.lambda_api.runtime.description import MAX_TIMEOUT_SECONDS
-from holdfast.lambda_api.templates.descriptions import Described, FolderCode, Found
+from holdfast.lambda_api.functions.function_records import MAX_MEMORY_MB, Config
+from holdfast.lambda_api.runtime.runtime_description import MAX_TIMEOUT_SECONDS
+from holdfast.lambda_api.templates.descriptions import DescribedFunction, FolderCode, FoundTargets
 from holdfast.lambda_api.templates.discovery import discover
 from holdfast.library import find as find_ready
 from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable, TemplateInvalid
-from holdfast.service.loading import load_all
-from holdfast.workers.tools.declaring import declarations_of
+from holdfast.service.declared_queues import queues_beside
+from holdfast.service.function_loader import load_all
+from holdfast.service.worker_search import PAGE, declares_pipelines
+from holdfast.workers.tools.declarations import declarations_of
 
 TEMPLATES: Final = ("template.yaml", "template.yml", "template.json")
 _ENDS: Final = (".yaml", ".yml", ".json", ".template")
 
 
-def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes: bool = False) -> Found:
-    """All functions of all targets. With `processes`, those of Python files run in processes too, so that they can be replaced."""
+def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes: bool = False) -> FoundTargets:
+    """All functions of all targets. With `processes`, functions of Python files run in processes too, so that their code can be
+    replaced."""
     parts = [_find(target, parameters, processes) for target in targets]
-    found = Found(
+    found = FoundTargets(
         deployed=tuple(one for part in parts for one in part.deployed),
         inline=tuple(one for part in parts for one in part.inline),
         workers=tuple(dict.fromkeys(path for part in parts for path in part.workers)),
+        queues=tuple(queue for part in parts for queue in part.queues),
         warnings=tuple(warning for part in parts for warning in part.warnings),
         watched=tuple(path for part in parts for path in part.watched),
         parameters=frozenset(name for part in parts for name in part.parameters),
@@ -43,7 +47,7 @@ def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes
     return found
 
 
-def _find(target: str, parameters: Mapping[str, str], processes: bool) -> Found:
+def _find(target: str, parameters: Mapping[str, str], processes: bool) -> FoundTargets:
     path = Path(target)
     if path.is_dir():
         return _in_folder(path, parameters, processes)
@@ -51,24 +55,29 @@ def _find(target: str, parameters: Mapping[str, str], processes: bool) -> Found:
         return _template(path, parameters)
     ready = None if path.exists() else find_ready(target)
     if ready is not None:
-        return Found(workers=(ready,))
-    if declares_workers(path):
+        return FoundTargets(workers=(ready,))
+    if declares_workers(path) or path.suffix == PAGE:  # a page that is no pipeline is refused with its reason when it is read
         return _worker(path)
     return _in_python(target, processes)
 
 
 def declares_workers(file: Path) -> bool:
-    """Whether a file has workers; it is read, not run."""
-    return file.suffix == ".py" and file.is_file() and bool(declarations_of(file.read_bytes()).workers)
+    """Whether a file declares workers or pipelines. The file is read, not run."""
+    if file.suffix not in (".py", PAGE) or not file.is_file():
+        return False
+    if file.suffix == PAGE:
+        return declares_pipelines(file)
+    return bool(declarations_of(file.read_bytes()).workers) or declares_pipelines(file)
 
 
-def _worker(file: Path) -> Found:
-    """A worker's file is hostile until it is locked in: whatever else it defines is not looked for."""
-    warnings = (f"{file}: it has workers, so that durable functions in it are not served.",) if _mentions_us(file) else ()
-    return Found(workers=(file,), watched=(file.parent,), warnings=warnings)
+def _worker(file: Path) -> FoundTargets:
+    """A file with workers or pipelines. It may be hostile, so it is not imported here. Durable functions in it are served by name."""
+    told = f"{file}: it has workers or pipelines, so it is not imported; durable functions in it are served by name: {file}:FUNCTION"
+    warnings = (told,) if file.suffix != PAGE and _mentions_us(file) else ()
+    return FoundTargets(workers=(file,), watched=(file.parent,), warnings=warnings)
 
 
-def _template(path: Path, parameters: Mapping[str, str]) -> Found:
+def _template(path: Path, parameters: Mapping[str, str]) -> FoundTargets:
     try:
         from holdfast.lambda_api.templates.template import read_template
     except ImportError:
@@ -76,18 +85,19 @@ def _template(path: Path, parameters: Mapping[str, str]) -> Found:
     return read_template(path, parameters)
 
 
-def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> Found:
+def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> FoundTargets:
     for name in TEMPLATES:
         if (folder / name).is_file():
             return _template(folder / name, parameters)
     files = sorted(folder.glob("*.py"))
-    workers = [path for path in files if declares_workers(path)]
+    workers = [path for path in (*files, *sorted(folder.glob(f"*{PAGE}"))) if declares_workers(path)]
     parts = [_worker(path) for path in workers]
     parts += [_in_python(str(path), processes, needed=False) for path in files if path not in workers and _mentions_us(path)]
-    found = Found(
+    found = FoundTargets(
         deployed=tuple(one for part in parts for one in part.deployed),
         inline=tuple(one for part in parts for one in part.inline),
         workers=tuple(workers),
+        queues=tuple(queue for part in parts for queue in part.queues),
         warnings=tuple(warning for part in parts for warning in part.warnings),
         watched=(folder,),
     )
@@ -99,7 +109,7 @@ def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> 
 
 
 def _mentions_us(path: Path) -> bool:
-    """Whether a file is worth importing, which runs it."""
+    """Whether a file mentions Holdfast. Only then it is imported, because an import runs it."""
     try:
         text = path.read_bytes()
     except OSError:
@@ -107,23 +117,24 @@ def _mentions_us(path: Path) -> bool:
     return b"holdfast" in text and b"durable_execution" in text
 
 
-def _in_python(target: str, processes: bool, *, needed: bool = True) -> Found:
+def _in_python(target: str, processes: bool, *, needed: bool = True) -> FoundTargets:
     found = _deployed(target) if processes else _inline(target)
     if needed and not found.deployed and not found.inline:
         raise FunctionNotLoadable(f"{target} defines no durable function and no worker. Decorate one with @durable_execution or @worker.")
     return found
 
 
-def _inline(target: str) -> Found:
-    return Found(inline=tuple(load_all(target).values()))
+def _inline(target: str) -> FoundTargets:
+    functions = tuple(load_all(target).values())
+    return FoundTargets(inline=functions, queues=queues_beside(functions))
 
 
-def _deployed(target: str) -> Found:
+def _deployed(target: str) -> FoundTargets:
     folder, module = _place(target)
     deployed = [
-        Described(
+        DescribedFunction(
             name=one.name,
-            # They run in our own process else, so nobody has said how long and with how much memory.
+            # These functions have no timeout and no memory size of their own, because by default they run in the server's process.
             config=Config(
                 handler=f"{module}.{one.attribute}",
                 runtime="python3",
@@ -136,11 +147,11 @@ def _deployed(target: str) -> Found:
         )
         for one in discover(target)
     ]
-    return Found(deployed=tuple(deployed), watched=(folder,))
+    return FoundTargets(deployed=tuple(deployed), watched=(folder,))
 
 
 def _place(target: str) -> tuple[Path, str]:
-    """The folder to search for a module, and the module's name there."""
+    """The folder in which to search for a module, and the module's name."""
     place = target.rpartition(":")[0] or target
     path = Path(place)
     if path.suffix == ".py":

@@ -1,4 +1,4 @@
-"""A SAM or CloudFormation template: its functions, described as they would be deployed."""
+"""Reads a SAM or CloudFormation template and describes its functions as a deployment would."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.lambda_api.functions.records import Config
-from holdfast.lambda_api.templates.descriptions import CodeSource, Described, FolderCode, Found, TextCode, ZipCode
+from holdfast.lambda_api.functions.function_records import Config
+from holdfast.lambda_api.templates.descriptions import CodeSource, DescribedFunction, FolderCode, FoundTargets, TextCode, ZipCode
 from holdfast.lambda_api.templates.intrinsics import ALIAS, UNKNOWN, VERSION, Resolver, function_named, text_of
 from holdfast.lambda_api.templates.yaml_text import Path, Text, read_text
 from holdfast.model.errors import HoldfastError, TemplateInvalid
@@ -32,12 +32,12 @@ _NO_MATTER: Final = frozenset({
     "ProvisionedConcurrencyConfig", "RecursiveLoop", "ReservedConcurrentExecutions", "RolePath", "RuntimeManagementConfig", "SnapStart",
     "SourceKMSKeyArn", "Tracing", "TracingConfig", "VersionDescription", "VersionDeletionPolicy", "PublishToLatestPublished",
 })  # fmt: skip
-"""Properties that change nothing that a local run could show."""
+"""Properties that have no effect in a local run."""
 _QUIET: Final = ("AWS::IAM::", "AWS::Logs::", "AWS::KMS::", "AWS::CloudWatch::", "AWS::Lambda::Permission", "AWS::CDK::Metadata")
-"""Resources that a function does not ask for."""
+"""Resources that a function does not call at run time, so their absence needs no warning."""
 
 
-def read_template(file: FilePath, parameters: Mapping[str, str]) -> Found:
+def read_template(file: FilePath, parameters: Mapping[str, str]) -> FoundTargets:
     """The functions of a template."""
     try:
         raw = file.read_bytes()
@@ -60,7 +60,7 @@ class _Template:
         self._text = read_text(raw)
         document = self._text.value
         if not isinstance(document, dict) or not isinstance(document.get("Resources"), dict):
-            raise TemplateInvalid("this is no template: it has no Resources.")
+            raise TemplateInvalid("this is not a valid template: it has no Resources.")
         self._resources: dict[str, Any] = {name: found for name, found in document["Resources"].items() if not name.startswith("Fn::")}
         stack = self._folder.resolve().name or "stack"
         self._resolver = Resolver(_with_globals(self._text), parameters, stack=stack)
@@ -72,8 +72,8 @@ class _Template:
             if macro not in _TRANSFORMS:
                 self._resolver.warn(("Transform",), f"the transform {macro!r:.100} is not done here")
 
-    def found(self) -> Found:
-        """All of it."""
+    def found(self) -> FoundTargets:
+        """Read the whole template."""
         wanted = dict(self._functions())
         for name, properties in wanted.items():
             self._resolver.names[name] = self._name(name, properties)
@@ -81,7 +81,7 @@ class _Template:
             alias = _Properties(self._resolver, properties, ("Resources", name, "Properties")).text("AutoPublishAlias", "")
             if alias:
                 self._resolver.aliases[name] = alias
-        described: dict[str, Described] = {}
+        described: dict[str, DescribedFunction] = {}
         for name, properties in wanted.items():
             one = self._described(name, properties)
             if one is not None:
@@ -93,7 +93,7 @@ class _Template:
         if not described:
             raise TemplateInvalid(self._without_functions())
         places = {place for one in described.values() if (place := _place(one)) is not None}
-        return Found(
+        return FoundTargets(
             deployed=tuple(described.values()),
             warnings=tuple(f"{self._file}: {warning}" for warning in self._resolver.warnings),
             watched=(self._file, *sorted(places)),
@@ -110,7 +110,7 @@ class _Template:
         whole = document.get("Globals") or {}
         function = whole.get("Function") if isinstance(whole, dict) else {}
         if not isinstance(function or {}, dict):
-            raise self._resolver.wrong(("Globals", "Function"), "a mapping is wanted")
+            raise self._resolver.wrong(("Globals", "Function"), "must be a mapping")
         return function or {}
 
     def _functions(self) -> list[tuple[str, dict[str, Any]]]:
@@ -125,7 +125,7 @@ class _Template:
             if kind in (SAM, PLAIN):
                 properties = resource.get("Properties") or {}
                 if not isinstance(properties, dict):
-                    raise self._resolver.wrong((*path, "Properties"), "a mapping is wanted")
+                    raise self._resolver.wrong((*path, "Properties"), "must be a mapping")
                 found.append((name, _merged(self._globals, properties) if kind == SAM else properties))
             elif kind not in (ALIAS, VERSION) and not kind.startswith(_QUIET):
                 self._resolver.warn(path, f"{kind} is not made here")
@@ -142,7 +142,7 @@ class _Template:
         except HoldfastError as error:
             raise self._resolver.wrong(path if given is not None else path[:2], str(error)) from None
 
-    def _described(self, logical: str, properties: dict[str, Any]) -> Described | None:
+    def _described(self, logical: str, properties: dict[str, Any]) -> DescribedFunction | None:
         path: Path = ("Resources", logical, "Properties")
         warn = self._resolver.warn
         given = _Properties(self._resolver, properties, path)
@@ -181,7 +181,7 @@ class _Template:
             raise self._resolver.wrong((*path, member), why) if member in properties else self._resolver.wrong(path, str(error)) from None
         alias = self._resolver.aliases.get(logical)
         tags = {key: text_of(value) for key, value in given.tags().items() if value is not UNKNOWN}
-        return Described(name=name, config=config, code=code, aliases=(alias,) if alias else (), tags=tags)
+        return DescribedFunction(name=name, config=config, code=code, aliases=(alias,) if alias else (), tags=tags)
 
     # --- code
 
@@ -198,7 +198,7 @@ class _Template:
             self._resolver.warn((*path, member), "its code is on S3, not here; the function is left out. Serve the template of `sam build`")
             return None
         if place is not None and not isinstance(place, str):
-            raise self._resolver.wrong((*path, member), "a path is wanted")
+            raise self._resolver.wrong((*path, member), "must be a path")
         where = self._folder / (place or ".")
         if where.is_dir():
             return FolderCode(where)
@@ -208,7 +208,7 @@ class _Template:
 
     # --- versions and aliases that are resources of their own
 
-    def _named(self, described: dict[str, Described]) -> dict[str, Described]:
+    def _named(self, described: dict[str, DescribedFunction]) -> dict[str, DescribedFunction]:
         for name, resource in self._resources.items():
             if resource["Type"] not in (ALIAS, VERSION) or not self._resolver.includes(resource, ("Resources", name)):
                 continue
@@ -229,18 +229,18 @@ class _Template:
         return described
 
     @staticmethod
-    def _function_meant(named: Any, described: Mapping[str, Described]) -> str | None:
+    def _function_meant(named: Any, described: Mapping[str, DescribedFunction]) -> str | None:
         if not isinstance(named, str):
             return None
         return next((logical for logical, one in described.items() if one.name == function_named(named)), None)
 
 
 class _Properties:
-    """The properties of one resource, resolved when they are asked for."""
+    """The properties of one resource, each resolved when it is read."""
 
     def __init__(self, resolver: Resolver, names: Any, path: Path) -> None:
         if not isinstance(names, dict):
-            raise resolver.wrong(path, "a mapping is wanted")
+            raise resolver.wrong(path, "must be a mapping")
         self._resolver = resolver
         self.names: dict[str, Any] = names
         self._path = path
@@ -253,7 +253,7 @@ class _Properties:
         """A property that is a text."""
         found = self.value(name)
         if isinstance(found, dict | list):
-            raise self._resolver.wrong((*self._path, name), "a text is wanted")
+            raise self._resolver.wrong((*self._path, name), "must be a text")
         return default if found is None or found is UNKNOWN else text_of(found)
 
     def number(self, name: str, default: int) -> int:
@@ -269,22 +269,22 @@ class _Properties:
         if found is None or found is UNKNOWN:
             return {}
         if not isinstance(found, dict):
-            raise self._resolver.wrong((*self._path, name), "a mapping is wanted")
+            raise self._resolver.wrong((*self._path, name), "must be a mapping")
         return found
 
     def variables(self) -> dict[str, str]:
-        """The environment; what is not known is not set."""
+        """The environment variables. A variable whose value is unknown is not set."""
         path: Path = (*self._path, "Environment", "Variables")
         given = self.members("Environment").get("Variables") or {}
         if given is UNKNOWN:
             return {}
         if not isinstance(given, dict):
-            raise self._resolver.wrong(path, "a mapping is wanted")
+            raise self._resolver.wrong(path, "must be a mapping")
         inner = _Properties(self._resolver, given, path)
         return {name: inner.text(name, "") for name, value in given.items() if value is not UNKNOWN}
 
     def terms(self) -> Terms | None:
-        """What executions are granted; nothing, if the function is not durable."""
+        """The terms of executions; None if the function is not durable."""
         given = self.members("DurableConfig")
         path: Path = (*self._path, "DurableConfig")
         if not given:
@@ -300,7 +300,7 @@ class _Properties:
             raise self._resolver.wrong(path, str(error)) from None
 
     def logging(self) -> dict[str, Any]:
-        """What a Config has of its LoggingConfig."""
+        """The members of a Config that come from LoggingConfig."""
         path: Path = (*self._path, "LoggingConfig")
         given = self.members("LoggingConfig")
         inner = _Properties(self._resolver, given, path)
@@ -315,7 +315,7 @@ class _Properties:
         return {"log_format": form, **{name: level or None for name, level in levels.items()}}
 
     def architectures(self) -> list[str]:
-        """The architectures it is for; it runs on this machine's in any case."""
+        """The architectures that the template names. The function always runs on this machine's architecture."""
         found = self.value("Architectures")
         here = _ARCHITECTURES.get(platform.machine(), "x86_64")
         if not isinstance(found, list):
@@ -333,7 +333,7 @@ class _Properties:
         return found if isinstance(found, dict) else {}
 
 
-def _place(one: Described) -> FilePath | None:
+def _place(one: DescribedFunction) -> FilePath | None:
     match one.code:
         case FolderCode(place) | ZipCode(place):
             return place
@@ -342,7 +342,7 @@ def _place(one: Described) -> FilePath | None:
 
 
 def _merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """What all functions have, under what this one has: mappings are joined, lists follow each other, the rest is replaced."""
+    """Merge Globals with a function's own properties: mappings are merged, lists are joined, and other values are replaced."""
     found: dict[str, Any] = dict(common)
     for name, value in own.items():
         before = found.get(name)
@@ -356,12 +356,12 @@ def _merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _is_call(value: Mapping[str, Any]) -> bool:
-    """Whether this is an intrinsic function, which stays whole."""
+    """Whether this is an intrinsic function, which is not merged."""
     return len(value) == 1 and ("Ref" in value or next(iter(value)).startswith("Fn::"))
 
 
 def _with_globals(text: Text) -> Text:
-    """The same, but what a function has from Globals stands where Globals has it."""
+    """The same text, but properties that a function takes from Globals get the line numbers of Globals."""
     common = {path[2:]: line for path, line in text.lines.items() if path[:2] == ("Globals", "Function")}
     resources = text.value["Resources"]
     functions = [name for name, found in resources.items() if isinstance(found, dict) and found.get("Type") == SAM] if common else []

@@ -1,7 +1,7 @@
-"""A template's text, read: plain values in CloudFormation's long form, and the line of each.
+"""Reads a template's text into plain values in CloudFormation's long form, with the line of each.
 
-YAML from outside can be a bomb (few aliases that mean millions of nodes), a cycle or a tower. So the text is composed into nodes, which is
-as large as the text, and these are walked with a budget: an alias costs what it stands for.
+Untrusted YAML can be a bomb (a few aliases that expand to millions of nodes), a cycle, or nested too deeply. So the text is first parsed
+into a node graph, which is as large as the text. Then the graph is walked with a budget, and an alias costs as much as its expansion.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import yaml
 from holdfast.model.errors import TemplateInvalid
 
 MAX_BYTES: Final = 1024 * 1024
-"""As large as CloudFormation takes."""
+"""The largest template that CloudFormation accepts."""
 MAX_NODES: Final = 200_000
 MAX_MARKS: Final = 100_000
-"""Lines, commas and brackets: reading each of them takes 30 microseconds."""
+"""The most lines, commas and brackets: parsing one takes 30 microseconds."""
 MAX_DEPTH: Final = 100
 
 Path = tuple[str | int, ...]
@@ -33,13 +33,13 @@ _FUNCTIONS: Final = frozenset({
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A document, and where its parts stand."""
+    """A document, and the lines of its parts."""
 
     value: Any
     lines: Mapping[Path, int]
 
     def place(self, path: Path) -> str:
-        """Where something is, for people: its path, and the line of it or of what is around it."""
+        """A place for error messages: the path, and its line or the line of the nearest parent."""
         named = ".".join(map(str, path)) or "the template"
         for length in range(len(path), -1, -1):
             line = self.lines.get(path[:length])
@@ -72,7 +72,7 @@ def read_text(raw: bytes) -> Text:
 
 
 def _read_json(text: str, error: yaml.YAMLError) -> Text:
-    """JSON may be indented with tabs, which YAML refuses."""
+    """Read a text that YAML refuses: JSON may be indented with tabs."""
     if text.lstrip().startswith("{"):
         try:
             value = json.loads(text)
@@ -109,7 +109,7 @@ class _Walk:
         if len(inside) > MAX_DEPTH:
             raise TemplateInvalid(f"The template is nested more than {MAX_DEPTH} deep (line {line}).")
         if id(node) in inside:
-            raise TemplateInvalid(f"An alias in the template stands inside what it names (line {line}).")
+            raise TemplateInvalid(f"An alias in the template refers to a value that contains it (line {line}).")
         self.lines.setdefault(path, line)
         inside = (*inside, id(node))
         if not node.tag.startswith("!"):
@@ -119,7 +119,7 @@ class _Walk:
             return self._plain(node, path, inside)
         name = node.tag[1:]
         if name not in _SHORT and name not in _FUNCTIONS:
-            raise TemplateInvalid(f"{'.'.join(map(str, path))} (line {line}): {node.tag} is no function of CloudFormation.")
+            raise TemplateInvalid(f"{'.'.join(map(str, path))} (line {line}): {node.tag} is not a function of CloudFormation.")
         key = name if name in _SHORT else f"Fn::{name}"
         if name == "GetAtt" and isinstance(node, yaml.ScalarNode):
             resource, _, attribute = str(node.value).partition(".")
@@ -142,7 +142,7 @@ class _Walk:
                 for part in parts:
                     value = self.value(part, path, inside)
                     if not isinstance(value, dict):
-                        raise TemplateInvalid(f"What is merged at line {part.start_mark.line + 1} is no mapping.")
+                        raise TemplateInvalid(f"What is merged at line {part.start_mark.line + 1} is not a mapping.")
                     merged = {**value, **merged}
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
@@ -162,7 +162,7 @@ class _Walk:
             "int": lambda: self._scalars.construct_yaml_int(node),
             "float": lambda: self._scalars.construct_yaml_float(node),
         }.get(kind)
-        if make is None:  # dates stay what was written: CloudFormation has none
+        if make is None:  # dates stay text: CloudFormation has no dates
             return str(node.value)
         try:
             return make()

@@ -1,4 +1,4 @@
-"""aws_lambda — a request of the worker protocol in, its response out, as the outputs of another: an envelope inside an envelope.
+"""aws_lambda — takes a request of the worker protocol as its input and returns that request's response as its outputs.
 
 Belongs: the worker and its page, and an example input.   Does not: deploying to AWS (holdfast.aws).
 May import: holdfast.contract, holdfast.workers.tools (pure).   Start reading at worker.py.

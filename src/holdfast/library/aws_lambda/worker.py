@@ -1,8 +1,8 @@
 """aws-lambda-worker: one request of the worker protocol, answered with an envelope of its own, inside the envelope of the run.
 
-The run around it keeps time, budget, retries and isolation. The request inside may only tighten them, and asks for one bounded thing:
-what a model says to `inputs.prompt`, as text or as JSON by `inputs.schema`. A failure that passes is the run's, so that the run is tried
-again; whatever belongs to the request is told inside, and then the run itself is `ok`.
+The run around it keeps time, budget, retries and isolation. The request inside may only tighten them, and asks for one bounded thing: what
+a model says to `inputs.prompt`, as text or as JSON by `inputs.schema`. A temporary failure fails the run, so that the run is tried again.
+Every other failure is reported in the inner envelope, and the run itself is `ok`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.contract.protocol import Constraints, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Limits
 from holdfast.model import codec
-from holdfast.workers.tools.estimating import estimated_input
+from holdfast.workers.tools.token_estimate import estimated_input
 
 _UNIT: Final = {
     "type": "object",
@@ -28,12 +28,12 @@ _UNIT: Final = {
     "properties": {"prompt": {"type": "string", "minLength": 1}, "schema": {"type": "object"}},
 }
 _KEPT: Final = ("timeout_seconds", "max_tokens", "tools_allowed")
-"""The constraints that are kept in here; all others are the run's."""
+"""The constraints that this worker enforces; the run enforces all others."""
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class _Refused(Exception):
-    """The request inside came to this end, and the run has nothing to try again."""
+    """The end of the inner request, which the run does not retry."""
 
     def __init__(self, code: str, message: str, details: Any = None) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ async def answer(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
         return envelope.ended(refused.code, str(refused), refused.details)
     except WorkerError as failed:
         if meaning_of(failed.error_code).retryable:
-            raise  # it passes: the run waits and tries again
+            raise  # a temporary failure: the run waits and retries
         return envelope.ended(failed.error_code, failed.message, failed.details)
     return envelope.around(outputs)
 
@@ -92,7 +92,7 @@ async def _asked(request: WorkerRequest, limits: Limits, ctx: WorkerContext) -> 
 
 
 async def _instructions(worker_id: str, ctx: WorkerContext) -> str | None:
-    """What the operator has to say to the model, if there is a parameter store and it holds something for this worker."""
+    """The operator's instructions for the model, if the parameter store has some for this worker."""
     try:
         return str(await ctx.tools.parameter_store(name=f"/{worker_id}/instructions"))
     except WorkerError as failed:
@@ -103,7 +103,7 @@ async def _instructions(worker_id: str, ctx: WorkerContext) -> str | None:
 
 
 def _cap(arguments: dict[str, Any], tokens: int | None) -> dict[str, int]:
-    """What is left of the request's tokens for the answer, by the same estimate as the run's own."""
+    """How many of the request's tokens are left for the answer, by the same estimate that the run uses."""
     if tokens is None:
         return {}
     messages = [{"content": arguments[name]} for name in ("system", "prompt") if name in arguments]
@@ -122,7 +122,7 @@ class _Envelope:
         self._observability: dict[str, Any] = {"trace_id": ctx.uuid().hex}
 
     def of(self, request: WorkerRequest) -> None:
-        """Whose response it is."""
+        """The ids of the response."""
         trace = request.trace
         seen = {
             "worker_id": request.worker_id,
@@ -133,11 +133,11 @@ class _Envelope:
         self._observability |= {name: value for name, value in seen.items() if value is not None}
 
     def around(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """It went well."""
+        """The response of a request that succeeded."""
         return self._made(Status.OK, outputs)
 
     def ended(self, code: str, message: str, details: Any) -> dict[str, Any]:
-        """It did not."""
+        """The response of a request that failed."""
         meaning = meaning_of(code)
         error = {"error_code": code, "message": message, "retryable": meaning.retryable, **({"details": details} if details else {})}
         return {**self._made(meaning.status, {}), "error": error}

@@ -31,7 +31,7 @@ class PathInvalid(Exception):
 
 
 class PathTooCostly(Exception):
-    """The path would look at too much of this page."""
+    """The path would search too much of this page."""
 
 
 class Test(Struct, frozen=True):
@@ -69,13 +69,13 @@ class Path(Struct, frozen=True):
 
 
 def path_of(text: str) -> Path:
-    """Read a path; raises PathInvalid."""
+    """Parse the text of a path through a page; raises PathInvalid."""
     steps: list[Step] = []
     take, at = "", 0
     while at < len(text):
         hit = _STEP.match(text, at)
         if hit is None or (at > 0 and not hit.group("slash")):
-            raise PathInvalid(f"nobody knows what {text[at : at + 20]!r} means")
+            raise PathInvalid(f"{text[at : at + 20]!r} is not a valid step of a path")
         if take:
             raise PathInvalid(f"{take} stands at the end only")
         at, test = hit.end(), hit.group("test")
@@ -124,11 +124,11 @@ def _test(text: str) -> Test:
     if hit := _COMPARE.fullmatch(text) or _CALL.fullmatch(text):
         value = hit.group("single") if hit.group("single") is not None else hit.group("double")
         return Test(hit.group("how"), hit.group("what").lower(), value)
-    raise PathInvalid(f"nobody knows the predicate [{text[:40]}]")
+    raise PathInvalid(f"the predicate [{text[:40]}] is not known")
 
 
 class _Walk:
-    """One search, with a bound on how much it looks at."""
+    """One search, with a limit on how many nodes it visits."""
 
     def __init__(self) -> None:
         self._visited = 0

@@ -1,4 +1,4 @@
-"""Extraction specs, read: what is to be found on a page, checked before any page is looked at. All problems are told at once.
+"""Extraction specs, read: what is to be found on a page, checked before any page is looked at. All problems are reported at once.
 
 "title": "h1"                                                                          a CSS selector, and its text
 "price": {"css": ".price", "type": "price", "required": true}
@@ -121,7 +121,7 @@ class _Reader:
             return None
         unknown = sorted(str(option) for option in about if option not in _OPTIONS)
         if unknown:
-            self.problem(where, f"has options that nobody knows: {', '.join(unknown)} (known: {', '.join(sorted(_OPTIONS))})")
+            self.problem(where, f"has unknown options: {', '.join(unknown)} (known: {', '.join(sorted(_OPTIONS))})")
             return None
         sources = [source for source in SOURCES if source in about]
         if len(sources) > 1:
@@ -142,7 +142,7 @@ class _Reader:
             if source in about:
                 text = about[source]
                 if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST:
-                    self.problem(where, f"{source} is no text of 1 to {_LONGEST} characters")
+                    self.problem(where, f"{source} is not a text of 1 to {_LONGEST} characters")
                 else:
                     found[source] = self._read(source, text.strip(), where)
         if "regex" in about:
@@ -151,7 +151,7 @@ class _Reader:
 
     def _alternatives(self, given: Any, where: _Where, depth: int) -> tuple[Field, ...]:
         if not isinstance(given, list) or not 1 <= len(given) <= 20:
-            self.problem(where, "any is no list of 1 to 20 alternatives")
+            self.problem(where, "any is not a list of 1 to 20 alternatives")
             return ()
         if depth >= _DEEPEST:
             self.problem(where, f"is nested deeper than {_DEEPEST} records")
@@ -186,7 +186,7 @@ class _Reader:
     def _regex(self, about: Mapping[str, Any], where: _Where) -> dict[str, Any]:
         text, group = about["regex"], about.get("group")
         if not isinstance(text, str) or not 0 < len(text) <= _LONGEST:
-            self.problem(where, f"regex is no text of 1 to {_LONGEST} characters")
+            self.problem(where, f"regex is not a text of 1 to {_LONGEST} characters")
             return {}
         try:
             compiled = re2.compile(text, _regex_options(bool(about.get("ignore_case"))))
@@ -214,7 +214,7 @@ class _Reader:
         for option in ("attribute", "locale", "format", "currency"):
             if option in about:
                 if not isinstance(about[option], str) or not 0 < len(about[option]) <= 100:
-                    self.problem(where, f"{option} is no short text")
+                    self.problem(where, f"{option} is not a short text")
                 else:
                     values[option] = about[option].lower() if option == "attribute" else about[option]
         if about.get("type", "string") not in TYPES:
@@ -229,7 +229,7 @@ class _Reader:
 
 
 def _regex_options(ignore_case: bool) -> Any:
-    """RE2 takes time in proportion to the text, whatever the pattern: a spec is a stranger's."""
+    """The options for RE2, which takes time in proportion to the text for any pattern. That matters because a stranger writes the spec."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _REGEX_MEMORY

@@ -107,7 +107,7 @@ def _number(raw: Any, field: Field, page: Setting) -> int | float:
 def _integer(raw: Any, field: Field, page: Setting) -> int:
     amount = decimal_of(raw, field.locale or page.language)
     if amount != amount.to_integral_value():
-        raise Unfit("not_an_integer", f"{_shown(raw)} is no whole number")
+        raise Unfit("not_an_integer", f"{_shown(raw)} is not a whole number")
     return int(amount)
 
 
@@ -116,7 +116,7 @@ def decimal_of(raw: Any, locale: str) -> Decimal:
     if isinstance(raw, int | float) and not isinstance(raw, bool):
         number = Decimal(str(raw))
         if not number.is_finite():
-            raise Unfit("not_a_number", f"{_shown(raw)} is no number")
+            raise Unfit("not_a_number", f"{_shown(raw)} is not a number")
         return number
     hit = _NUMBER.search(_text(raw)[:LONGEST])
     if hit is None:
@@ -131,7 +131,7 @@ def decimal_of(raw: Any, locale: str) -> Decimal:
 
 
 def _fraction_mark(digits: str, locale: str) -> str | None:
-    """Which of point and comma begins the fraction: what the digits leave no doubt about, else what the locale says."""
+    """Which of point and comma begins the fraction. The digits decide if they leave no doubt; otherwise the locale decides."""
     marks = [char for char in digits if char in ".,"]
     if not marks:
         return None
@@ -179,9 +179,9 @@ def _url(raw: Any, field: Field, page: Setting) -> str:
         url = urljoin(page.base_url, _text(raw).strip())
         parts = urlsplit(url)
     except ValueError:
-        raise Unfit("not_a_url", f"{_shown(raw)} is no address") from None
+        raise Unfit("not_a_url", f"{_shown(raw)} is not an address") from None
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise Unfit("not_a_url", f"{_shown(raw)} is no web address")
+        raise Unfit("not_a_url", f"{_shown(raw)} is not a web address")
     return url
 
 
@@ -237,7 +237,7 @@ def _named(text: str) -> date | None:
 def _numeric(text: str, locale: str) -> date:
     hit = _NUMERIC_DATE.search(text[:200])
     if hit is None:
-        raise Unfit("not_a_date", f"{_shown(text)} is no date that can be read; say `format`")
+        raise Unfit("not_a_date", f"{_shown(text)} is not a date that can be read; say `format`")
     first, mark, second, last = int(hit.group(1)), hit.group(2), int(hit.group(3)), int(hit.group(4))
     if len(hit.group(1)) == 4:
         return _day(first, second, last, text)
@@ -258,7 +258,7 @@ def _day(year: int, month: int, day: int, text: str) -> date:
     try:
         return date(year, month, day)
     except ValueError:
-        raise Unfit("not_a_date", f"{_shown(text)} is no day of the calendar") from None
+        raise Unfit("not_a_date", f"{_shown(text)} is not a day of the calendar") from None
 
 
 def _shown(raw: Any) -> str:

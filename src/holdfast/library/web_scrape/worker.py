@@ -1,6 +1,6 @@
 """web-scrape-worker: fetch a page, find what the spec asks for, answer with clean JSON.
 
-The runner fetches; the page is parsed here, in the sandbox, because whoever wrote it is a stranger.
+The runner fetches; the page is parsed here, in the sandbox, because the page comes from a stranger.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import WorkerContext, WorkerError, worker
-from holdfast.library.web_scrape.extracting import SpecInvalid, extract_fields
+from holdfast.library.web_scrape.extraction import SpecInvalid, extract_fields
 from holdfast.library.web_scrape.specs import Field, fields_of
 
 _MOST_NAMED = 10
@@ -17,7 +17,7 @@ _MOST_NAMED = 10
 @worker("worker.md")
 async def scrape(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     """Read the spec → fetch → is it a page? → extract → are the required fields there?"""
-    fields = _fields(inputs["extraction_spec"])  # before anything is asked of the site
+    fields = _fields(inputs["extraction_spec"])  # before the first request to the site
     page = await ctx.tools.fetch_url(**{name: inputs[name] for name in ("url", "user_agent") if name in inputs})
     source = {name: page[name] for name in ("url", "status", "fetched_at", "sha256", "size_bytes", "redirects")}
     if not 200 <= page["status"] < 300:
@@ -42,7 +42,7 @@ def _fields(spec: dict[str, Any]) -> tuple[Field, ...]:
 
 
 def _about(page: dict[str, Any]) -> list[dict[str, str]]:
-    """What is odd about the page as a whole."""
+    """Warnings about the page as a whole."""
     kind = page["headers"].get("content-type", "").partition(";")[0].strip().lower()
     if kind in ("", "text/html", "application/xhtml+xml"):
         return []

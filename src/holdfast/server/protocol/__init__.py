@@ -1,6 +1,6 @@
-"""protocol — the worker protocol over HTTP: workers, runs, their events, approvals, artifacts, metrics.
+"""server.protocol — the worker protocol over HTTP: workers, runs and their events, approvals, artifacts.
 
-Belongs: the routes under /v1 and /metrics, their limits, and answers in the protocol's own shape, errors too.
-Does not: what a request means (holdfast.workers), who may ask (holdfast.web.auth).
-May import: holdfast.workers, holdfast.contract, and how the server reads requests.   Start reading at app.py, then workers.py.
+Belongs: the routes under /v1 with their policies, and their handlers.
+Does not: what a request means (holdfast.workers), how a request is admitted, limited and answered (holdfast.web).
+May import: holdfast.workers, holdfast.contract, holdfast.web.   Start reading at routes.py, then workers.py.
 """

@@ -1,24 +1,34 @@
-"""Approvals: what waits for a person, and what a person says. Who that is comes from the login, never from the request."""
+"""Approvals: decisions that runs wait for, and the people who decide. The credential tells who decides, never the body."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.contract.refusals import InvalidRequest
+from holdfast.model import reading
+from holdfast.model.durations import HINT, parsed
+from holdfast.model.errors import Rejected
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.protocol.handling import Handling
-from holdfast.server.protocol.request import ProtocolRoute, RunRequest
+from holdfast.server.protocol.asker import asker_of
+from holdfast.server.protocol.served import ServedWorkers
+from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply
-from holdfast.web.responses import document_reply
-from holdfast.workers.approvals import Approval, Decision, check_settles
-from holdfast.workers.looking import find_approval
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+from holdfast.web.worker_replies import document_reply
+from holdfast.workers import batches, links
+from holdfast.workers.approval_pages import MOST_SHOWN, ApprovalPage, approval_page
+from holdfast.workers.approvals import Approval, Decision, check_settles, is_approval_id
+from holdfast.workers.run_lookup import Asker, find_approval
 
 log = logging.getLogger("holdfast.server")
 
-_MAX_COMMENT = 4096
+_MAX_COMMENT: Final = 4096
+_SHOWN: Final = 100
+_DECIDE: Final = Policy("DecideApproval", Needs.APPROVE, Reach.HANDLER)
 
 
 class _Said(msgspec.Struct, forbid_unknown_fields=True):
@@ -38,67 +48,131 @@ class _Settled(_Said, kw_only=True):
     result: Any = None
 
 
+class _Many(_Said, kw_only=True):
+    verdict: batches.BatchVerdict
+    approvals: list[str] = []
+    run: str | None = None
+    node: str | None = None
+
+
+class _Linked(_Said, kw_only=True):
+    person: str
+    valid: str | None = None
+
+
 class Approvals:
-    """Their handlers."""
+    """The handlers of approvals."""
 
-    def __init__(self, handling: Handling) -> None:
-        self._handling = handling
+    def __init__(self, served: ServedWorkers) -> None:
+        self._served = served
 
-    def routes(self) -> list[ProtocolRoute]:
-        """Where they are."""
+    def routes(self) -> list[Route]:
+        """The routes of these handlers."""
         return [
-            ProtocolRoute("GET", "/v1/approvals/?", self.list),
-            ProtocolRoute("GET", "/v1/approvals/([^/]+)", self.show),
-            ProtocolRoute("POST", "/v1/approvals/([^/]+)/approve", self.approve),
-            ProtocolRoute("POST", "/v1/approvals/([^/]+)/reject", self.reject),
-            ProtocolRoute("POST", "/v1/approvals/([^/]+)/answer", self.answer),
-            ProtocolRoute("POST", "/v1/approvals/([^/]+)/settle", self.settle),
+            Route("GET", "/v1/approvals/?", self.list, Policy("ListApprovals", Needs.VIEW, Reach.HANDLER)),
+            Route("POST", "/v1/approvals/decide", self.decide_many, Policy("DecideApprovals", Needs.APPROVE, Reach.HANDLER)),
+            Route("POST", "/v1/approvals/([^/]+)/link", self.link, Policy("LinkApproval", Needs.ADMINISTER, Reach.NONE)),
+            Route("GET", "/v1/approvals/([^/]+)", self.show, Policy("GetApproval", Needs.VIEW, Reach.HANDLER)),
+            Route("POST", "/v1/approvals/([^/]+)/approve", self.approve, _DECIDE),
+            Route("POST", "/v1/approvals/([^/]+)/reject", self.reject, _DECIDE),
+            Route("POST", "/v1/approvals/([^/]+)/answer", self.answer, _DECIDE),
+            Route("POST", "/v1/approvals/([^/]+)/settle", self.settle, Policy("SettleOutcome", Needs.SETTLE, Reach.HANDLER)),
         ]
 
-    async def list(self, asked: RunRequest) -> Reply:
-        """What waits for a decision, oldest first."""
-        found = await in_thread(Purpose.STORE, self._handling.worker_service.approvals, asked.asker)
-        return document_reply({"approvals": found})
+    async def list(self, request: Request) -> Reply:
+        """A page of the approvals that are not decided, the oldest first; with `?run=` those of a run and of the runs below it."""
+        limit, after = request.number("limit"), request.text("after")
+        if limit is not None and not 1 <= limit <= MOST_SHOWN:
+            raise InvalidRequest(f"limit: {limit} is not between 1 and {MOST_SHOWN}.")
+        if after is not None and not is_approval_id(after):
+            raise InvalidRequest(f"after: {after!r:.100} is not the id of an approval.")
+        return document_reply(await in_thread(Purpose.STORE, self._page, asker_of(request), request.text("run"), after, limit or _SHOWN))
 
-    async def show(self, asked: RunRequest) -> Reply:
-        """One of them, decided or not."""
-        return document_reply(find_approval(self._handling.store, asked.label, asked.asker))
+    def _page(self, asker: Asker, run: str | None, after: str | None, limit: int) -> ApprovalPage:
+        page = approval_page(self._served.store, asker, run=run, after=after, limit=limit)
+        return msgspec.structs.replace(page, approvals=self._served.estimates().with_rests(page.approvals))
 
-    async def approve(self, asked: RunRequest) -> Reply:
-        """Let a call be made, as it was shown or with edited arguments."""
-        said = _said(asked, _Approved)
-        return await self._decided(asked, "approve", said, edited_arguments=said.edited_arguments)
+    async def show(self, request: Request) -> Reply:
+        """One approval, decided or not."""
+        return document_reply(await in_thread(Purpose.STORE, self._one, request.label, asker_of(request)))
 
-    async def reject(self, asked: RunRequest) -> Reply:
-        """Refuse a call: it is never made. A question stays unanswered."""
-        return await self._decided(asked, "reject", _said(asked, _Said))
+    def _one(self, approval_id: str, asker: Asker) -> Approval:
+        return self._served.estimates().with_rest(find_approval(self._served.store, approval_id, asker))
 
-    async def answer(self, asked: RunRequest) -> Reply:
+    async def approve(self, request: Request) -> Reply:
+        """Allow a tool call, with the arguments that the approval shows or with edited ones."""
+        said = _said(request, _Approved)
+        return await self._decided(request, "approve", said, edited_arguments=said.edited_arguments)
+
+    async def reject(self, request: Request) -> Reply:
+        """Refuse a tool call, which is then never made, or a question, which then stays unanswered."""
+        return await self._decided(request, "reject", _said(request, _Said))
+
+    async def answer(self, request: Request) -> Reply:
         """Answer a worker's question."""
-        said = _said(asked, _Answered)
-        return await self._decided(asked, "answer", said, result=said.result)
+        said = _said(request, _Answered)
+        return await self._decided(request, "answer", said, result=said.result)
 
-    async def settle(self, asked: RunRequest) -> Reply:
-        """Say whether a call happened whose outcome is unknown; or stop. This is another permission than to approve."""
-        said = _said(asked, _Settled)
+    async def settle(self, request: Request) -> Reply:
+        """Record whether a tool call of unknown outcome happened, or stop the run. This needs another role than to approve."""
+        said = _said(request, _Settled)
         check_settles(said.verdict)
-        return await self._decided(asked, said.verdict, said, result=said.result)
+        return await self._decided(request, said.verdict, said, result=said.result)
 
-    async def _decided(self, asked: RunRequest, verdict: str, said: _Said, **more: Any) -> Reply:
-        asker = asked.asker
-        decision = Decision(
-            verdict=verdict, decided_by=asker.principal, decided_at=self._handling.clock.now(), comment=said.comment, **more
+    async def decide_many(self, request: Request) -> Reply:
+        """Decide many approvals at once. Each has its own result, and a refused one stops no other."""
+        said, asker = _said(request, _Many), asker_of(request)
+        ids = await in_thread(Purpose.STORE, batches.chosen, self._served.store, asker, said.approvals, said.run, said.node)
+        results = []
+        for approval_id in ids:
+            now = self._served.clock.now()
+            decision = Decision(verdict=said.verdict, decided_by=asker.principal, decided_at=now, comment=said.comment)
+            try:
+                decided: Approval = await self._served.worker_service.decide(approval_id, decision, asker, in_batch=True)
+            except Rejected as refused:
+                results.append(batches.refused(approval_id, refused))
+                if asker.actor is not None:
+                    note = asker.actor.refused(said.verdict, approval_id, refused.code, now)
+                    await in_thread(Purpose.STORE, self._served.store.note, [note])
+            else:
+                results.append(batches.done(decided))
+        log.info("batch of %d approvals: %s, by %s", len(ids), said.verdict, asker.principal)
+        return document_reply({"results": results})
+
+    async def link(self, request: Request) -> Reply:
+        """Make a link by which one person may decide this approval, once. The maker could use it, too, so this needs an admin."""
+        said = _said(request, _Linked)
+        seconds = links.DEFAULT_SECONDS if said.valid is None else parsed(said.valid)
+        if seconds is None:
+            raise InvalidRequest(f"valid: {said.valid!r:.50} is no duration. {HINT}")
+        made = await in_thread(
+            Purpose.STORE,
+            links.make_link,
+            self._served.store,
+            request.label,
+            said.person,
+            asker_of(request),
+            self._served.clock.now(),
+            seconds,
         )
-        decided: Approval = await self._handling.worker_service.decide(asked.label, decision, asker)
+        reached = f"{request.scope.get('scheme', 'http')}://{request.header(b'host') or ''}"
+        url = (self._served.worker_service.policy.link_base or reached).rstrip("/") + made.path
+        document = {"approval_id": made.approval_id, "person": made.person, "expires_at": made.expires_at, "url": url}
+        return document_reply(document, 201, ((b"cache-control", b"no-store"),))
+
+    async def _decided(self, request: Request, verdict: str, said: _Said, **more: Any) -> Reply:
+        asker = asker_of(request)
+        decision = Decision(verdict=verdict, decided_by=asker.principal, decided_at=self._served.clock.now(), comment=said.comment, **more)
+        decided: Approval = await self._served.worker_service.decide(request.label, decision, asker)
         own = ", who had asked for it" if decided.own_request else ""
         log.info("approval %s of %s: %s, by %s%s", decided.approval_id, decided.worker_id, decided.state, decided.decided_by, own)
         return document_reply(decided, headers=((b"location", f"/v1/runs/{decided.run_id}".encode()),))
 
 
-def _said(asked: RunRequest, kind: type[Any]) -> Any:
-    """The body, which must hold what is known and nothing else: who decides cannot be said in it."""
+def _said(request: Request, kind: type[Any]) -> Any:
+    """The body, which may have only the members of `kind`: a caller cannot name another person as the one who decides."""
     try:
-        said = msgspec.json.decode(asked.body or b"{}", type=kind)
+        said = reading.decoded(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"The body does not fit: {error}") from None
     if said.comment is not None and len(said.comment) > _MAX_COMMENT:

@@ -1,12 +1,13 @@
-"""Artifacts: large values in and out, as bytes. What a worker made is shown to nobody as a page: it is something to save."""
+"""Artifacts: large values in and out, as bytes. A browser saves an artifact, and never shows it as a page."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from urllib.parse import quote
@@ -14,13 +15,17 @@ from urllib.parse import quote
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.protocol.handling import Handling
-from holdfast.server.protocol.request import ProtocolRoute, RunRequest
-from holdfast.web.replies import Header, Reply
-from holdfast.web.responses import document_reply
+from holdfast.server.protocol.asker import asker_of
+from holdfast.server.protocol.served import ServedWorkers
+from holdfast.web.capacity import UPLOADS
+from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.refusals import Header
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+from holdfast.web.worker_replies import document_reply
+from holdfast.workers.tools.seam import ToolFailed
 
-UPLOADS: Final = 16
-"""At once."""
 _CHUNK: Final = 256 * 1024
 _TYPE: Final = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}( *; *[\w.+-]{1,32}=[\w.+-]{1,64}){0,3}", re.ASCII)
 _ANY_TYPE: Final = "application/octet-stream"
@@ -34,56 +39,67 @@ _SAFE: Final[tuple[Header, ...]] = (
 
 
 class Artifacts:
-    """Their handlers."""
+    """The handlers of artifacts."""
 
-    def __init__(self, handling: Handling) -> None:
-        self._handling = handling
+    def __init__(self, served: ServedWorkers) -> None:
+        self._served = served
         self._threads = ThreadPoolExecutor(UPLOADS, thread_name_prefix="upload")
 
-    def routes(self) -> list[ProtocolRoute]:
-        """Where they are."""
+    def routes(self) -> list[Route]:
+        """The routes of these handlers."""
         return [
-            ProtocolRoute("GET", "/v1/artifacts/([^/]+)", self.get),
-            ProtocolRoute("POST", "/v1/artifacts/?", self.put, takes_body=True),
+            Route("GET", "/v1/artifacts/([^/]+)", self.get, Policy("GetArtifact", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),
+            Route("POST", "/v1/artifacts/?", self.put, Policy("PutArtifact", Needs.OPERATE, Reach.HANDLER, reads_body=True)),
         ]
 
-    async def get(self, asked: RunRequest) -> Reply:
-        """An artifact's bytes, compared with their hash before any of them leaves."""
-        tenant, kept = asked.asker.tenant, self._handling.worker_service.artifacts
-        found = await in_thread(Purpose.ARTIFACTS, kept.find, tenant, asked.label)
+    async def get(self, request: Request) -> Reply:
+        """The bytes of an artifact. The store compares them with their hash before the first byte is sent."""
+        tenant, kept = asker_of(request).tenant, self._served.worker_service.artifacts
+        found = await in_thread(Purpose.ARTIFACTS, kept.find, tenant, request.label)
         tag = f'"{found.sha256}"'
-        if tag in [each.strip().removeprefix("W/") for each in (asked.header(b"if-none-match") or "").split(",")]:
+        if tag in [each.strip().removeprefix("W/") for each in (request.header(b"if-none-match") or "").split(",")]:
             return Reply(304, headers=((b"etag", tag.encode()), *_SAFE))
         headers = (*_described(found), (b"etag", tag.encode()), *_SAFE)
-        return Reply(200, headers=headers, chunks=_sent(asked, lambda: kept.open(tenant, found.artifact_id)))
+        return Reply(200, headers=headers, chunks=_sent(request, lambda: kept.open(tenant, found.artifact_id)))
 
-    async def put(self, asked: RunRequest) -> Reply:
-        """Take in a large value, as it comes; `?name=` names it."""
-        name = asked.text("name") or "upload"
+    async def put(self, request: Request) -> Reply:
+        """Store a large value while it arrives; `?name=` names it."""
+        name = request.text("name") or "upload"
         if len(name) > _MAX_NAME or not name.isprintable():
             raise InvalidRequest(f"name: must be one line of at most {_MAX_NAME} characters.")
-        media_type = _type_of(asked.header(b"content-type") or _ANY_TYPE)
-        kept, seconds = self._handling.worker_service.artifacts, self._handling.limits.body_seconds
-        kept.check_size(name, asked.length)
+        media_type = _type_of(request.header(b"content-type") or _ANY_TYPE)
+        kept, seconds = self._served.worker_service.artifacts, self._served.limits.body_seconds
         loop = asyncio.get_running_loop()
-        with asked.uploading():
-            parts = asked.parts(seconds)
+        with _refusals():
+            kept.check_size(name, request.incoming.length)
+        with _refusals(), request.uploading():
+            parts = request.parts(seconds)
 
             def read(_: int) -> bytes:
                 return asyncio.run_coroutine_threadsafe(_next(parts), loop).result()
 
-            async with asyncio.timeout(self._handling.limits.wait_seconds):
-                found = await loop.run_in_executor(self._threads, kept.keep, asked.asker.tenant, name, media_type, read)
+            async with asyncio.timeout(self._served.limits.wait_seconds):
+                found = await loop.run_in_executor(self._threads, kept.keep, asker_of(request).tenant, name, media_type, read)
         return document_reply(found, 201, ((b"location", f"/v1/artifacts/{found.artifact_id}".encode()),))
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Answer a limit or a failure of the artifact store as a refusal of the request."""
+    try:
+        yield
+    except ToolFailed as failed:
+        raise InvalidRequest(str(failed), error_code=failed.code) from None
 
 
 async def _next(parts: AsyncIterator[bytes]) -> bytes:
     return await anext(parts, b"")
 
 
-async def _sent(asked: RunRequest, opened: Callable[[], int]) -> AsyncGenerator[bytes, None]:
-    with asked.waiting():
-        descriptor = await in_thread(Purpose.ARTIFACTS, opened)
+async def _sent(request: Request, opened: Callable[[], int]) -> AsyncGenerator[bytes, None]:
+    with request.waiting():
+        with _refusals():
+            descriptor = await in_thread(Purpose.ARTIFACTS, opened)
         try:
             while chunk := await in_thread(Purpose.ARTIFACTS, os.read, descriptor, _CHUNK):
                 yield chunk
@@ -92,7 +108,7 @@ async def _sent(asked: RunRequest, opened: Callable[[], int]) -> AsyncGenerator[
 
 
 def _described(found: ArtifactRef) -> tuple[Header, ...]:
-    """What a client may know before the bytes come. The name and the type were a worker's to choose."""
+    """The headers of an artifact. A worker chose its name and its type, so neither is trusted."""
     digest = b64encode(bytes.fromhex(found.sha256)).decode()
     named = quote(found.name[:_MAX_NAME], safe="", errors="replace")
     return (

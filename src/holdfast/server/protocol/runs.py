@@ -1,103 +1,109 @@
-"""Runs: what they came to or how they stand, their events as they come, and their end from outside.
+"""Runs: their state or response, their events as they happen, and how a caller cancels them.
 
     id: 12
     event: tool
     data: {"tool":"fetch_url","state":"began","attempt":1,"effect":"read","at":1763276400123}
 
-An event with an id is in the run's history, and comes again to whoever asks for what is after an earlier one (Last-Event-ID); one
-without is live only. The stream ends with the run.
+An id that is a number is that of an event in the run's history; a client that sends it back (Last-Event-ID) gets every such event after it.
+An id such as `12.0a1b2c3d.7` is that of a live event, which this process keeps for a while and no store has; a client that comes back and
+may have missed live events gets one event `gap`. The stream ends with the run.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Final
 
-from holdfast.model import codec
 from holdfast.model.clock import monotonic
-from holdfast.model.errors import InvalidParameter
+from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, ExecutionStatus, State
-from holdfast.server.protocol.handling import Handling
-from holdfast.server.protocol.request import ProtocolRoute, RunRequest
-from holdfast.web.replies import Reply
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.pipelines.draw.svg import draw_svg
+from holdfast.server.protocol.asker import asker_of, patience
+from holdfast.server.protocol.served import ServedWorkers
+from holdfast.service.pipeline_view import pipeline_view
+from holdfast.web import sse
+from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.replies import Header, Reply, json_reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+from holdfast.workers.event_rings import position_of
 from holdfast.workers.events import RunEvent
-from holdfast.workers.looking import find_run
+from holdfast.workers.run_lookup import find_run
 
-_RETRY: Final = b"retry: 2000\n\n"
-_HEARTBEAT: Final = b":\n\n"
-_HEARTBEAT_SECONDS: Final = 15.0
-_ID: Final = re.compile(r"[0-9]{1,18}")
-_STREAM: Final = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # else some proxies keep events until there are many
+_SVG: tuple[Header, ...] = (
+    (b"content-type", b"image/svg+xml"),
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
+    (b"x-content-type-options", b"nosniff"),
 )
+"""A picture with its own styles and nothing else: a browser loads nothing for it, and runs no script."""
 
 
 class Runs:
-    """Their handlers."""
+    """The handlers of runs."""
 
-    def __init__(self, handling: Handling) -> None:
-        self._handling = handling
+    def __init__(self, served: ServedWorkers) -> None:
+        self._served = served
 
-    def routes(self) -> list[ProtocolRoute]:
-        """Where they are."""
+    def routes(self) -> list[Route]:
+        """The routes of these handlers."""
         return [
-            ProtocolRoute("GET", "/v1/runs/([^/]+)", self.get),
-            ProtocolRoute("GET", "/v1/runs/([^/]+)/events", self.events),
-            ProtocolRoute("POST", "/v1/runs/([^/]+)/cancel", self.cancel),
+            Route("GET", "/v1/runs/([^/]+)", self.get, Policy("GetRun", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),
+            Route("GET", "/v1/runs/([^/]+)/events", self.events, Policy("FollowRun", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),
+            Route("GET", "/v1/runs/([^/]+)/graph", self.graph, Policy("GetRunGraph", Needs.VIEW, Reach.HANDLER)),
+            Route("POST", "/v1/runs/([^/]+)/cancel", self.cancel, Policy("CancelRun", Needs.OPERATE, Reach.HANDLER)),
         ]
 
-    async def get(self, asked: RunRequest) -> Reply:
-        """What a run came to, or where it is; `?wait=` waits for its end, or for its waiting for a person."""
-        header, accepted = find_run(self._handling.store, asked.label, asked.asker)
-        wait = asked.patience(0, self._handling.limits.wait_seconds)
+    async def get(self, request: Request) -> Reply:
+        """The response of a run, or its state. With `?wait=` the reply waits until the run is over, or needs a person."""
+        header, accepted = find_run(self._served.store, request.label, asker_of(request))
+        wait = patience(request, 0, self._served.limits.wait_seconds)
         if wait == 0:
-            return self._handling.reply(header.id, accepted, look=True)
-        return self._handling.reply(header.id, accepted, await self._handling.watched(asked, header, accepted, wait), look=True)
+            return self._served.reply(header.id, accepted, look=True)
+        return self._served.reply(header.id, accepted, await self._served.watched(request, header, accepted, wait), look=True)
 
-    async def cancel(self, asked: RunRequest) -> Reply:
-        """End a run. One that is over stays what it is; calls in flight may still record what they did."""
-        header, accepted = find_run(self._handling.store, asked.label, asked.asker)
-        response = await self._handling.worker_service.cancel(header.id, asked.asker)
-        return self._handling.reply(header.id, accepted, response, look=True)
+    async def cancel(self, request: Request) -> Reply:
+        """Cancel a run. A run that is over does not change; tool calls in flight may still record their results."""
+        header, accepted = find_run(self._served.store, request.label, asker_of(request))
+        response = await self._served.worker_service.cancel(header.id, asker_of(request))
+        return self._served.reply(header.id, accepted, response, look=True)
 
-    async def events(self, asked: RunRequest) -> Reply:
-        """A run's events as they come."""
-        after = _last(asked)
-        header, _ = find_run(self._handling.store, asked.label, asked.asker)
-        if _is_over(header) and header.events <= after:
-            return Reply(204)  # which tells a browser that it need not come back
-        followed = self._handling.worker_service.follow(header.id, asked.asker, after=after)
-        return Reply(200, headers=_STREAM, chunks=self._told(asked, followed))
+    async def graph(self, request: Request) -> Reply:
+        """The graph of a pipeline's run with the state of each node: as JSON, or as a picture for a client that accepts SVG."""
+        header, accepted = find_run(self._served.store, request.label, asker_of(request))
+        view = await in_thread(Purpose.STORE, pipeline_view, self._served.store, header, accepted)
+        if view is None:
+            raise ExecutionNotFound(f"Run {header.id} is a run of a worker, which has no graph.")
+        if "image/svg+xml" in (request.header(b"accept") or ""):
+            return Reply(200, draw_svg(view.graph, view.views()).encode(), headers=_SVG)
+        return json_reply(view.document())
 
-    async def _told(self, asked: RunRequest, events: AsyncIterator[RunEvent | None]) -> AsyncGenerator[bytes, None]:
-        with asked.waiting():
-            yield _RETRY
-            said_at = monotonic()
-            async for event in events:
-                if event is not None:
-                    yield _text(event)
-                    said_at = monotonic()
-                elif self._handling.closing.is_set():
-                    return
-                elif monotonic() - said_at >= _HEARTBEAT_SECONDS:
-                    yield _HEARTBEAT
-                    said_at = monotonic()
+    async def events(self, request: Request) -> Reply:
+        """The events of a run, as they happen."""
+        after = sse.last_event_text(request) or 0
+        recorded = position_of(after).recorded
+        header, _ = find_run(self._served.store, request.label, asker_of(request))
+        if _is_over(header) and header.events <= recorded:
+            return Reply(204)  # a browser does not connect again after a 204
+        followed = self._served.worker_service.follow(header.id, asker_of(request), after=after)
+        return Reply(200, headers=sse.HEADERS, chunks=_chunks(request, followed))
 
 
-def _last(asked: RunRequest) -> int:
-    last = asked.header(b"last-event-id") or asked.text("last_event_id") or "0"
-    if _ID.fullmatch(last) is None:
-        raise InvalidParameter("Last-Event-ID must be the id of an event of this stream, a number.")
-    return int(last)
+async def _chunks(request: Request, events: AsyncIterator[RunEvent | None]) -> AsyncGenerator[bytes, None]:
+    with request.waiting():
+        sent_at = 0.0
+        async for event in events:
+            if not sent_at:  # only now it is certain that there is room for one more follower
+                yield sse.RETRY
+                sent_at = monotonic()
+            if request.closing.is_set() and (event is None or isinstance(event.id, str)):
+                return  # a run that tells much must not hold up the server's end
+            if event is not None:
+                yield sse.event_text(event.data, id=event.id, event=event.event)
+                sent_at = monotonic()
+            elif monotonic() - sent_at >= sse.HEARTBEAT_SECONDS:
+                yield sse.HEARTBEAT
+                sent_at = monotonic()
 
 
 def _is_over(header: Execution) -> bool:
     return header.status is not ExecutionStatus.RUNNING and header.state is State.CLOSED
-
-
-def _text(event: RunEvent) -> bytes:
-    named = "" if event.id is None else f"id: {event.id}\n"
-    return f"{named}event: {event.event}\ndata: {codec.dumps(event.data)}\n\n".encode()

@@ -1,4 +1,4 @@
-"""Workers: what is served, by contract, and the one verb they have."""
+"""Workers: the contracts of the workers that are served, and the request that runs one."""
 
 from __future__ import annotations
 
@@ -12,83 +12,87 @@ from holdfast.contract.protocol import Response, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
-from holdfast.server.protocol.handling import Handling
-from holdfast.server.protocol.request import ProtocolRoute, RunRequest
+from holdfast.server.protocol.asker import asker_of, is_async, patience, trace_of
+from holdfast.server.protocol.served import ServedWorkers
+from holdfast.web.policy import Needs, Policy, Reach, Waits
 from holdfast.web.replies import Reply
-from holdfast.web.responses import document_reply, response_reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+from holdfast.web.worker_replies import document_reply, response_reply
 
 _MAX_KEY: Final = 512
 _LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
-"""Bytes of a request: what can be kept of it, and some room for how it is written. Reading a larger one only to refuse it takes long."""
+"""Bytes of a request: the largest payload that can be stored, and two megabytes for JSON around it."""
 _LARGE: Final = 256 * 1024
+_INVOKE: Final = Policy("InvokeWorker", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST, waits=Waits.WHEN_ASKED)
 
 
 class Workers:
-    """Their handlers."""
+    """The handlers of workers."""
 
-    def __init__(self, handling: Handling) -> None:
-        self._handling = handling
+    def __init__(self, served: ServedWorkers) -> None:
+        self._served = served
 
-    def routes(self) -> list[ProtocolRoute]:
-        """Where they are."""
+    def routes(self) -> list[Route]:
+        """The routes of these handlers."""
         return [
-            ProtocolRoute("GET", "/v1/workers/?", self.list),
-            ProtocolRoute("GET", "/v1/workers/([^/]+)", self.show),
-            ProtocolRoute("POST", "/v1/workers/([^/]+)/invoke", self.invoke, most=_LARGEST),
+            Route("GET", "/v1/workers/?", self.list, Policy("ListWorkers", Needs.VIEW, Reach.ALL)),
+            Route("GET", "/v1/workers/([^/]+)", self.show, Policy("GetWorker", Needs.VIEW, Reach.ALL)),
+            Route("POST", "/v1/workers/([^/]+)/invoke", self.invoke, _INVOKE),
         ]
 
-    async def list(self, asked: RunRequest) -> Reply:
-        """All that is served, each in the version that a request gets which names none."""
-        told = [_brief(contracts[-1], contracts) for contracts in map(self._contracts, self._handling.worker_service.served)]
+    async def list(self, request: Request) -> Reply:
+        """All workers that are served, each in its newest version: the version of a request that names none."""
+        told = [_brief(contracts[-1], contracts) for contracts in map(self._contracts, self._served.worker_service.served)]
         return document_reply({"workers": told})
 
-    async def show(self, asked: RunRequest) -> Reply:
-        """A contract; `?version=` names one that is not the newest."""
-        contracts = self._contracts(asked.label)
+    async def show(self, request: Request) -> Reply:
+        """The contract of a worker; `?version=` names a version that is not the newest."""
+        contracts = self._contracts(request.label)
         if not contracts:
-            raise InvalidRequest(f"No worker {asked.label!r:.100} is served here.", error_code="worker_not_found")
-        version = asked.text("version")
+            raise InvalidRequest(f"No worker {request.label!r:.100} is served here.", error_code="worker_not_found")
+        version = request.text("version")
         found = next((one for one in reversed(contracts) if version in (None, one.version)), None)
         if found is None:
             known = ", ".join(one.version for one in contracts)
-            raise InvalidRequest(f"{asked.label} is served here as {known}, not as {version!r:.50}.", error_code="version_not_found")
+            raise InvalidRequest(f"{request.label} is served here as {known}, not as {version!r:.50}.", error_code="version_not_found")
         return document_reply({**_brief(found, contracts), **_whole(found)})
 
-    async def invoke(self, asked: RunRequest) -> Reply:
-        """Run a worker: wait for what it comes to, or with `Prefer: respond-async` only for its being on disk."""
-        wait = 0.0 if asked.is_async else asked.patience(self._handling.limits.wait_seconds, self._handling.limits.wait_seconds)
-        request = _addressed(asked)
-        if len(asked.body) > _LARGE:
-            await asyncio.sleep(0)  # reading it took a while: everybody else has a turn before it is checked
-        parent = asked.parent
-        begun = await self._handling.worker_service.begin(request, asked.asker, sampled=None if parent is None else parent.sampled)
+    async def invoke(self, request: Request) -> Reply:
+        """Run a worker. The reply waits for its response; with `Prefer: respond-async` only until the run is on disk."""
+        most = self._served.limits.wait_seconds
+        wait = 0.0 if is_async(request) else patience(request, most, most)
+        order = _addressed(request)
+        if len(request.content) > _LARGE:
+            await asyncio.sleep(0)  # reading a large body takes a while: other requests get a turn before this one is checked
+        trace = trace_of(request)
+        begun = await self._served.worker_service.begin(order, asker_of(request), sampled=None if trace is None else trace.sampled)
         if isinstance(begun, Response):
             return response_reply(begun)
         header, accepted = begun
         if wait == 0:
-            return self._handling.begun(header, accepted)
-        return self._handling.reply(header.id, accepted, await self._handling.watched(asked, header, accepted, wait))
+            return self._served.begun(header, accepted)
+        return self._served.reply(header.id, accepted, await self._served.watched(request, header, accepted, wait))
 
     def _contracts(self, worker_id: str) -> Sequence[Contract]:
-        return [served.worker.contract for served in self._handling.worker_service.served.get(worker_id, {}).values()]
+        return [served.worker.contract for served in self._served.worker_service.served.get(worker_id, {}).values()]
 
 
-def _addressed(asked: RunRequest) -> WorkerRequest:
-    """The request of a body, with what its headers say where it says nothing."""
-    request = request_from(asked.body, worker_id=asked.label)
-    parent, key = asked.parent, asked.header(b"idempotency-key")
-    if parent is not None and request.trace.trace_id is None:
-        trace = msgspec.structs.replace(
-            request.trace, trace_id=parent.trace_id, parent_span_id=request.trace.parent_span_id or parent.span_id
-        )
-        request = msgspec.structs.replace(request, trace=trace)
+def _addressed(request: Request) -> WorkerRequest:
+    """The order in the body. The headers complete it where it names no trace and no key."""
+    order = request_from(request.content, worker_id=request.label)
+    parent, key = trace_of(request), request.header(b"idempotency-key")
+    if parent is not None and order.trace.trace_id is None:
+        span = order.trace.parent_span_id or parent.span_id
+        trace = msgspec.structs.replace(order.trace, trace_id=parent.trace_id, parent_span_id=span)
+        order = msgspec.structs.replace(order, trace=trace)
     if key is None:
-        return request
-    if request.idempotency_key not in (None, key):
+        return order
+    if order.idempotency_key not in (None, key):
         raise InvalidRequest("The header Idempotency-Key and the body's idempotency_key are not the same.")
     if not 1 <= len(key) <= _MAX_KEY:
         raise InvalidRequest(f"The header Idempotency-Key must have 1 to {_MAX_KEY} characters.")
-    return msgspec.structs.replace(request, idempotency_key=key)
+    return msgspec.structs.replace(order, idempotency_key=key)
 
 
 def _brief(contract: Contract, contracts: Sequence[Contract]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ _DEFAULTS: Final = {
     "connect_timeout": "5",
     # After a failover the next connection finds the server that takes writes.
     "target_session_attrs": "read-write",
-    # A server that vanished without a word is noticed in half a minute, not in two hours.
+    # A server that vanished without closing its connections is noticed in half a minute, not in two hours.
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
@@ -29,13 +29,13 @@ class Address(NamedTuple):
     """Where a store is."""
 
     parameters: dict[str, str]
-    """For libpq."""
+    """The parameters of libpq."""
     schema: str
     shown: str
 
 
 def parsed(where: str) -> Address:
-    """Read `postgresql://user:password@host:port/database?schema=…`; everything libpq knows may stand behind the question mark."""
+    """Read `postgresql://user:password@host:port/database?schema=…`; any parameter of libpq may follow the question mark."""
     scheme, host, path, query, fragment = urlsplit(where)
     asked = parse_qsl(query, keep_blank_values=True)
     schemas = [value for name, value in asked if name == "schema"] or ["holdfast"]
@@ -53,13 +53,13 @@ def parsed(where: str) -> Address:
 
 
 def _without_password(host: str) -> str:
-    """The part with user and host; several hosts may stand there."""
+    """The part of the address with user and host, or with several hosts."""
     user, at, hosts = host.rpartition("@")
     return f"{user.partition(':')[0]}{at}{hosts}"
 
 
 def without_password(where: str) -> str:
-    """The same address for Postgres's own tools: without what only we read, and without the password, which they ask for."""
+    """The same address for Postgres's own tools: without the parameters that only Holdfast reads, and without the password."""
     scheme, host, path, query, fragment = urlsplit(where)
     rest = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name not in ("schema", "password")]
     return urlunsplit((scheme, _without_password(host), path, urlencode(rest, quote_via=quote), fragment))

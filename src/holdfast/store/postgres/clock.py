@@ -1,4 +1,4 @@
-"""Time in a fleet: the database's decides, because leases and timers of many machines are compared with each other."""
+"""Time in a fleet is the database's time, because leases and timers of many machines are compared with each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from holdfast.model.clock import Clock
 
 
 class DatabaseClock:
-    """The database's time, read through the machine's own clock and compared with it now and then."""
+    """The database's time: the machine's own clock, corrected by a comparison with the database at each renewal of a lease."""
 
     virtual = False
 
@@ -19,8 +19,8 @@ class DatabaseClock:
         return self.machine.now() + self._ahead
 
     def skip_to(self, at: int) -> None:
-        """Real time moves by itself."""
+        """Do nothing: real time moves by itself."""
 
     def compare(self, before: int, theirs: int, after: int) -> None:
-        """The database said `theirs` while the machine's clock went from `before` to `after`."""
+        """Correct the clock: the database's time was `theirs` at a moment between `before` and `after` on the machine's clock."""
         self._ahead = 0 if before <= theirs <= after else theirs - (before + after) // 2

@@ -1,6 +1,6 @@
 """Rows as columns: Postgres takes many rows as a few arrays, so that a statement is the same for any number of them.
 
-Arrays are written as text here: the driver would look at every value, and would have to guess the type of a column of NULLs.
+This module writes arrays as text. The driver would inspect every value, and would have to guess the type of a column of NULLs.
 """
 
 from __future__ import annotations
@@ -11,16 +11,24 @@ from typing import Any, Final
 from holdfast.store.rows import Row
 
 KINDS: Final[Mapping[str, str]] = {
-    "executions": "nttttt" + "nnnn" + "ttnt" + "nntt" + "nnnnn" + "tt" + "nnnnnnnnn" + "tnnntnt" + "ttn",
+    "executions": "nttttt" + "nnnn" + "ttnt" + "nntt" + "nnnnn" + "tt" + "nnnnnnnnn" + "tnnntnt" + "ttnt" + "ttnnnnnnn",
     "touches": "nnnnnnnnn",
     "operations": "ntttntttnnnnnnnnn",
     "events": "nntnnpt",
     "signals": "tttttnntn",
     "notes": "nttttttt" + "nn",
+    "ledger": "nn" + "ttttttttttt" + "nnnnnnn" + "tt" + "n",
+    "ledger_days": "n" + "tttttt" + "nnnnnnnnn",
+    "graphs": "tp",
+    "lanes": "tnnnn" + "nnnnfn",
+    "rates": "ttnnn",
+    "cooled": "tn",
+    "new_lanes": "ttttttnn",
+    "new_rates": "ttnn",
 }
-"""A letter for each column of a table: n is a number, t a text, p a payload."""
+"""A letter for each column of a table: n is a number, f a number with a fraction, t a text, p a payload."""
 
-_TYPES: Final = {"n": "bigint[]", "t": "text[]", "p": "text[]"}
+_TYPES: Final = {"n": "bigint[]", "f": "double precision[]", "t": "text[]", "p": "text[]"}
 _MARK: Final = "\x01"
 _NUL, _MARKED_NUL, _MARKED_MARK = "\0", _MARK + "0", _MARK + "1"
 
@@ -31,14 +39,18 @@ def placeholders(table: str) -> str:
 
 
 def arguments(table: str, rows: Sequence[Row]) -> dict[str, str]:
-    """The values for these placeholders."""
+    """The values for the placeholders of a table."""
     columns = zip(KINDS[table], zip(*rows, strict=True), strict=True)
     return {f"{table}_{n}": _WRITERS[kind](values) for n, (kind, values) in enumerate(columns)}
 
 
 def numbers(values: Iterable[Any]) -> str:
-    """An array of numbers. What is no number is an error here: as text it could become two, and move the rows of others."""
+    """An array of numbers. A value that is no number is an error here: as text it could become two values, and shift other rows."""
     return "{" + ",".join(["NULL" if value is None else int.__repr__(value) for value in values]) + "}"
+
+
+def _fractions(values: Iterable[Any]) -> str:
+    return "{" + ",".join(["NULL" if value is None else float.__repr__(value) for value in values]) + "}"
 
 
 def texts(values: Iterable[Any]) -> str:
@@ -57,17 +69,17 @@ def _quoted(text: str) -> str:
 
 
 def _marked(payload: str) -> str:
-    """Postgres has no text with a NUL in it. JSON never has one, but a serdes may write what it likes."""
+    """A payload without NUL, which no text in Postgres may hold. JSON never has a NUL, but the text of an author's serdes may."""
     if _NUL in payload or _MARK in payload:
         return payload.replace(_MARK, _MARKED_MARK).replace(_NUL, _MARKED_NUL)
     return payload
 
 
 def unmarked(payload: str | None) -> str | None:
-    """The payload that was written."""
+    """The payload as it was before it was marked."""
     if payload is None or _MARK not in payload:
         return payload
     return payload.replace(_MARKED_NUL, _NUL).replace(_MARKED_MARK, _MARK)
 
 
-_WRITERS: Final[Mapping[str, Callable[[Iterable[Any]], str]]] = {"n": numbers, "t": texts, "p": _payloads}
+_WRITERS: Final[Mapping[str, Callable[[Iterable[Any]], str]]] = {"n": numbers, "f": _fractions, "t": texts, "p": _payloads}

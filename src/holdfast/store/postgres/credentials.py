@@ -1,18 +1,18 @@
-"""Credentials: a few rows, read whole."""
+"""Credentials: a few rows, all read at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model.auditing import Note
+from holdfast.model.audit import Note
 from holdfast.model.credentials import Credential
 from holdfast.store import rows
 from holdfast.store.pages import readable_credentials
-from holdfast.store.postgres.auditing import Auditing
+from holdfast.store.postgres.audit import PostgresAuditLog
 
 
-class Credentials(Auditing):
-    """The part of a store that knows who may ask a server."""
+class PostgresCredentials(PostgresAuditLog):
+    """The part of a store that keeps the credentials of a server's callers."""
 
     def put_credential(self, credential: Credential, notes: Sequence[Note] = ()) -> None:
         """Keep a credential, in place of one of the same id."""
@@ -21,15 +21,15 @@ class Credentials(Auditing):
             self.note(notes)
 
     def credentials(self) -> Sequence[Credential]:
-        """All of them."""
+        """All credentials."""
         return readable_credentials(self._read("credentials"))
 
     def reseal_credential(self, credential: str, before: str, after: str) -> bool:
-        """Another sealed secret in the place of this one."""
+        """Replace a sealed secret by another one."""
         return self._side.change(self._sql["reseal_credential"], (after, credential, before)) == 1
 
     def remove_credential(self, credential: str, notes: Sequence[Note] = ()) -> bool:
-        """Forget one."""
+        """Remove a credential."""
         with self._side.explained_transaction():
             found = self._side.change(self._sql["remove_credential"], (credential.replace("\0", "\ufffd"),)) == 1
             if found:

@@ -1,7 +1,7 @@
-"""Migrating a schema: by one process at a time, in one transaction, and only when an operator or a program asked for it.
+"""Migrates a schema: one process at a time, in one transaction, and only when an operator or a program asks for it.
 
-A fleet is upgraded without a stop: the halves that only add come first, then each process is replaced, then come the halves that code from
-before cannot bear. Those are refused as long as a runner of such code has a lease.
+A fleet is upgraded without a stop: an operator applies the before-halves, replaces each process, and then applies the after-halves. The
+after-halves are refused as long as a runner of older code has a lease.
 """
 
 from __future__ import annotations
@@ -11,26 +11,37 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from holdfast.model.errors import StoreInUse
-from holdfast.store.migrating import Lineage, Numbers, Step, number, told
+from holdfast.store.migrating import Lineage, MigrationStep, Numbers, number, told
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.session import Session
 
-SCHEMA_VERSION: Final = 7
-SINCE: Final = {"superseded_by": 7, "quarantine": 7}
+SCHEMA_VERSION: Final = 12
+SINCE: Final = {"superseded_by": 7, "quarantine": 7, "queue": 10, "lane": 10, "order_at": 10, "parked": 10}
 """The columns that checks.sql asks for and that older schemas do not have."""
+CHECKED_SINCE: Final = {
+    "graphs_missing": 8,
+    "graphs_unused": 8,
+    "lanes_miscounted": 10,
+    "lanes_lost": 10,
+    "rates_lost": 10,
+    "lanes_money": 12,
+    "ledger_sums": 12,
+    "ledger_ends": 12,
+}
+"""The questions of checks.sql about tables that older schemas do not have."""
 LINEAGE: Final = Lineage("holdfast.store.postgres", oldest=4, newest=SCHEMA_VERSION)
 
 log = logging.getLogger("holdfast.store")
 
 
 def numbers_of(metas: Mapping[str, str]) -> Numbers:
-    """What a store says of its schema; one of 0.1.0 says only its version."""
+    """The numbers of a store; a store of release 0.1.0 has only a version."""
     version = number(metas["schema"])
     return Numbers(version, number(metas.get("least", version)))
 
 
-def migrate(session: Session, address: Address, sql: Mapping[str, str], numbers: Numbers, *, after: bool) -> Sequence[Step]:
-    """Apply the pending halves, inside the transaction of a caller who holds the lock of makers; answers with them."""
+def migrate(session: Session, address: Address, sql: Mapping[str, str], numbers: Numbers, *, after: bool) -> Sequence[MigrationStep]:
+    """Apply the pending halves and answer with them, inside the transaction of a caller that holds the lock `making`."""
     steps = LINEAGE.pending(numbers, after=after)
     if not steps:
         return ()
@@ -47,8 +58,9 @@ def migrate(session: Session, address: Address, sql: Mapping[str, str], numbers:
 
 
 def _check_gone(session: Session, address: Address, sql: Mapping[str, str], least: int | None) -> None:
-    """Refuse while a runner of older code has a lease, and let none join meanwhile. None is for 0.1.0, whose runners do not say what they
-    are."""
+    """Refuse while a runner of older code has a lease, and let no runner join meanwhile. `least` is None for code of release 0.1.0, whose
+    runners do not tell their version.
+    """
     session.run(sql["keep_runners"].encode(), prepare=False)
     found = session.run(sql["leases" if least is None else "old_leases"].encode(), None if least is None else (least,), prepare=False)
     if not found:

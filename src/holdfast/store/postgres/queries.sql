@@ -18,12 +18,15 @@ SELECT set_config('synchronous_commit', 'on', FALSE) WHERE current_setting('sync
 SELECT pg_advisory_xact_lock(5208276530112512 + hashtext(%s))
 
 -- name: patience
--- Who migrates is waited for, however long that takes; nothing is locked yet.
+-- Waits for a process that migrates, for any time; nothing is locked yet.
 SET LOCAL lock_timeout = 0
 
 -- name: impatience
--- A table is not waited for that long: behind a process that waits for a table, all other processes wait.
+-- Waits for a table only for a short time: behind a process that waits for a table, all other processes wait.
 SET LOCAL lock_timeout = '10s'
+
+-- name: short_patience
+SET LOCAL lock_timeout = '100ms'
 
 -- name: keep_runners
 -- No runner joins, renews or leaves until the transaction ends.
@@ -74,8 +77,12 @@ SELECT {execution} FROM executions WHERE id = ANY(%s::text[])
 SELECT {execution} FROM executions WHERE function || '' = %s AND name = %s AND superseded_by IS NULL
 
 -- name: all_named
+-- Each name is looked for by itself: a join that is planned on an empty table reads all executions.
 SELECT {x.execution} FROM unnest(%s::text[], %s::text[]) AS wanted (function, name)
-JOIN executions AS x ON x.name = wanted.name AND x.function || '' = wanted.function AND x.superseded_by IS NULL
+CROSS JOIN LATERAL (
+    SELECT {execution} FROM executions AS e
+    WHERE e.name = wanted.name AND e.function || '' = wanted.function AND e.superseded_by IS NULL LIMIT 1
+) AS x
 
 -- name: locked_headers
 -- In the order of keys, as every batch locks them: then two batches never wait for each other.
@@ -85,14 +92,40 @@ SELECT {execution} FROM executions WHERE id = ANY(%s::text[]) ORDER BY key FOR U
 SELECT nextval('execution_keys')
 
 -- name: claimable
--- Ready executions first come first served; what a dead runner left behind comes with them. Suspects have a query of their own.
+-- Ready executions, the longest ready first, and the executions that a dead runner left. Suspects have a query of their own. Each function
+-- has a range of the index, so what waits for runners of other functions is not looked at.
 SELECT id FROM (
-    (SELECT id, ready_at FROM executions
-     WHERE state = 'ready' AND ready_at <= %(now)s AND deaths < 2 AND function || ':' || version = ANY(%(targets)s::text[])
-     ORDER BY ready_at LIMIT %(limit)s)
+    (SELECT ready.id, ready.ready_at FROM unnest(%(functions)s::text[], %(versions)s::text[]) AS hosted (function, version)
+     CROSS JOIN LATERAL (
+        SELECT id, ready_at FROM executions AS x
+        WHERE x.function = hosted.function AND x.version = hosted.version AND state = 'ready' AND deaths < 2 AND ready_at <= %(now)s
+        ORDER BY ready_at LIMIT %(limit)s
+     ) AS ready
+     ORDER BY ready.ready_at LIMIT %(limit)s)
     UNION ALL
     (SELECT id, ready_at FROM executions
      WHERE runner = ANY(%(dead)s::text[]) AND function || ':' || version = ANY(%(targets)s::text[])
+     ORDER BY ready_at LIMIT %(limit)s)
+) AS offered
+ORDER BY ready_at LIMIT %(limit)s
+
+-- name: claimable_only
+-- The same for a runner that takes from some queues only, or from some tenants.
+SELECT id FROM (
+    (SELECT ready.id, ready.ready_at FROM unnest(%(functions)s::text[], %(versions)s::text[]) AS hosted (function, version)
+     CROSS JOIN LATERAL (
+        SELECT id, ready_at FROM executions AS x
+        WHERE x.function = hosted.function AND x.version = hosted.version AND state = 'ready' AND deaths < 2 AND ready_at <= %(now)s
+          AND (%(queues)s::text[] IS NULL OR x.queue = ANY(%(queues)s::text[]) OR (x.queue IS NULL AND x.parent IS NOT NULL))
+          AND (%(tenants)s::text[] IS NULL OR coalesce(x.tenant, 'default') = ANY(%(tenants)s::text[]))
+        ORDER BY ready_at LIMIT %(limit)s
+     ) AS ready
+     ORDER BY ready.ready_at LIMIT %(limit)s)
+    UNION ALL
+    (SELECT id, ready_at FROM executions
+     WHERE runner = ANY(%(dead)s::text[]) AND function || ':' || version = ANY(%(targets)s::text[])
+       AND (%(queues)s::text[] IS NULL OR queue = ANY(%(queues)s::text[]) OR (queue IS NULL AND parent IS NOT NULL))
+       AND (%(tenants)s::text[] IS NULL OR coalesce(tenant, 'default') = ANY(%(tenants)s::text[]))
      ORDER BY ready_at LIMIT %(limit)s)
 ) AS offered
 ORDER BY ready_at LIMIT %(limit)s
@@ -102,14 +135,42 @@ SELECT id FROM executions
 WHERE state = 'ready' AND deaths >= 2 AND (deaths = 2 OR ready_at <= %s) AND function || ':' || version = ANY(%s::text[])
 ORDER BY ready_at LIMIT 1
 
+-- name: suspect_only
+SELECT id FROM executions
+WHERE state = 'ready' AND deaths >= 2 AND (deaths = 2 OR ready_at <= %(now)s) AND function || ':' || version = ANY(%(targets)s::text[])
+  AND (%(queues)s::text[] IS NULL OR queue = ANY(%(queues)s::text[]) OR (queue IS NULL AND parent IS NOT NULL))
+  AND (%(tenants)s::text[] IS NULL OR coalesce(tenant, 'default') = ANY(%(tenants)s::text[]))
+ORDER BY ready_at LIMIT 1
+
 -- name: due
 SELECT id FROM executions WHERE due_at <= %s ORDER BY due_at LIMIT %s
 
 -- name: next_due
+-- The next timer, the next delayed retry, or the next time at which a lane opens. Only a runner that can take something opens lanes.
 SELECT least(
     (SELECT due_at FROM executions WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1),
-    (SELECT ready_at FROM executions
-     WHERE state = 'ready' AND deaths < 2 AND function || ':' || version = ANY(%s::text[]) ORDER BY ready_at LIMIT 1)
+    (SELECT min(ready.ready_at) FROM unnest(%(functions)s::text[], %(versions)s::text[]) AS hosted (function, version)
+     CROSS JOIN LATERAL (
+        SELECT ready_at FROM executions AS x
+        WHERE x.function = hosted.function AND x.version = hosted.version AND state = 'ready' AND deaths < 2 ORDER BY ready_at LIMIT 1
+     ) AS ready),
+    (SELECT closed_until FROM lanes
+     WHERE closed_until > 0 AND waiting > 0 AND cardinality(%(functions)s::text[]) > 0 ORDER BY closed_until LIMIT 1)
+)
+
+-- name: next_due_only
+SELECT least(
+    (SELECT due_at FROM executions WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1),
+    (SELECT min(ready.ready_at) FROM unnest(%(functions)s::text[], %(versions)s::text[]) AS hosted (function, version)
+     CROSS JOIN LATERAL (
+        SELECT ready_at FROM executions AS x
+        WHERE x.function = hosted.function AND x.version = hosted.version AND state = 'ready' AND deaths < 2
+          AND (%(queues)s::text[] IS NULL OR x.queue = ANY(%(queues)s::text[]) OR (x.queue IS NULL AND x.parent IS NOT NULL))
+          AND (%(tenants)s::text[] IS NULL OR coalesce(x.tenant, 'default') = ANY(%(tenants)s::text[]))
+        ORDER BY ready_at LIMIT 1
+     ) AS ready),
+    (SELECT closed_until FROM lanes
+     WHERE closed_until > 0 AND waiting > 0 AND cardinality(%(functions)s::text[]) > 0 ORDER BY closed_until LIMIT 1)
 )
 
 -- name: children
@@ -127,6 +188,10 @@ SELECT version, timeout_seconds, retention_days, max_operations, max_bytes, kind
 
 -- name: payload
 SELECT payload FROM events WHERE execution = (SELECT key FROM executions WHERE id = %s) AND number = %s
+
+-- name: inputs
+SELECT x.id, e.payload FROM unnest(%s::text[]) AS wanted (id)
+JOIN executions AS x ON x.id = wanted.id JOIN events AS e ON e.execution = x.key AND e.number = 1
 
 -- name: operations
 SELECT {o.operation}, e.payload, e.type FROM operations AS o
@@ -203,6 +268,7 @@ SELECT {execution} FROM executions WHERE TRUE
   AND function || '' = %(former_function)s
   AND parent = %(parent)s
   AND tenant = %(tenant)s
+  AND queue = %(queue)s
   AND status = ANY(%(statuses)s)
   AND status <> 'SUCCEEDED' AND status = %(unsuccessful)s
   AND started_at > %(started_after)s
@@ -220,7 +286,7 @@ ORDER BY id DESC LIMIT %(limit)s
 ORDER BY id LIMIT %(limit)s
 
 -- name: join
--- Not for code that is older than the store allows by now: it may have been so when the process opened it.
+-- Refused for code that is older than the store allows: the store may have been migrated after the process opened it.
 INSERT INTO runners (id, lease_until, code) SELECT %(runner)s::text, %(lease_until)s::bigint, %(code)s::bigint
 WHERE (SELECT value::bigint FROM meta WHERE key = 'least') <= %(code)s::bigint
 ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until
@@ -247,25 +313,28 @@ SELECT DISTINCT runner FROM executions WHERE runner IS NOT NULL
 SELECT id FROM executions WHERE runner = %s AND state = 'running'
 
 -- name: is_over
--- Whether there is anything to forget.
+-- Whether retention has anything to remove.
 SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= %s AND state IN ('closed', 'imported'))
     OR EXISTS (SELECT 1 FROM expired)
     OR EXISTS (SELECT 1 FROM counters WHERE until <= %s)
     OR EXISTS (SELECT 1 FROM audit WHERE expires_at <= %s)
+    OR EXISTS (SELECT 1 FROM ledger WHERE expires_at <= %s)
+    OR EXISTS (SELECT 1 FROM ledger_days WHERE expires_at <= %s)
+    OR EXISTS (SELECT 1 FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND drained_at <= %s)
     OR (SELECT min(number) FROM signals) <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers)
 
 -- name: expire_executions
--- What somebody is writing at this moment is left for the next time.
+-- Rows that another process is writing at this moment are left for the next call.
 WITH gone AS (
     DELETE FROM executions WHERE key = ANY(ARRAY(
         SELECT key FROM executions WHERE expires_at <= %s AND state IN ('closed', 'imported')
         ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
-    )) RETURNING key
+    )) RETURNING key, graph
 )
-INSERT INTO expired (key) SELECT key FROM gone
+INSERT INTO expired (key, graph) SELECT key, graph FROM gone
 
 -- name: expired
-SELECT key FROM expired ORDER BY key LIMIT 1 FOR UPDATE SKIP LOCKED
+SELECT key, graph FROM expired ORDER BY key LIMIT 1 FOR UPDATE SKIP LOCKED
 
 -- name: drop_expired
 DELETE FROM expired WHERE key = %s
@@ -282,8 +351,32 @@ DELETE FROM operations WHERE execution = %(key)s AND place <= (
     SELECT max(place) FROM (SELECT place FROM operations WHERE execution = %(key)s ORDER BY place LIMIT %(limit)s) AS first
 )
 
+-- name: graph
+SELECT text FROM graphs WHERE id = %s
+
+-- name: kept_graphs
+-- Those that are there. Until the transaction ends, no other process removes them; several processes may keep one at the same time.
+SELECT id FROM graphs WHERE id = ANY(%s::text[]) ORDER BY id FOR KEY SHARE
+
+-- name: put_graphs
+INSERT INTO graphs (id, text) SELECT v.id, v.text FROM unnest({rows}) AS v (id, text) ON CONFLICT (id) DO NOTHING
+
+-- name: renew_graphs
+UPDATE graphs AS g SET text = v.text FROM unnest({rows}) AS v (id, text) WHERE g.id = v.id
+
+-- name: is_graph_named
+SELECT EXISTS (SELECT 1 FROM executions WHERE graph = %s)
+
+-- name: free_graph
+-- No row if it is gone, or if a writer keeps it at this moment.
+SELECT id FROM graphs WHERE id = %s FOR UPDATE SKIP LOCKED
+
+-- name: drop_graph
+-- After `free_graph`, in a statement of its own: this one sees what every writer that kept the graph before has committed.
+DELETE FROM graphs WHERE id = %(graph)s AND NOT EXISTS (SELECT 1 FROM executions WHERE graph = %(graph)s)
+
 -- name: drop_signals
--- What every subscriber has had; without subscribers, all.
+-- Signals that every subscriber has had; without subscribers, all signals.
 DELETE FROM signals WHERE number IN (
     SELECT number FROM signals
     WHERE number <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers) ORDER BY number LIMIT %s
@@ -300,7 +393,7 @@ LOCK TABLE executions IN SHARE MODE
 DELETE FROM subscribers WHERE name = %s
 
 -- name: delivery
--- Who has a delivery; nobody, when its runner has left or was declared dead.
+-- The runner that delivers to a subscriber; NULL when that runner has left or was declared dead.
 SELECT (SELECT id FROM runners WHERE id = holder) FROM subscribers WHERE name = %s
 
 -- name: take_delivery
@@ -324,14 +417,14 @@ INSERT INTO counters (key, amount, until) SELECT unnest(%s::text[]), 0, 0 ON CON
 
 -- name: locked_counters
 -- In one order for all processes.
-SELECT key, amount, until FROM counters WHERE key = ANY(%s::text[]) ORDER BY key FOR UPDATE
+SELECT key, amount, until, reserved FROM counters WHERE key = ANY(%s::text[]) ORDER BY key FOR UPDATE
 
 -- name: counters
-SELECT key, amount, until FROM counters WHERE key = ANY(%s::text[])
+SELECT key, amount, until, reserved FROM counters WHERE key = ANY(%s::text[])
 
 -- name: put_counters
-UPDATE counters AS c SET amount = n.amount, until = n.until
-FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS n (key, amount, until) WHERE c.key = n.key
+UPDATE counters AS c SET amount = n.amount, until = n.until, reserved = n.reserved
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[]) AS n (key, amount, until, reserved) WHERE c.key = n.key
 
 -- name: drop_counters
 DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until <= %s ORDER BY key LIMIT %s FOR UPDATE SKIP LOCKED)
@@ -343,10 +436,10 @@ WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' 
 ORDER BY x.id LIMIT %s
 
 -- name: put_credential
-INSERT INTO credentials ({credential}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+INSERT INTO credentials ({credential}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (id) DO UPDATE SET
     kind = excluded.kind, secret = excluded.secret, roles = excluded.roles, tenant = excluded.tenant, note = excluded.note,
-    created_at = excluded.created_at, expires_at = excluded.expires_at
+    created_at = excluded.created_at, expires_at = excluded.expires_at, person = excluded.person
 
 -- name: credentials
 SELECT {credential} FROM credentials ORDER BY id
@@ -370,7 +463,7 @@ agreed AS MATERIALIZED (
 )
 
 -- name: write_unopposed
--- Nothing but new executions: there is nothing to agree with. A name that somebody else took meanwhile is an error of the index.
+-- Nothing but new executions: there is nothing to agree with. A name that another process took meanwhile is an error of the index.
 agreed AS (SELECT TRUE AS yes)
 
 -- name: write_executions
@@ -384,9 +477,13 @@ put AS (
         touched_at = excluded.touched_at, failures = excluded.failures, deaths = excluded.deaths, client = excluded.client,
         client_revision = excluded.client_revision, operations = excluded.operations, stored = excluded.stored,
         continued_as = excluded.continued_as, expires_at = excluded.expires_at, superseded_by = excluded.superseded_by,
-        quarantine = excluded.quarantine, quarantine_event = excluded.quarantine_event
+        quarantine = excluded.quarantine, quarantine_event = excluded.quarantine_event, deadline = excluded.deadline,
+        admitted_at = excluded.admitted_at, parked = excluded.parked
     RETURNING 1
 )
+
+-- name: write_no_executions
+put AS (SELECT 1 WHERE FALSE)
 
 -- name: write_touches
 -- What an ordinary checkpoint changes, and nothing more: the statement of the hot path.
@@ -412,11 +509,64 @@ happened AS (
     INSERT INTO events ({event}) SELECT {v.event} FROM unnest({rows}) AS v ({event}) WHERE (SELECT yes FROM agreed)
 )
 
+-- name: write_lanes
+-- Lanes are locked after executions, in the order of their keys, as every batch locks them. What is NULL stays as it is. A lane in which
+-- nothing waited begins at the clock of the lane above.
+slots AS MATERIALIZED (
+    SELECT key FROM lanes
+    WHERE key = ANY(%(lanes_0)s::text[]) AND (SELECT yes FROM agreed) AND (SELECT count(*) FROM put) >= 0 ORDER BY key FOR UPDATE
+),
+moved AS (
+    UPDATE lanes AS l SET
+        held = l.held + v.held, waiting = l.waiting + v.waiting, money = l.money + v.money,
+        turn = CASE
+            WHEN v.waiting > 0 AND l.waiting = 0 THEN greatest(l.turn, (SELECT clock FROM lanes AS above WHERE above.key = l.parent))
+            ELSE coalesce(v.turn, l.turn)
+        END,
+        clock = coalesce(v.clock, l.clock), closed_until = greatest(coalesce(v.closed_until, l.closed_until), v.cool_until),
+        admitted = coalesce(v.admitted, l.admitted), drain = coalesce(v.drain, l.drain), drained_at = coalesce(v.drained_at, l.drained_at)
+    FROM unnest({rows}) AS v (key, held, waiting, money, cool_until, turn, clock, closed_until, admitted, drain, drained_at)
+    WHERE l.key = v.key AND (SELECT count(*) FROM slots) > 0
+)
+
+-- name: write_no_lanes
+slots AS (SELECT 1 WHERE FALSE)
+
+-- name: write_rates
+-- What a rate is after admissions, and then after executions have told what they really used: `units` beyond their estimates in all, and
+-- `peak` as if each were told after the other. No rate lies before now, or so far ahead that it could not be kept.
+rated AS (
+    UPDATE rates AS r SET tat_ns = CASE
+        WHEN v.units IS NULL THEN v.tat_ns
+        ELSE least(
+            greatest(%(now_ns)s + v.peak::numeric * r.step_ns, coalesce(v.tat_ns, r.tat_ns) + v.units::numeric * r.step_ns),
+            %(now_ns)s + %(most_ns)s
+        )::bigint
+    END
+    FROM unnest({rows}) AS v (lane, kind, tat_ns, units, peak)
+    WHERE r.lane = v.lane AND r.kind = v.kind AND (SELECT count(*) FROM slots) > 0
+)
+
+-- name: write_cooled
+cooled AS (
+    INSERT INTO rates (lane, kind, step_ns, burst, tat_ns)
+    SELECT v.lane, 'cooling', 0, 0, v.tat_ns FROM unnest({rows}) AS v (lane, tat_ns) WHERE (SELECT count(*) FROM slots) > 0
+    ON CONFLICT (lane, kind) DO UPDATE SET tat_ns = greatest(rates.tat_ns, excluded.tat_ns)
+)
+
+-- name: write_root
+-- Every admission moves this clock. While another one does, this one leaves it.
+rooted AS (
+    UPDATE lanes SET clock = greatest(clock, %(clock)s)
+    WHERE key = ANY(ARRAY(SELECT key FROM lanes WHERE key = '' FOR UPDATE SKIP LOCKED))
+)
+
 -- name: write_signals
--- Numbered last of all: nothing that may have to wait for somebody comes after the lock of the number.
+-- Numbered last of all: after the row of the number is locked, the statement waits for no other lock.
 numbered AS (
     UPDATE numbering SET last = last + %(signals)s
-    WHERE (SELECT yes FROM agreed) AND (SELECT count(*) FROM put) > 0 AND EXISTS (SELECT 1 FROM subscribers)
+    WHERE (SELECT yes FROM agreed) AND (SELECT count(*) FROM put) > 0 AND (SELECT count(*) FROM slots) >= 0
+      AND EXISTS (SELECT 1 FROM subscribers)
     RETURNING last - %(signals)s AS before
 ),
 told AS (
@@ -432,7 +582,9 @@ told AS (
 told AS (SELECT 1 WHERE FALSE)
 
 -- name: write_end
-SELECT yes, EXISTS (SELECT 1 FROM told), CASE WHEN yes AND %(news)s THEN pg_notify(%(channel)s, %(member)s) END FROM agreed
+-- Signals are always news: another process may deliver them.
+SELECT yes, EXISTS (SELECT 1 FROM told),
+       CASE WHEN yes AND (%(news)s OR EXISTS (SELECT 1 FROM told)) THEN pg_notify(%(channel)s, %(member)s) END FROM agreed
 
 -- name: least
 -- The oldest code that may use the store: whether a step that code from before cannot bear was applied.
@@ -465,3 +617,328 @@ DELETE FROM audit WHERE number = ANY(ARRAY(
 
 -- name: unmarked
 SELECT coalesce((SELECT value FROM meta WHERE key = 'unmarked'), '')
+
+-- name: queue
+SELECT name, declared, operator, mode, revision FROM queues WHERE name = %s
+
+-- name: queues
+SELECT name, declared, operator, mode, revision FROM queues ORDER BY name
+
+-- name: kept_queue
+-- Until the transaction ends, nothing changes the settings of the queue: they are those of the lanes that the transaction makes.
+SELECT name, declared, operator, mode, revision FROM queues WHERE name = %s FOR SHARE
+
+-- name: make_queue
+INSERT INTO queues (name) VALUES (%s) ON CONFLICT (name) DO NOTHING RETURNING name
+
+-- name: declare_queue
+INSERT INTO queues (name, declared) VALUES (%s, %s)
+ON CONFLICT (name) DO UPDATE SET declared = excluded.declared, revision = queues.revision + 1 WHERE queues.declared <> excluded.declared
+
+-- name: is_declared
+SELECT 1 FROM queues WHERE name = %s AND declared = %s
+
+-- name: set_queue
+UPDATE queues SET operator = %s, mode = %s, revision = revision + 1 WHERE name = %s AND revision = %s
+
+-- name: lock_lanes
+-- All lanes of a queue, in the order in which every batch locks lanes.
+SELECT count(*) FROM (SELECT key FROM lanes WHERE queue = %s ORDER BY key FOR UPDATE) AS locked
+
+-- name: set_lanes
+-- Whether a rate still closes a lane is found out at the next admission.
+UPDATE lanes SET at_once = %(at_once)s, paused = %(paused)s, closed_until = 0
+WHERE queue = %(queue)s AND level = %(level)s AND (at_once <> %(at_once)s OR paused <> %(paused)s OR closed_until > 0)
+
+-- name: drop_rates
+DELETE FROM rates WHERE lane = ANY(ARRAY(SELECT key FROM lanes WHERE queue = %s AND level = %s)) AND kind <> ALL(%s::text[])
+
+-- name: set_rates
+INSERT INTO rates (lane, kind, step_ns, burst)
+SELECT key, %(kind)s, %(step)s, %(burst)s FROM lanes WHERE queue = %(queue)s AND level = %(level)s
+ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = excluded.burst, tat_ns = (
+    -- The units that were used at the last admission are used up at the new rate from then on.
+    SELECT least(rates.tat_ns, l.drained_at * 1000000) + trunc(least(
+        greatest(rates.tat_ns - l.drained_at * 1000000, 0) * (excluded.step_ns::double precision / rates.step_ns), 1e18
+    ))::bigint
+    FROM lanes AS l WHERE l.key = rates.lane
+)
+
+-- name: other_rates
+-- The last lanes of a function that have another rate of runs than this one.
+SELECT l.key FROM lanes AS l LEFT JOIN rates AS r ON r.lane = l.key AND r.kind = 'runs'
+WHERE l.function = %(function)s AND (r.step_ns IS DISTINCT FROM %(step)s::bigint OR r.burst IS DISTINCT FROM %(burst)s::bigint)
+
+-- name: drop_rate
+DELETE FROM rates WHERE kind = 'runs' AND lane = ANY(%(lanes)s::text[])
+
+-- name: set_rate
+INSERT INTO rates (lane, kind, step_ns, burst) SELECT key, 'runs', %(step)s, %(burst)s FROM lanes WHERE key = ANY(%(lanes)s::text[])
+ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = excluded.burst, tat_ns = (
+    -- As in set_rates.
+    SELECT least(rates.tat_ns, l.drained_at * 1000000) + trunc(least(
+        greatest(rates.tat_ns - l.drained_at * 1000000, 0) * (excluded.step_ns::double precision / rates.step_ns), 1e18
+    ))::bigint
+    FROM lanes AS l WHERE l.key = rates.lane
+)
+
+-- name: open_lanes_again
+-- Whether a rate still closes a lane is found out at the next admission.
+UPDATE lanes SET closed_until = 0 WHERE closed_until > 0 AND key = ANY(%(lanes)s::text[])
+
+-- name: locked_lanes
+-- In one order for all processes.
+SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes WHERE key = ANY(%s::text[]) ORDER BY key FOR UPDATE
+
+-- name: lanes_there
+SELECT key FROM lanes WHERE key = ANY(%s::text[])
+
+-- name: make_lanes
+INSERT INTO lanes (key, queue, parent, level, function, version, at_once, paused)
+SELECT v.key, v.queue, v.parent, v.level, v.function, v.version, v.at_once, v.paused
+FROM unnest({rows}) AS v (key, queue, parent, level, function, version, at_once, paused)
+ORDER BY v.key ON CONFLICT (key) DO NOTHING RETURNING key
+
+-- name: make_rates
+INSERT INTO rates (lane, kind, step_ns, burst) SELECT v.lane, v.kind, v.step_ns, v.burst FROM unnest({rows}) AS v (lane, kind, step_ns, burst)
+ON CONFLICT (lane, kind) DO NOTHING
+
+-- name: unmake_lanes
+DELETE FROM lanes WHERE key = ANY(%s::text[])
+
+-- name: unmake_rates
+DELETE FROM rates WHERE lane = ANY(%s::text[])
+
+-- name: unmake_queues
+DELETE FROM queues WHERE name = ANY(%s::text[])
+
+-- name: rates
+SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane = ANY(%s::text[]) ORDER BY lane, kind
+
+-- name: oldest
+SELECT ready_at FROM executions WHERE queue = %s AND state = 'queued' ORDER BY ready_at LIMIT 1
+
+-- name: has_open_lane
+-- Whether a queue is open and something waits for these functions, or a closed lane may open: only then is admission worth a transaction.
+-- And the clock above all queues.
+SELECT EXISTS (SELECT 1 FROM lanes WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0)
+       AND EXISTS (SELECT 1 FROM unnest(%(functions)s::text[], %(versions)s::text[]) AS hosted (function, version), LATERAL (
+           SELECT 1 FROM lanes AS l WHERE l.function = hosted.function AND l.version = hosted.version AND l.waiting > 0 LIMIT 1
+       ) AS leaf),
+       EXISTS (SELECT 1 FROM lanes WHERE closed_until > 0 AND waiting > 0 AND closed_until <= %(now)s),
+       (SELECT clock FROM lanes WHERE key = '')
+
+-- name: reopen_lanes
+UPDATE lanes SET closed_until = 0 WHERE key = ANY(ARRAY(
+    SELECT key FROM lanes WHERE closed_until > 0 AND waiting > 0 AND closed_until <= %s
+    ORDER BY closed_until LIMIT 10000 FOR UPDATE SKIP LOCKED
+))
+
+-- name: open_lanes
+-- The lanes that another process has locked are passed over: admission waits for nothing.
+SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, EXISTS (SELECT 1 FROM rates WHERE lane = key) FROM lanes
+WHERE parent = %s AND (turn, key) > (%s, %s) AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0
+ORDER BY turn, key LIMIT %s FOR UPDATE SKIP LOCKED
+
+-- name: open_below
+-- The first open lanes below each of several.
+SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version,
+       EXISTS (SELECT 1 FROM rates WHERE lane = l.key)
+FROM unnest(%s::text[]) AS above (key)
+CROSS JOIN LATERAL (
+    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %s FOR UPDATE SKIP LOCKED
+) AS l
+
+-- name: passed_queue
+-- An open queue in which something waits for these functions, and that an admission has not locked: another process had.
+SELECT q.key FROM lanes AS q
+WHERE q.parent = '' AND q.waiting > 0 AND q.held < q.at_once AND q.closed_until = 0 AND q.paused = 0 AND q.key <> ALL(%(locked)s::text[])
+  AND EXISTS (SELECT 1 FROM unnest(%(functions)s::text[], %(versions)s::text[]) AS hosted (function, version), LATERAL (
+      SELECT 1 FROM lanes AS l WHERE l.function = hosted.function AND l.version = hosted.version AND l.queue = q.key AND l.waiting > 0 LIMIT 1
+  ) AS leaf)
+ORDER BY q.turn, q.key LIMIT 1
+
+-- name: heads
+SELECT {execution} FROM executions
+WHERE lane = %s AND state = 'queued' AND (order_at, id) > (%s, %s) ORDER BY order_at, id LIMIT %s FOR UPDATE SKIP LOCKED
+
+-- name: heads_below
+-- The first executions of each of several leaves.
+SELECT {x.execution} FROM unnest(%s::text[]) AS leaf (key)
+CROSS JOIN LATERAL (
+    SELECT {execution} FROM executions WHERE lane = leaf.key AND state = 'queued' ORDER BY order_at, id LIMIT %s FOR UPDATE SKIP LOCKED
+) AS x
+
+-- name: free_headers
+-- Those of executions that no other process has locked; now they are locked.
+SELECT id, revision FROM executions WHERE id = ANY(%s::text[]) FOR UPDATE SKIP LOCKED
+
+-- name: free_lanes
+SELECT key FROM lanes WHERE key = ANY(%s::text[]) FOR UPDATE SKIP LOCKED
+
+-- name: first_head
+-- Whether another process has locked it or not.
+SELECT id FROM executions WHERE lane = %s AND state = 'queued' ORDER BY order_at, id LIMIT 1
+
+-- name: next_of_key
+-- The leaf whose first execution was enqueued first. A key has a leaf for each function and version, so there are few.
+SELECT l.key FROM lanes AS l WHERE l.key > %(key)s || '/' AND l.key < %(key)s || '0' AND l.waiting > 0
+ORDER BY (SELECT ROW(x.order_at, x.id) FROM executions AS x WHERE x.lane = l.key AND x.state = 'queued' ORDER BY x.order_at, x.id LIMIT 1)
+LIMIT 1
+
+-- name: idle_lanes
+SELECT key FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND drained_at <= %s
+ORDER BY drained_at LIMIT %s FOR UPDATE SKIP LOCKED
+
+-- name: drop_lanes
+-- Of idle lanes, those in which nothing stands that may come back, that have no lane below them, and of whose rates nothing is used. After
+-- `idle_lanes`, in a statement of its own: this one sees what every writer that had locked a lane before has committed.
+DELETE FROM lanes AS l WHERE l.key = ANY(%(lanes)s::text[])
+  AND NOT EXISTS (SELECT 1 FROM lanes AS below WHERE below.key > l.key || '/' AND below.key < l.key || '0')
+  AND NOT EXISTS (SELECT 1 FROM rates AS r WHERE r.lane = l.key AND r.tat_ns > %(now)s * 1000000)
+  AND NOT EXISTS (SELECT 1 FROM executions AS x WHERE x.lane = l.key AND x.state IN ('queued', 'delayed', 'suspended', 'quarantined'))
+
+-- name: drop_rates_of
+DELETE FROM rates AS r WHERE r.lane = ANY(%(lanes)s::text[]) AND NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.key = r.lane)
+
+-- name: keep_lanes
+-- Idle lanes that are still needed are looked at again after a while.
+UPDATE lanes SET drained_at = %(now)s, drain = 0 WHERE key = ANY(%(lanes)s::text[])
+
+-- name: standing
+SELECT coalesce(l.waiting, 0), (SELECT count(*) FROM executions WHERE queue = %(queue)s AND state = 'delayed'), coalesce(l.held, 0),
+       (SELECT ready_at FROM executions WHERE queue = %(queue)s AND state = 'queued' ORDER BY ready_at LIMIT 1),
+       (SELECT count(*) FROM executions WHERE queue = %(queue)s AND parked = 1 AND superseded_by IS NULL),
+       coalesce(l.admitted, 0), coalesce(l.drain, 0), coalesce(l.drained_at, 0), coalesce(l.money, 0)
+FROM (SELECT 1) AS one LEFT JOIN lanes AS l ON l.key = %(queue)s
+
+-- name: lanes
+SELECT key, waiting, held, at_once, closed_until FROM lanes WHERE queue = %s AND key > %s ORDER BY key LIMIT %s
+
+-- name: ahead
+SELECT count(*) FROM (
+    SELECT 1 FROM executions WHERE lane = %(lane)s AND state = 'queued' AND (order_at, id) < (%(order_at)s, %(id)s)
+    ORDER BY order_at, id LIMIT %(most)s
+) AS before
+
+-- name: parked
+-- The id is hidden from the planner: by its index all executions would be read.
+SELECT {execution} FROM executions WHERE parked = 1 AND superseded_by IS NULL AND id || '' > %(beyond)s ORDER BY id || '' LIMIT %(limit)s
+
+-- name: parked_in
+SELECT {execution} FROM executions
+WHERE queue = %(queue)s AND parked = 1 AND superseded_by IS NULL AND id > %(beyond)s ORDER BY id LIMIT %(limit)s
+
+-- name: schedule
+SELECT {schedule} FROM schedules WHERE name = %s
+
+-- name: schedules
+SELECT {schedule} FROM schedules WHERE name > %s AND tenant IS NOT DISTINCT FROM coalesce(%s, tenant) ORDER BY name LIMIT %s
+
+-- name: due_schedules
+SELECT name FROM schedules WHERE function = ANY(%s::text[]) AND next_at <= %s ORDER BY next_at LIMIT %s
+
+-- name: waiting_schedules
+SELECT name FROM schedules WHERE function = ANY(%s::text[]) AND waits = 1 ORDER BY name LIMIT %s
+
+-- name: next_schedule
+SELECT min((SELECT min(next_at) FROM schedules WHERE function = f.name AND next_at IS NOT NULL)) FROM unnest(%s::text[]) AS f (name)
+
+-- name: locked_schedules
+-- In one order for all processes.
+SELECT name, revision, cursor FROM schedules WHERE name = ANY(%s::text[]) ORDER BY name FOR UPDATE
+
+-- name: add_schedule
+INSERT INTO schedules ({schedule}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (name) DO NOTHING
+
+-- name: put_schedule
+UPDATE schedules SET tenant = %s, function = %s, next_at = %s, waits = %s, cursor = %s, revision = %s, body = %s, input = %s
+WHERE name = %s AND revision = %s AND cursor <= %s
+
+-- name: move_schedule
+UPDATE schedules SET next_at = %s, waits = %s, cursor = %s, revision = %s, body = %s WHERE name = %s AND revision = %s AND cursor <= %s
+
+-- name: remove_schedule
+DELETE FROM schedules WHERE name = %s AND revision = %s
+
+-- name: put_ledger
+INSERT INTO ledger (
+    at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,
+    held_tokens, held_nanos, price_source, price_date, expires_at
+) SELECT v.at, v.day, v.tenant, v.pipeline, v.node, v.worker, v.run, v.root, v.path, v.owner, v.call, v.model, v.state, v.input, v.output, v.cached,
+    v.reasoning, v.nanos, v.held_tokens, v.held_nanos, v.price_source, v.price_date, v.expires_at
+FROM unnest({rows}) AS v (
+    at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,
+    held_tokens, held_nanos, price_source, price_date, expires_at
+)
+
+-- name: put_ledger_days
+-- In one order for all processes, and after every other row of a batch.
+INSERT INTO ledger_days (day, tenant, pipeline, node, worker, model, state, expires_at, calls, input, output, cached, reasoning, nanos, held_tokens, held_nanos)
+SELECT v.day, v.tenant, v.pipeline, v.node, v.worker, v.model, v.state, v.expires_at, v.calls, v.input, v.output, v.cached, v.reasoning, v.nanos, v.held_tokens, v.held_nanos
+FROM unnest({rows}) AS v (day, tenant, pipeline, node, worker, model, state, expires_at, calls, input, output, cached, reasoning, nanos, held_tokens, held_nanos)
+ON CONFLICT (day, tenant, pipeline, node, worker, model, state, expires_at) DO UPDATE SET
+    calls = ledger_days.calls + excluded.calls, input = ledger_days.input + excluded.input, output = ledger_days.output + excluded.output,
+    cached = ledger_days.cached + excluded.cached, reasoning = ledger_days.reasoning + excluded.reasoning, nanos = ledger_days.nanos + excluded.nanos,
+    held_tokens = ledger_days.held_tokens + excluded.held_tokens, held_nanos = ledger_days.held_nanos + excluded.held_nanos
+
+-- name: cost_of_days
+-- One row for each group and state. A dimension that was not asked for is NULL in all rows.
+SELECT CASE WHEN %(by_day)s::bool THEN day END,
+       CASE WHEN %(by_tenant)s::bool THEN tenant END,
+       CASE WHEN %(by_pipeline)s::bool THEN pipeline END,
+       CASE WHEN %(by_node)s::bool THEN node END,
+       CASE WHEN %(by_worker)s::bool THEN worker END,
+       CASE WHEN %(by_model)s::bool THEN model END, NULL, state,
+       sum(calls)::bigint, sum(input)::bigint, sum(output)::bigint, sum(cached)::bigint, sum(reasoning)::bigint, sum(nanos)::bigint, sum(held_tokens)::bigint, sum(held_nanos)::bigint
+FROM ledger_days
+WHERE day >= %(since)s::bigint AND day < %(until)s::bigint AND tenant = coalesce(%(tenant)s::text, tenant)
+  AND pipeline = coalesce(%(pipeline)s::text, pipeline) AND worker = coalesce(%(worker)s::text, worker)
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 LIMIT %(limit)s::bigint
+
+-- name: cost_of_run
+SELECT CASE WHEN %(by_day)s::bool THEN day END,
+       CASE WHEN %(by_tenant)s::bool THEN tenant END,
+       CASE WHEN %(by_pipeline)s::bool THEN pipeline END,
+       CASE WHEN %(by_node)s::bool THEN node END,
+       CASE WHEN %(by_worker)s::bool THEN worker END,
+       CASE WHEN %(by_model)s::bool THEN model END,
+       CASE WHEN %(by_run)s::bool THEN run END, state,
+       count(*), sum(input)::bigint, sum(output)::bigint, sum(cached)::bigint, sum(reasoning)::bigint, sum(nanos)::bigint, sum(held_tokens)::bigint, sum(held_nanos)::bigint
+FROM ledger
+WHERE root = %(root)s::text AND strpos('/' || path || '/', '/' || %(run)s::text || '/') > 0 AND tenant = coalesce(%(tenant)s::text, tenant)
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 LIMIT %(limit)s::bigint
+
+-- name: ledger
+SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,
+    held_tokens, held_nanos, price_source, price_date, expires_at
+FROM ledger WHERE run = %(run)s::text ORDER BY number LIMIT %(limit)s::bigint
+
+-- name: open_calls
+-- The first entries of calls of some runs that have no second one.
+SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,
+    held_tokens, held_nanos, price_source, price_date, expires_at
+FROM ledger AS begun
+WHERE run = ANY(%s::text[]) AND state = 'reserved'
+  AND NOT EXISTS (SELECT 1 FROM ledger WHERE run = begun.run AND call = begun.call AND state <> 'reserved')
+ORDER BY number
+
+-- name: cost_samples
+-- What runs spent for each node of a pipeline, by the newest calls.
+SELECT node, owner, run, sum(input + output)::bigint, sum(nanos)::bigint FROM (
+    SELECT node, owner, run, input, output, nanos FROM ledger
+    WHERE pipeline = %(pipeline)s::text AND pipeline <> '' AND state <> 'reserved' AND tenant = coalesce(%(tenant)s::text, tenant)
+    ORDER BY number DESC LIMIT %(limit)s::bigint
+) AS newest GROUP BY node, owner, run
+
+-- name: drop_ledger
+DELETE FROM ledger WHERE number IN (
+    SELECT number FROM ledger WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
+)
+
+-- name: drop_ledger_days
+DELETE FROM ledger_days WHERE expires_at <= %s
+
+-- name: queued_money
+-- What the executions that wait in a queue are estimated to cost.
+SELECT coalesce(max(money), 0) FROM lanes WHERE key = %s

@@ -1,61 +1,70 @@
-"""Retention: what is over is removed a few rows at a time, by any number of processes at once.
+"""Retention: expired rows are removed a few at a time, by any number of processes at once.
 
-An execution's header goes first, and with it its name; its key stays in `expired` until nothing of it is left. A crash between two
-chunks leaves keys in `expired`, and the next one to ask goes on with them. What somebody else is at work on is passed over.
+An execution's header goes first, and with it its name. Its key stays in `expired` until nothing of the execution is left. A crash between
+two chunks leaves keys in `expired`, and the next call goes on with them. Rows that another process has locked are passed over.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
 
-from holdfast.store.postgres.reads import Reading
+from holdfast.store.postgres.columns import texts
+from holdfast.store.postgres.reads import PostgresReads
+from holdfast.store.reads import Parameters
+from holdfast.store.retention import IDLE_MS, Leftovers
+from holdfast.store.rows import Row
 
-_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Payload that one transaction removes, about."""
 
-
-class Retention(Reading):
-    """The part of a store that forgets."""
+class PostgresRetention(PostgresReads, Leftovers):
+    """The part of a store that removes what is over."""
 
     def expire(self, now: int, limit: int) -> bool:
         """Remove up to `limit` rows; nothing is written when there is nothing to remove."""
-        ((over,),) = self._read("is_over", (now, now, now))
+        ((over,),) = self._read("is_over", (now, now, now, now, now, now - IDLE_MS))
         if not over:
             return False
         with self._side.explained_transaction():
-            gone = self._side.change(self._sql["expire_executions"], (now, limit))
-            room = self._remove_leftovers(limit - gone)
+            room = self._remove_leftovers(limit - self._removed("expire_executions", (now, limit)))
             if room:
-                room -= self._side.change(self._sql["drop_signals"], (room,))
+                room -= self._removed("drop_signals", (room,))
             if room:
-                room -= self._side.change(self._sql["drop_counters"], (now, room))
+                room -= self._removed("drop_counters", (now, room))
             if room:
-                room -= self._side.change(self._sql["drop_notes"], (now, room))
+                room -= self._removed("drop_notes", (now, room))
+            if room:
+                room -= self._drop_lanes(now, room)
+            if room:
+                room -= self._drop_ledger(now, room)
         return room < limit
 
-    def _remove_leftovers(self, room: int) -> int:
-        """Remove what expired executions left; says for how many rows there is still room."""
-        space = _MAX_BYTES
-        while room > 0 and space > 0:
-            found = self._read("expired")
-            if not found:
-                break
-            ((key,),) = found
-            count, space = self._remove_events(key, room, space)
-            room -= count
-            if room > 0 and space > 0:
-                room -= self._side.change(self._sql["drop_operations"], {"key": key, "limit": room})
-            if room > 0 and space > 0:
-                self._side.change(self._sql["drop_expired"], (key,))
-        return room if space > 0 else 0
+    def _drop_ledger(self, now: int, limit: int) -> int:
+        """Remove daily sums whose time is over, and their entries. A check compares only what lies beyond the time that is noted here."""
+        sums = self._removed("drop_ledger_days", (now,))
+        entries = self._removed("drop_ledger", (now, limit))
+        if sums or entries:
+            self._read("put_meta", ("forgotten", str(now)))
+        return entries
 
-    def _remove_events(self, key: int, room: int, space: int) -> tuple[int, int]:
-        """The first events that fit, at least one; says how many, and how much space is left after them."""
-        count = last = 0
-        for number, size in self._read("expired_events", (key, room)):
-            count, last, space = count + 1, number, space - size
-            if space <= 0:
-                break
-        if count:
-            self._side.change(self._sql["drop_events"], (key, last))
-        return count, space
+    def _drop_lanes(self, now: int, limit: int) -> int:
+        """Remove lanes that were idle for long. Those that are still needed are looked at again after a while, and those that a writer has
+        locked are not idle.
+        """
+        idle = [row[0] for row in self._read("idle_lanes", (now - IDLE_MS, limit))]
+        if idle:
+            for name in ("drop_lanes", "drop_rates_of", "keep_lanes"):
+                self._removed(name, {"lanes": texts(idle), "now": now})
+        return len(idle)
+
+    def _remove_graph(self, graph: str) -> bool:
+        """Never waits for a writer: this transaction has locked executions, and the writer may wait for the name of one."""
+        ((named,),) = self._read("is_graph_named", (graph,))
+        if not named and self._read("free_graph", (graph,)):
+            self._removed("drop_graph", {"graph": graph})
+            return True
+        return bool(named) or not self._read("graph", (graph,))
+
+    def _rows_inside(self, name: str, parameters: Parameters = ()) -> Iterable[Row]:
+        return self._read(name, parameters)
+
+    def _removed(self, name: str, parameters: Parameters) -> int:
+        return self._side.change(self._sql[name], parameters)

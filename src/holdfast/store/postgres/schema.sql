@@ -1,6 +1,6 @@
 -- The store of a fleet. Times are integer milliseconds since the epoch. Payloads and details are JSON text.
 -- docs/internals/engine.md explains every column that fences a write; the columns and their order are those of store/sqlite/schema.sql,
--- because store/sqlite/rows.py reads and makes the rows of both.
+-- because store/rows.py reads and makes the rows of both.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -57,7 +57,17 @@ CREATE TABLE executions (
     trace            TEXT COLLATE "C",
     superseded_by    TEXT COLLATE "C",
     quarantine       TEXT COLLATE "C",
-    quarantine_event BIGINT
+    quarantine_event BIGINT,
+    graph            TEXT COLLATE "C",
+    queue            TEXT COLLATE "C",
+    lane             TEXT COLLATE "C",
+    order_at         BIGINT,
+    admitted_at      BIGINT,
+    holds_waiting    BIGINT,
+    units            BIGINT,
+    parks            BIGINT,
+    parked           BIGINT NOT NULL DEFAULT 0,
+    money            BIGINT
 ) WITH (fillfactor = 70);
 
 CREATE UNIQUE INDEX executions_by_id ON executions (id);
@@ -65,18 +75,79 @@ CREATE UNIQUE INDEX executions_by_id ON executions (id);
 -- old one is superseded. The name comes first: people ask for a name alone, too.
 CREATE UNIQUE INDEX executions_by_name ON executions (name, function) WHERE superseded_by IS NULL;
 CREATE INDEX executions_superseded ON executions (name, function) WHERE superseded_by IS NOT NULL;
--- The questions people ask, newest first. What has succeeded is most of the rows, and is found without an index of its own.
+-- For the lists that people ask for, newest first. Most executions have succeeded, so these need no index of their own.
 CREATE INDEX executions_by_function ON executions (function, id);
 CREATE INDEX executions_by_status ON executions (status, id) WHERE status <> 'SUCCEEDED';
 CREATE INDEX executions_by_parent ON executions (parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX executions_by_tenant ON executions (tenant, id) WHERE tenant IS NOT NULL;
--- The questions a runner asks all day; each index holds only the rows that can answer.
-CREATE INDEX executions_ready ON executions (ready_at) WHERE state = 'ready' AND deaths < 2;
+-- For the queries that a runner asks all day; each index holds only the rows that such a query can find.
+CREATE INDEX executions_ready_of ON executions (function, version, ready_at) WHERE state = 'ready' AND deaths < 2;
 CREATE INDEX executions_suspect ON executions (ready_at) WHERE state = 'ready' AND deaths >= 2;
 CREATE INDEX executions_due ON executions (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX executions_held ON executions (runner) WHERE runner IS NOT NULL;
 CREATE INDEX executions_invoked ON executions (parent) WHERE parent IS NOT NULL AND status = 'RUNNING';
 CREATE INDEX executions_expiring ON executions (expires_at) WHERE expires_at IS NOT NULL;
+-- For retention: whether an execution still names a graph.
+CREATE INDEX executions_by_graph ON executions (graph) WHERE graph IS NOT NULL;
+-- For queues: what waits in a lane or may come back to it, how long something has waited, what is parked, and the list of a queue.
+CREATE INDEX executions_in_lane ON executions (lane, state, order_at, id) WHERE state IN ('queued', 'delayed', 'suspended', 'quarantined') AND lane IS NOT NULL;
+CREATE INDEX executions_waiting ON executions (queue, ready_at) WHERE state = 'queued';
+CREATE INDEX executions_delayed ON executions (queue) WHERE state = 'delayed';
+CREATE INDEX executions_parked ON executions (queue, id) WHERE parked = 1 AND superseded_by IS NULL;
+CREATE INDEX executions_by_queue ON executions (queue, id) WHERE queue IS NOT NULL;
+
+-- The graphs of pipelines. The id is the sha256 of the plain text; the text is stored as payloads are.
+CREATE TABLE graphs (
+    id   TEXT COLLATE "C" PRIMARY KEY,
+    text TEXT COLLATE "C" NOT NULL
+);
+
+-- Queues: what the code declares, what an operator has set, and whether it is open, paused or draining.
+CREATE TABLE queues (
+    name     TEXT COLLATE "C" PRIMARY KEY,
+    declared TEXT COLLATE "C" NOT NULL DEFAULT '{}',
+    operator TEXT COLLATE "C" NOT NULL DEFAULT '{}',
+    mode     TEXT COLLATE "C" NOT NULL DEFAULT 'open',
+    revision BIGINT NOT NULL DEFAULT 0
+);
+
+-- Lanes: each level of a queue, with the slots that are held and the executions that wait below it (store/lanes.py). The lane without a
+-- name is above all queues.
+CREATE TABLE lanes (
+    key          TEXT COLLATE "C" PRIMARY KEY,
+    queue        TEXT COLLATE "C" NOT NULL,
+    parent       TEXT COLLATE "C",
+    level        TEXT COLLATE "C" NOT NULL,
+    function     TEXT COLLATE "C",
+    version      TEXT COLLATE "C",
+    held         BIGINT NOT NULL DEFAULT 0,
+    waiting      BIGINT NOT NULL DEFAULT 0,
+    at_once      BIGINT NOT NULL,
+    closed_until BIGINT NOT NULL DEFAULT 0,
+    paused       BIGINT NOT NULL DEFAULT 0,
+    turn         BIGINT NOT NULL DEFAULT 0,
+    clock        BIGINT NOT NULL DEFAULT 0,
+    admitted     BIGINT NOT NULL DEFAULT 0,
+    drain        DOUBLE PRECISION NOT NULL DEFAULT 0,
+    drained_at   BIGINT NOT NULL DEFAULT 0,
+    money        BIGINT NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+CREATE INDEX lanes_open ON lanes (parent, turn, key) WHERE waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0;
+CREATE INDEX lanes_closed ON lanes (closed_until) WHERE closed_until > 0 AND waiting > 0;
+CREATE INDEX lanes_of_function ON lanes (function, version, queue) WHERE waiting > 0 AND function IS NOT NULL;
+CREATE INDEX lanes_of_queue ON lanes (queue, key);
+CREATE INDEX lanes_idle ON lanes (drained_at) WHERE held = 0 AND waiting = 0 AND parent <> '';
+INSERT INTO lanes (key, queue, level, at_once) VALUES ('', '', 'root', 0);
+
+-- Rates of lanes: the step of one unit, the burst, and the time at which all that was admitted would be used up (model/rates.py).
+CREATE TABLE rates (
+    lane    TEXT COLLATE "C" NOT NULL,
+    kind    TEXT COLLATE "C" NOT NULL,
+    step_ns BIGINT NOT NULL,
+    burst   BIGINT NOT NULL,
+    tat_ns  BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (lane, kind)
+);
 
 -- One row per operation as it stands now. Its result or error is the payload of event `payload_event`.
 CREATE TABLE operations (
@@ -117,7 +188,7 @@ CREATE TABLE events (
     PRIMARY KEY (execution, number)
 );
 
--- The functions that some runner has hosted, and what their executions are granted: so that one process can invoke what another hosts.
+-- The functions that a runner has hosted, with their terms, so that one process can invoke a function that another hosts.
 CREATE TABLE functions (
     name            TEXT COLLATE "C" NOT NULL,
     version         TEXT COLLATE "C" NOT NULL,
@@ -129,9 +200,11 @@ CREATE TABLE functions (
     PRIMARY KEY (name, version)
 );
 
--- The keys of executions whose retention is over and whose rows in operations and events are still being removed, a few at a time.
+-- The keys of executions whose retention is over and whose rows in operations and events are still being removed, a few at a time. The
+-- graph that an execution named is looked at last.
 CREATE TABLE expired (
-    key BIGINT PRIMARY KEY
+    key   BIGINT PRIMARY KEY,
+    graph TEXT COLLATE "C"
 );
 
 -- The outbox: each change of an execution's status, in the order of commits, as long as a subscriber has not had it.
@@ -148,21 +221,21 @@ CREATE TABLE signals (
     quarantined_at BIGINT
 );
 
--- The number of the last signal, in the only row. Whoever numbers signals holds it until its COMMIT, so that the order of numbers is the
--- order of commits.
+-- The number of the last signal, in the only row. A batch that numbers signals locks the row until its COMMIT, so that the order of
+-- numbers is the order of commits.
 CREATE TABLE numbering (
     last BIGINT NOT NULL
 );
 INSERT INTO numbering (last) VALUES (0);
 
--- Who is told of signals: the number of the last one each has had, and the runner that delivers the next ones.
+-- Subscribers of signals: the number of the last signal each has had, and the runner that delivers the next ones.
 CREATE TABLE subscribers (
     name   TEXT COLLATE "C" PRIMARY KEY,
     cursor BIGINT NOT NULL,
     holder TEXT COLLATE "C"
 );
 
--- Who may ask the server: the hash of a token, or the sealed secret of an access key.
+-- Credentials of callers: the hash of a token, or the sealed secret of an access key.
 CREATE TABLE credentials (
     id         TEXT COLLATE "C" PRIMARY KEY,
     kind       TEXT COLLATE "C" NOT NULL,
@@ -171,14 +244,16 @@ CREATE TABLE credentials (
     tenant     TEXT COLLATE "C",
     note       TEXT COLLATE "C" NOT NULL,
     created_at BIGINT NOT NULL,
-    expires_at BIGINT
+    expires_at BIGINT,
+    person     TEXT COLLATE "C"
 );
 
--- What executions share: a number that begins anew at a certain time (model.charging).
+-- Counters that executions share: a number, and what is reserved beside it, that start again from zero at a certain time (model.charges).
 CREATE TABLE counters (
-    key    TEXT COLLATE "C" PRIMARY KEY,
-    amount BIGINT NOT NULL,
-    until  BIGINT NOT NULL
+    key      TEXT COLLATE "C" PRIMARY KEY,
+    amount   BIGINT NOT NULL,
+    until    BIGINT NOT NULL,
+    reserved BIGINT NOT NULL DEFAULT 0
 );
 CREATE INDEX counters_by_end ON counters (until);
 
@@ -189,7 +264,7 @@ CREATE TABLE runners (
     code        BIGINT
 );
 
--- The audit log: who did what. Rows are added, and removed when their time is over; nothing changes one.
+-- The audit log: who did what. Rows are added, and removed when their time is over; no row is ever changed.
 CREATE TABLE audit (
     number     BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at         BIGINT NOT NULL,
@@ -204,3 +279,74 @@ CREATE TABLE audit (
     expires_at BIGINT NOT NULL
 );
 CREATE INDEX audit_expiring ON audit (expires_at);
+
+-- Schedules. `body` is JSON, and is stored as payloads are, and so is `input`. `next_at` is when a runner looks at it next; `waits` is 1 if
+-- an occurrence waits for the end of an execution. `cursor` is the moment up to which its occurrences are handled; it never goes back.
+CREATE TABLE schedules (
+    name     TEXT COLLATE "C" PRIMARY KEY,
+    tenant   TEXT COLLATE "C",
+    function TEXT COLLATE "C" NOT NULL,
+    next_at  BIGINT,
+    waits    BIGINT NOT NULL,
+    cursor   BIGINT NOT NULL,
+    revision BIGINT NOT NULL,
+    body     TEXT COLLATE "C" NOT NULL,
+    input    TEXT COLLATE "C" NOT NULL
+);
+CREATE INDEX schedules_by_time ON schedules (function, next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX schedules_waiting ON schedules (function) WHERE waits = 1;
+
+-- The ledger: what each call of a model has reserved and spent (model/ledger.py). Rows are added, and removed when their time is over; no
+-- row is ever changed.
+CREATE TABLE ledger (
+    number       BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at           BIGINT NOT NULL,
+    day          BIGINT NOT NULL,
+    tenant       TEXT COLLATE "C" NOT NULL,
+    pipeline     TEXT COLLATE "C" NOT NULL,
+    node         TEXT COLLATE "C" NOT NULL,
+    worker       TEXT COLLATE "C" NOT NULL,
+    run          TEXT COLLATE "C" NOT NULL,
+    root         TEXT COLLATE "C" NOT NULL,
+    path         TEXT COLLATE "C" NOT NULL,
+    owner        TEXT COLLATE "C" NOT NULL,
+    call         TEXT COLLATE "C" NOT NULL,
+    model        TEXT COLLATE "C" NOT NULL,
+    state        TEXT COLLATE "C" NOT NULL,
+    input        BIGINT NOT NULL,
+    output       BIGINT NOT NULL,
+    cached       BIGINT NOT NULL,
+    reasoning    BIGINT NOT NULL,
+    nanos        BIGINT NOT NULL,
+    held_tokens  BIGINT NOT NULL,
+    held_nanos   BIGINT NOT NULL,
+    price_source TEXT COLLATE "C" NOT NULL,
+    price_date   TEXT COLLATE "C" NOT NULL,
+    expires_at   BIGINT NOT NULL,
+    UNIQUE (run, call, state)
+);
+CREATE INDEX ledger_by_root ON ledger (root);
+CREATE INDEX ledger_by_pipeline ON ledger (pipeline, number) WHERE pipeline <> '' AND state <> 'reserved';
+CREATE INDEX ledger_expiring ON ledger (expires_at);
+
+-- The sums of the ledger, by UTC day. Every write that adds to the ledger adds to these, too.
+CREATE TABLE ledger_days (
+    day         BIGINT NOT NULL,
+    tenant      TEXT COLLATE "C" NOT NULL,
+    pipeline    TEXT COLLATE "C" NOT NULL,
+    node        TEXT COLLATE "C" NOT NULL,
+    worker      TEXT COLLATE "C" NOT NULL,
+    model       TEXT COLLATE "C" NOT NULL,
+    state       TEXT COLLATE "C" NOT NULL,
+    expires_at  BIGINT NOT NULL,
+    calls       BIGINT NOT NULL,
+    input       BIGINT NOT NULL,
+    output      BIGINT NOT NULL,
+    cached      BIGINT NOT NULL,
+    reasoning   BIGINT NOT NULL,
+    nanos       BIGINT NOT NULL,
+    held_tokens BIGINT NOT NULL,
+    held_nanos  BIGINT NOT NULL,
+    PRIMARY KEY (day, tenant, pipeline, node, worker, model, state, expires_at)
+);
+CREATE INDEX ledger_days_expiring ON ledger_days (expires_at);

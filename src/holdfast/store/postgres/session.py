@@ -1,7 +1,7 @@
 """One connection to the database, opened again when it was lost.
 
-Everything but a batch may be said twice (a question, a lease renewed, somebody who leaves), so a statement outside a transaction that
-meets a lost connection is said once more on a new one. A batch is not: store.py looks what became of it.
+Every statement but a batch may run twice without harm (a read, the renewal of a lease, a runner that leaves). So a statement outside a
+transaction that finds its connection lost runs once more on a new one. A batch does not: store.py finds out whether it was written.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import psycopg
 
 from holdfast.model.errors import StoreBroken
 from holdfast.store.postgres.address import Address
-from holdfast.store.postgres.trouble import explained
+from holdfast.store.postgres.errors import explained
 from holdfast.store.rows import Row
 
 Parameters = Sequence[object] | Mapping[str, object] | None
 
 
 class Session:
-    """A connection and its lock: one thread at a time says something on it."""
+    """A connection and its lock: one thread at a time uses it."""
 
     def __init__(self, address: Address, settings: bytes, greet: Callable[[psycopg.Connection], None] | None = None) -> None:
         self.lock = threading.RLock()
@@ -52,7 +52,7 @@ class Session:
 
     @property
     def is_lost(self) -> bool:
-        """The connection is gone, and everything said on it since the last answer is in doubt."""
+        """The connection is gone, and it is unknown whether the statement after the last answer was done."""
         return self.connection.closed
 
     def reopen(self) -> None:
@@ -61,13 +61,14 @@ class Session:
             self._open()
 
     def run(self, statement: bytes, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
-        """One statement, said once; the error is psycopg's."""
+        """Run one statement, once. If it fails, the caller gets psycopg's error."""
         cursor = self._cursor
         cursor.execute(statement, parameters, prepare=prepare)
         return cursor.fetchall() if cursor.description is not None else []
 
     def ask(self, statement: bytes, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
-        """One statement that may be said twice."""
+        """Run one statement. If the connection was lost, open another and run the statement again: so it must do no harm when it runs
+        twice. If it fails, the caller gets Holdfast's error."""
         with self.lock:
             try:
                 try:
@@ -81,14 +82,14 @@ class Session:
                 raise explained(error, self._address.shown) from error
 
     def change(self, statement: bytes, parameters: Parameters = None) -> int:
-        """The same for a statement that changes rows; says how many."""
+        """Run one statement that changes rows, as `ask` runs it. Returns how many rows it changed."""
         with self.lock:
             self.ask(statement, parameters)
             return self._cursor.rowcount
 
     @contextmanager
     def transaction(self, *, begin: bytes = b"BEGIN") -> Iterator[None]:
-        """Everything inside is written, or nothing of it; the error is psycopg's."""
+        """Write everything inside the `with` block, or nothing of it. If that fails, the caller gets psycopg's error."""
         with self.lock:
             try:
                 self.run(begin, prepare=False)
@@ -111,7 +112,7 @@ class Session:
 
     @contextmanager
     def explained_transaction(self, *, begin: bytes = b"BEGIN") -> Iterator[None]:
-        """The same, and the error is ours."""
+        """Write everything inside the `with` block, or nothing of it. If that fails, the caller gets Holdfast's error."""
         try:
             with self.transaction(begin=begin):
                 yield
@@ -119,7 +120,7 @@ class Session:
             raise explained(error, self._address.shown) from error
 
     def close(self) -> None:
-        """Close it for good."""
+        """Close the connection; it is not opened again."""
         with self.lock:
             self._closed = True
             self.connection.close()

@@ -1,58 +1,57 @@
-"""The store of a fleet: a batch is decided on what is known, and written by one statement if nothing has moved.
+"""The store of a fleet: a batch is decided on views in memory, and one statement writes it if the views are current.
 
-Views of executions that this process runs are kept in memory. They are believed: if somebody else wrote meanwhile, the statement that
-writes the batch notices (every write moves an execution's revision) and writes nothing. Then the batch is decided again, inside a
-transaction that first locks what it reads, so that nobody can be quicker twice.
+Views of executions that this process runs are kept in memory. If another process has changed such an execution, the statement that writes
+the batch finds another revision and writes nothing. Then the batch is decided again, inside a transaction that first locks the rows it
+reads, so that no other process can change them again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import psycopg
 
 from holdfast.model.clock import Clock
-from holdfast.model.errors import DiskFailed, HoldfastError, StoreBusy, StoreUnsuitable
-from holdfast.model.execution import Execution
-from holdfast.model.ids import Seal
+from holdfast.model.errors import HoldfastError, StoreBusy, StoreUnsuitable
+from holdfast.model.execution import Change
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec, check_text
+from holdfast.model.seal import Seal
 from holdfast.model.verbs import Answer, Write
 from holdfast.store import rows
-from holdfast.store.isolating import Spoilt, committed_apart, refused
+from holdfast.store.isolation import Spoilt, committed_apart, refused
+from holdfast.store.lanes import ROOT, LaneRow
+from holdfast.store.ledger import has_ledger
+from holdfast.store.list_query import ListQuery
+from holdfast.store.outbox import signals_of
 from holdfast.store.postgres.address import parsed
-from holdfast.store.postgres.auditing import has_notes
+from holdfast.store.postgres.admissions import Admissions, is_news
+from holdfast.store.postgres.audit import has_notes
+from holdfast.store.postgres.batch_statement import Written
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.columns import numbers, texts
-from holdfast.store.postgres.connecting import load_queries, prepare
-from holdfast.store.postgres.credentials import Credentials
-from holdfast.store.postgres.deciding import Batch, Deciding, charged_keys, last_headers
+from holdfast.store.postgres.connection import load_queries, prepare
+from holdfast.store.postgres.credentials import PostgresCredentials
+from holdfast.store.postgres.decisions import PostgresBatch, charged_keys, has_graphs, last_headers
+from holdfast.store.postgres.errors import explained, is_moved, is_shared
+from holdfast.store.postgres.lanes import Moved, entrants, lane_writes
+from holdfast.store.postgres.ledger import PostgresLedger
 from holdfast.store.postgres.migrating import SCHEMA_VERSION
-from holdfast.store.postgres.outbox import Outbox, signals_of
-from holdfast.store.postgres.retention import Retention
+from holdfast.store.postgres.outbox import PostgresOutbox
+from holdfast.store.postgres.reads import DIALECT
+from holdfast.store.postgres.retention import PostgresRetention
+from holdfast.store.postgres.schedules import PostgresSchedules, moved_names
 from holdfast.store.postgres.session import Session
-from holdfast.store.postgres.snapshots import Snapshots
-from holdfast.store.postgres.trouble import explained, is_moved, is_shared
+from holdfast.store.postgres.snapshots import PostgresSnapshots
 from holdfast.store.seam import Committed, Hosted
-from holdfast.store.views import RowView
 
 _ATTEMPTS: Final = 10
 
 
-class _Moved(Exception):
-    """What the batch was decided on is not so any more."""
-
-
-class _Doubt(NamedTuple):
-    """A batch whose connection was lost when it was written, so that nobody knows what became of it."""
-
-    batch: Sequence[Write]
-    done: Batch
-    backend: tuple[int, str]
-
-
-class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
+class PostgresStore(
+    PostgresOutbox, PostgresRetention, PostgresSnapshots, PostgresCredentials, PostgresSchedules, PostgresLedger, Admissions
+):
     """A store in one schema of a Postgres database."""
 
     def __init__(self, where: str, member: str, codec: PayloadCodec | None = None, *, migrate: bool = False) -> None:
@@ -62,14 +61,16 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
         self._member = member
         self._channel = address.schema
         self._texts = load_queries(address.schema)
+        self._lists = ListQuery(self._texts, DIALECT)
         self._sql = {name: text.encode() for name, text in self._texts.items()}
         self._statements = {}
-        self._views: dict[str, RowView] = {}
-        self._runner: str | None = None
+        self._views = {}
+        self._written_graphs = set()
+        self._known = set()
+        self._runner = None
         self._time: DatabaseClock | None = None
-        self._doubt: _Doubt | None = None
-        self._untold: list[Execution] = []
-        """What changed with a batch that was in doubt; told with the next one that is answered."""
+        self._untold: list[Change] = []
+        """What follow-ups of a batch in doubt changed; the next answered batch reports it."""
         self._foreign = False
         self._writer = Session(address, self._sql["session"])
         try:
@@ -86,15 +87,16 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
         """Decide and write a batch in one transaction; when it returns, all it answered is on disk.
 
-        If a row of it is refused, the batch is written in parts, each in a transaction of its own, without the entry the row belongs to.
+        If the database refuses a row, the batch is written in parts, each in a transaction of its own, without the entry of that row.
         """
         with self._writer.lock:
             try:
                 known, followed = self._resolved()
                 self._untold += followed
-                done = committed_apart(batch, lambda part: self._commit(part, now, known), self._judged, self._refused)
+                done = committed_apart(batch, lambda part: self._commit(part, now, known), self._shared_error, self._refused)
                 if self._untold:
-                    done = done._replace(followed=[*self._untold, *done.followed])
+                    headers = [change.header for change in self._untold]
+                    done = done._replace(followed=[*headers, *done.followed], changes=[*self._untold, *done.changes])
                     self._untold = []
                 return done
             except BaseException as error:
@@ -103,7 +105,7 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
                     raise explained(error, self._shown) from error
                 raise
 
-    def _judged(self, error: Exception) -> HoldfastError | None:
+    def _shared_error(self, error: Exception) -> HoldfastError | None:
         self._views.clear()
         if not is_shared(error):
             return None
@@ -118,7 +120,7 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
         crossed: psycopg.Error | None = None
         charging = _needs_locks(batch)
         for attempt in range(_ATTEMPTS):
-            done = Batch(locking=attempt > 0 or charging)
+            done = PostgresBatch(locking=attempt > 0 or charging)
             try:
                 if done.locking:
                     with self._writer.transaction():
@@ -126,14 +128,14 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
                 else:
                     signalled = self._attempt(batch, now, read, done, known)
                 self._remember(done)
-                return Committed(done.answers, done.followed, signalled)
-            except _Moved:
+                return done.committed(done.answers, signalled=signalled)
+            except Moved:
                 pass
             except psycopg.Error as error:
                 if self._writer.is_lost:
                     if self._is_landed(batch, done):
                         self._forget(done)
-                        return Committed(done.answers, done.followed, True)
+                        return done.committed(done.answers, signalled=True)
                 elif not is_moved(error):
                     raise
                 crossed = error
@@ -143,36 +145,49 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
             raise crossed
         raise StoreBusy(f"{self._shown}: others changed the same executions {_ATTEMPTS} times before they could be written.")
 
-    def _attempt(self, batch: Sequence[Write], now: int, read: set[str], done: Batch, known: Mapping[int, Answer | HoldfastError]) -> bool:
-        """Decide and write; says whether there are signals."""
+    def _attempt(
+        self, batch: Sequence[Write], now: int, read: set[str], done: PostgresBatch, known: Mapping[int, Answer | HoldfastError]
+    ) -> bool:
+        """Decide and write; answers whether there are signals."""
         try:
             return self._decide_and_write(batch, now, read, done, known)
         except HoldfastError as error:  # the driver raises none
             raise Spoilt from error
 
     def _decide_and_write(
-        self, batch: Sequence[Write], now: int, read: set[str], done: Batch, known: Mapping[int, Answer | HoldfastError]
+        self, batch: Sequence[Write], now: int, read: set[str], done: PostgresBatch, known: Mapping[int, Answer | HoldfastError]
     ) -> bool:
         self._fetch(batch, now, read, done)
         self._decide(batch, now, done, known)
+        if done.made.lanes:
+            self._unmake(done.made, (change.header for change in done.changes))
         if not done.changes:
             return False
-        if not done.locking and any(change.notes for change in done.changes):
-            raise _Moved  # a note and what it tells of are two statements, which one transaction holds together
+        if not done.locking and (done.graphs or any(change.notes for change in done.changes)):
+            raise Moved  # graphs and notes are statements of their own, so all need one transaction
+        if not done.locking and self._lost_calls(done.changes):
+            raise Moved  # as above; a call that begins after this look has moved the revision of its execution
+        if done.graphs:
+            self._put_graphs(done.graphs, self._stale_graphs(done))
         done.sent = True
-        agreed, signalled = self._put(done)
+        agreed, signalled = self._put(done, now)
         if not agreed:
             done.sent = False
-            raise _Moved
+            raise Moved
         if done.counters:
             counters = done.counters.values()
-            columns = texts(done.counters), numbers(c.amount for c in counters), numbers(c.until for c in counters)
-            self._writer.run(self._sql["put_counters"], columns)
+            columns = (numbers(c.amount for c in counters), numbers(c.until for c in counters), numbers(c.reserved for c in counters))
+            self._writer.run(self._sql["put_counters"], (texts(done.counters), *columns))
+        if done.moved:
+            self._move_schedules(done.moved.values())
         self._put_changed_notes(done.changes)
+        self._put_ledger(done.changes)
         return signalled
 
-    def _put(self, done: Batch) -> tuple[bool, bool]:
-        """All rows of a batch, each row once, as the last change leaves it."""
+    def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
+        """Write all rows of a batch, each row once, as its last change leaves it. Answers whether the revisions agreed, and whether there
+        are signals. `walked` has the lanes that an admission has changed.
+        """
         bases = done.bases
         headers = last_headers(done.changes)
         wide = {change.header.id for change in done.changes if not change.slight}
@@ -181,83 +196,40 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
             key = bases[change.header.id].key
             for operation in change.operations.values():
                 operations[key, operation.id] = operation
-        # In one order for all processes: who waits for a name waits for somebody who does not wait for one of ours. Who gives up a name
-        # comes before who takes it.
+        # In the same order for all processes, so that two batches never wait for names of each other. An execution that gives up a name is
+        # written before the one that takes the name.
         new_and_changed = sorted(wide, key=lambda x: (headers[x].name, headers[x].function, headers[x].superseded_by is None))
         return self._write(
             {
                 "executions": [rows.execution_row(bases[x].key, headers[x]) for x in new_and_changed],
-                "touches": [(*rows.touched_row(bases[x].key, h), h.due_at) for x, h in headers.items() if x not in wide],
+                "touches": [(bases[x].key, *rows.touched_row(h), h.due_at) for x, h in headers.items() if x not in wide],
                 "operations": [rows.operation_row(key, operation) for (key, _), operation in operations.items()],
                 "events": done.events,
                 "signals": signals_of(done.changes, bases),
+                **lane_writes(done.lanes, walked or ()),
             },
             {bases[x].key: bases[x].header.revision for x in headers if x not in done.born},
-            news=bool(wide),
+            news=bool(wide) if walked is None else is_news(headers.values(), walked),
+            clock=next((lane.clock for lane in walked or () if lane.key == ROOT), None),
+            now=now,
         )
 
-    def _remember(self, done: Batch) -> None:
+    def _remember(self, done: PostgresBatch) -> None:
+        self._know_lanes(done.lanes)
         try:
             self._keep(done)
-        except Exception:  # it is in the database, whatever becomes of our memory of it
+        except Exception:  # the batch is in the database, even if the views in memory are lost
             self._views.clear()
 
-    def _keep(self, done: Batch) -> None:
-        """After COMMIT: remember the executions that this process runs, forget all others."""
-        for change in done.changes:
-            header = change.header
-            base = done.bases[header.id]
-            base.keep(change)  # also what will not be remembered: a later change of the same batch may claim it
-            if header.runner is not None and header.runner == self._runner:
-                self._views[header.id] = base
-            else:
-                self._views.pop(header.id, None)
-
-    def _forget(self, done: Batch) -> None:
-        """Somebody else wrote: whatever this batch was decided on is read again."""
+    def _forget(self, done: PostgresBatch) -> None:
+        """Drop the views that a batch was decided on: another process wrote, and their rows must be read again."""
         for execution in done.bases:
             self._views.pop(execution, None)
-
-    # --- when the connection is lost
-
-    def _whoami(self) -> tuple[int, str]:
-        ((pid, since),) = self._writer.run(self._sql["whoami"], prepare=False)
-        return pid, since
-
-    def _is_landed(self, batch: Sequence[Write], done: Batch) -> bool:
-        """A new connection in place of the lost one, and whether what was said last on that one was done."""
-        if done.sent:
-            self._doubt = _Doubt(batch, done, self._backend)
-        self._writer.reopen()
-        self._backend = self._whoami()
-        return self._doubt is not None and self._is_there(self._doubt)
-
-    def _is_there(self, doubt: _Doubt) -> bool:
-        """Whether a batch is in the database after all. First its connection must be gone there too, or it might still come."""
-        gone = self._writer.run(self._sql["outlive"], doubt.backend, prepare=False)
-        if gone and not gone[0][0]:
-            raise DiskFailed(f"{self._shown} is still at work on a lost connection; nobody knows yet what it writes.")
-        headers = last_headers(doubt.done.changes)
-        found = self._writer.run(self._sql["headers"], (list(headers),), prepare=False)
-        self._doubt = None
-        return any(_is_ours(rows.execution_from(row), headers, doubt.done) for row in found)
-
-    def _resolved(self) -> tuple[Mapping[int, Answer | HoldfastError], Sequence[Execution]]:
-        """Answers of entries that were written when the connection was lost, and whose callers were told to try again."""
-        doubt = self._doubt
-        if doubt is None:
-            return {}, ()
-        if self._writer.is_lost:
-            self._writer.reopen()
-            self._backend = self._whoami()
-        if not self._is_there(doubt):
-            return {}, ()
-        return {id(write): answer for write, answer in zip(doubt.batch, doubt.done.answers, strict=True)}, doubt.done.followed
 
     # --- runners and other processes
 
     def clock(self, machine: Clock) -> Clock:
-        """The database's time; a test's own stays what it is."""
+        """The clock that this process must use: one that follows the database's time. A virtual clock of a test is returned unchanged."""
         if machine.virtual:
             return machine
         self._time = DatabaseClock(machine)
@@ -267,17 +239,17 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
         return self._time
 
     def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner; views of what it runs are kept in memory from now on."""
+        """Register a runner; from now on the views of its executions stay in memory."""
         if not self._read("join", {"runner": runner, "lease_until": lease_until, "code": SCHEMA_VERSION}):
             raise StoreUnsuitable(
                 f"{self._shown} was migrated meanwhile, and code of schema version {SCHEMA_VERSION} may not use it any more."
             )
-        if self._codec is not None:  # under the current key, so that the one the store was made with may go some day
+        if self._codec is not None:  # under the current key, so that an operator can drop the key the store was made with
             self._read("put_meta", ("codec_check", check_text(self._codec)))
         self._runner = runner
 
     def publish(self, functions: Sequence[Hosted]) -> None:
-        """Tell everybody what is hosted here, and on what terms."""
+        """Tell all processes which functions this process hosts, and on which terms."""
         for hosted in functions:
             self._read("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
 
@@ -291,7 +263,7 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
         return bool(said)
 
     def leave(self, runner: str) -> None:
-        """Take a runner off the list; others may want to deliver in its place."""
+        """Remove a runner from the list, and notify the others: one of them may take over its deliveries."""
         if self._side.change(self._sql["leave"], (runner,)):
             self._read("notify", (self._channel, self._member))
         if runner == self._runner:
@@ -299,16 +271,12 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
 
     def dead(self, now: int) -> frozenset[str]:
         """Runners that are silent past their lease, or that left work behind."""
-        holders = {row[0] for row in self._read("holders")}  # first: whoever joins and claims meanwhile is not a stranger
+        holders = {row[0] for row in self._read("holders")}  # first: a runner that joins after this is no holder yet
         self._side.change(self._sql["bury"], (now,))
         return frozenset(holders - {row[0] for row in self._read("runners")})
 
-    def held(self, runner: str) -> frozenset[str]:
-        """What a runner still has."""
-        return frozenset(row[0] for row in self._read("held", (runner,)))
-
     def _listen(self, connection: psycopg.Connection) -> None:
-        """On every new connection. What was said while there was none was not heard, so that counts as news."""
+        """Listen on a new connection. Notices were lost while there was none, so a new connection counts as a change by another process."""
         connection.add_notify_handler(self._hear)
         connection.execute(f'LISTEN "{self._channel}"'.encode())
         self._foreign = True
@@ -318,7 +286,7 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
             self._foreign = True
 
     def changed(self) -> bool:
-        """Whether another process wrote something that others may wait for; an ordinary checkpoint is nobody else's business."""
+        """Whether another process made a change that other processes may wait for. An ordinary checkpoint is no such change."""
         if not self._side.lock.acquire(blocking=False):
             return False
         try:
@@ -329,27 +297,21 @@ class PostgresStore(Outbox, Retention, Snapshots, Credentials, Deciding):
             self._side.lock.release()
 
     def close(self) -> None:
-        """Leave, if nobody has yet, and close the connections."""
+        """Leave, unless the runner has left already, and close the connections."""
         try:
             if self._runner is not None:
                 self.leave(self._runner)
         except HoldfastError:
-            pass  # the lease runs out by itself
+            pass  # the lease ends by itself
         finally:
             self._side.close()
             self._writer.close()
 
 
 def _needs_locks(batch: Sequence[Write]) -> bool:
-    """Rows that all writers share are locked before they are read: another writer is always quicker there."""
+    """Whether a batch changes rows that all writers share. Such rows are locked before they are read: another writer is often quicker."""
     try:
-        return bool(charged_keys(batch)) or has_notes(batch)
+        shared = charged_keys(batch) or moved_names(batch) or has_notes(batch) or has_graphs(batch) or has_ledger(batch)
+        return bool(shared) or any(True for _ in entrants(batch))
     except HoldfastError as error:
         raise Spoilt from error
-
-
-def _is_ours(found: Execution, headers: dict[str, Execution], done: Batch) -> bool:
-    """Whether a row shows that a batch was written: it is as the batch leaves it, was made by it, or is still its invocation."""
-    left = headers[found.id]
-    claimed = left.invocation is not None and left.epoch != done.bases[found.id].header.epoch
-    return found == left or found.id in done.born or (claimed and (found.epoch, found.invocation) == (left.epoch, left.invocation))

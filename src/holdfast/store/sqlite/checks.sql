@@ -1,4 +1,4 @@
--- What must be true of every store. Each question finds the rows for which it is not: which execution (or what else), and what is wrong with it.
+-- What must be true of every store. Each query finds the rows for which it is not: the execution (or table), and what is wrong with it.
 
 -- name: events_missing
 -- A header counts its events, which are numbered from 1 without a gap.
@@ -31,7 +31,7 @@ WHERE x.result_event IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM events AS e WHERE e.execution = x.key AND e.number = x.result_event) LIMIT :limit
 
 -- name: orphaned_events
--- What retention has not removed yet is known by its key in `expired`.
+-- Rows without an execution have its key in `expired`: retention removes them later.
 SELECT 'key ' || execution, count(*) || ' events of an execution that is not there' FROM events
 WHERE execution NOT IN (SELECT key FROM executions) AND execution NOT IN (SELECT key FROM expired)
 GROUP BY execution LIMIT :limit
@@ -47,9 +47,12 @@ SELECT min(id), 'the name ' || function || '/' || name || ' belongs to ' || coun
 WHERE superseded_by IS NULL GROUP BY function, name HAVING count(*) > 1 LIMIT :limit
 
 -- name: superseded_without_failure
--- A name is started again only after its execution failed, by itself or as the last of those it went on as.
+-- A name is started again only after its execution failed, by itself or as the last of those it went on as; or a queue is behind it: an
+-- enqueue may replace what has its name, and an execution that succeeded may be parked.
 SELECT id, 'it is superseded by ' || superseded_by || ', but its status is ' || status FROM executions NOT INDEXED
-WHERE superseded_by IS NOT NULL AND (status = 'RUNNING' OR (status = 'SUCCEEDED' AND continued_as IS NULL)) LIMIT :limit
+WHERE superseded_by IS NOT NULL AND (status = 'RUNNING' OR (
+    status = 'SUCCEEDED' AND continued_as IS NULL AND queue IS NULL AND superseded_by IN (SELECT id FROM executions WHERE queue IS NULL)
+)) LIMIT :limit
 
 -- name: quarantine_unknown
 SELECT id, 'there is no reason ' || quarantine || ' for a quarantine' FROM executions
@@ -59,12 +62,16 @@ WHERE quarantine NOT IN ('runner_died', 'payload_unreadable', 'replay_mismatch')
 SELECT id, count(*) || ' executions have this id' FROM executions NOT INDEXED GROUP BY id HAVING count(*) > 1 LIMIT :limit
 
 -- name: states_contradict
--- What is under way has no end, what is over has one, and only a live invocation has a runner.
+-- A running execution has no end, a closed one has an end, only an execution with a live invocation has a runner, and one that waits in a
+-- queue has a whole place there.
 SELECT id, 'status ' || status || ' and state ' || state || ', ended_at ' || coalesce(ended_at, '-') || ', runner ' || coalesce(runner, '-')
 FROM executions WHERE state <> 'imported' AND (
-    (status = 'RUNNING') <> (state IN ('ready', 'running', 'suspended', 'quarantined'))
+    (status = 'RUNNING') <> (state IN ('ready', 'queued', 'delayed', 'running', 'suspended', 'quarantined'))
     OR (status = 'RUNNING') <> (ended_at IS NULL)
     OR (state = 'running' AND runner IS NULL)
+    OR (state IN ('queued', 'delayed') AND lane IS NULL)
+    OR (lane IS NULL) <> (queue IS NULL) OR (lane IS NULL) <> (order_at IS NULL) OR substr(lane, 1, length(queue) + 1) <> queue || '/'
+    OR (parked = 1 AND status = 'RUNNING')
 ) LIMIT :limit
 
 -- name: timers_forgotten
@@ -73,8 +80,75 @@ SELECT x.id, 'a timer is due at ' || min(o.due_at) || ', the header says ' || co
 FROM executions AS x JOIN operations AS o ON o.execution = x.key AND o.due_at IS NOT NULL
 WHERE x.state = 'suspended' GROUP BY x.key HAVING x.due_at IS NULL OR x.due_at > min(o.due_at) LIMIT :limit
 
+-- name: graphs_missing
+SELECT id, 'it runs graph ' || graph || ', which is not there' FROM executions
+WHERE graph IS NOT NULL AND graph NOT IN (SELECT id FROM graphs) LIMIT :limit
+
+-- name: graphs_unused
+-- A graph goes with the last execution that names it, or retention would never remove it.
+SELECT 'graph ' || id, 'no execution runs it' FROM graphs
+WHERE id NOT IN (SELECT graph FROM executions WHERE graph IS NOT NULL)
+  AND id NOT IN (SELECT graph FROM expired WHERE graph IS NOT NULL) LIMIT :limit
+
+-- name: lanes_miscounted
+-- A lane counts the slots that are held and the executions that wait in it. A lane above others counts what they count.
+WITH counted AS (
+    SELECT lane AS key, sum(state = 'queued') AS waiting, sum(
+        admitted_at IS NOT NULL AND status = 'RUNNING' AND (state IN ('ready', 'running') OR (state = 'suspended' AND holds_waiting = 1))
+    ) AS held FROM executions WHERE lane IS NOT NULL GROUP BY lane
+    UNION ALL
+    SELECT parent, sum(waiting), sum(held) FROM lanes WHERE parent <> '' GROUP BY parent
+)
+SELECT 'lane ' || l.key, 'it counts ' || l.held || ' held and ' || l.waiting || ' waiting, there are '
+       || coalesce(c.held, 0) || ' and ' || coalesce(c.waiting, 0)
+FROM lanes AS l LEFT JOIN counted AS c ON c.key = l.key
+WHERE l.held <> coalesce(c.held, 0) OR l.waiting <> coalesce(c.waiting, 0) LIMIT :limit
+
+-- name: lanes_money
+-- A lane knows what the executions that wait in it are estimated to cost.
+WITH counted AS (
+    SELECT lane AS key, sum(money) AS money FROM executions WHERE lane IS NOT NULL AND state = 'queued' GROUP BY lane
+    UNION ALL
+    SELECT parent, sum(money) FROM lanes WHERE parent <> '' GROUP BY parent
+)
+SELECT 'lane ' || l.key, 'it counts ' || l.money || ' billionths of a dollar, there are ' || coalesce(c.money, 0)
+FROM lanes AS l LEFT JOIN counted AS c ON c.key = l.key WHERE l.money <> coalesce(c.money, 0) LIMIT :limit
+
+-- name: lanes_lost
+-- An execution that may come back to its lane finds it there, and every lane has the one above it.
+SELECT id, 'its lane ' || lane || ' is not there' FROM executions
+WHERE lane IS NOT NULL AND status = 'RUNNING' AND lane NOT IN (SELECT key FROM lanes)
+UNION ALL
+SELECT 'lane ' || key, 'the lane above it is not there' FROM lanes WHERE key <> '' AND parent NOT IN (SELECT key FROM lanes)
+LIMIT :limit
+
+-- name: rates_lost
+SELECT 'lane ' || lane, 'it is not there, and it has a rate' FROM rates WHERE lane NOT IN (SELECT key FROM lanes) LIMIT :limit
+
+-- name: ledger_sums
+-- The daily sums are the sums of the ledger. What retention has removed, or is about to remove, is not compared.
+SELECT 'day ' || day, 'the sums of ' || worker || ' (' || state || ') are wrong by ' || sum(calls) || ' entries, ' || sum(tokens) || ' tokens and '
+       || sum(nanos) || ' billionths of a dollar'
+FROM (
+    SELECT day, tenant, pipeline, node, worker, model, state, expires_at, count(*) AS calls, sum(input + output) AS tokens,
+           sum(cached + reasoning) AS parts, sum(nanos) AS nanos, sum(held_tokens) AS held_tokens, sum(held_nanos) AS held_nanos
+    FROM ledger GROUP BY day, tenant, pipeline, node, worker, model, state, expires_at
+    UNION ALL
+    SELECT day, tenant, pipeline, node, worker, model, state, expires_at, -calls, -input - output, -cached - reasoning, -nanos, -held_tokens,
+           -held_nanos
+    FROM ledger_days
+) AS both_sides WHERE expires_at > coalesce((SELECT value FROM meta WHERE key = 'forgotten'), 0)
+GROUP BY day, tenant, pipeline, node, worker, model, state, expires_at
+HAVING sum(calls) <> 0 OR sum(tokens) <> 0 OR sum(parts) <> 0 OR sum(nanos) <> 0 OR sum(held_tokens) <> 0 OR sum(held_nanos) <> 0
+LIMIT :limit
+
+-- name: ledger_ends
+-- A call ends once.
+SELECT run, 'call ' || call || ' has ' || count(*) || ' ends' FROM ledger WHERE state <> 'reserved'
+GROUP BY run, call HAVING count(*) > 1 LIMIT :limit
+
 -- name: signals_from_the_future
--- A subscriber that is said to have had what was never written would miss what comes.
+-- A subscriber whose cursor is beyond the last signal would miss the next signals.
 SELECT name, 'the cursor stands at ' || cursor || ', the last signal had the number ' || coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'signals'), 0)
 FROM subscribers WHERE cursor > coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'signals'), 0) LIMIT :limit
 

@@ -1,4 +1,4 @@
-"""Credentials: a few rows, read whole."""
+"""Credentials: a few rows, all read at once."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import contextlib
 import sqlite3
 from collections.abc import Sequence
 
-from holdfast.model.auditing import Note
+from holdfast.model.audit import Note
 from holdfast.model.credentials import Credential
 from holdfast.store import rows
 from holdfast.store.pages import readable_credentials
-from holdfast.store.sqlite.auditing import Auditing
+from holdfast.store.sqlite.audit import SqliteAuditLog
 
 
-class Credentials(Auditing):
-    """The part of a store that knows who may ask a server."""
+class SqliteCredentials(SqliteAuditLog):
+    """The part of a store that keeps the credentials of a server's callers."""
 
     def put_credential(self, credential: Credential, notes: Sequence[Note] = ()) -> None:
         """Keep a credential, in place of one of the same id."""
@@ -23,19 +23,19 @@ class Credentials(Auditing):
             self._put_notes(writer, notes)
 
     def credentials(self) -> Sequence[Credential]:
-        """All of them."""
+        """All credentials."""
         return readable_credentials(self._read("credentials", ()))
 
     def reseal_credential(self, credential: str, before: str, after: str) -> bool:
-        """Another sealed secret in the place of this one."""
+        """Replace a sealed secret by another one."""
         return self._write_over("reseal_credential", (after, credential, before))
 
     def remove_credential(self, credential: str, notes: Sequence[Note] = ()) -> bool:
-        """Forget one."""
+        """Remove a credential."""
         return self._write_over("remove_credential", (credential,), notes)
 
     def _write_over(self, name: str, parameters: Sequence[object], notes: Sequence[Note] = ()) -> bool:
-        """Write so that the file does not keep what was there before: neither in free space nor, once no process reads it, in the WAL."""
+        """Write so that nothing is left of the old row: not in free space of the file and, once no process reads it, not in the WAL."""
         with self._write_lock:
             self._writer.execute("PRAGMA secure_delete = ON")
             try:
@@ -45,7 +45,7 @@ class Credentials(Auditing):
                         self._put_notes(writer, notes)
             finally:
                 self._writer.execute("PRAGMA secure_delete = OFF")
-            if changed and self._room is not None:
-                with contextlib.suppress(sqlite3.OperationalError):  # another process reads: then the last to close the file does it
+            if changed and self._wal_space is not None:
+                with contextlib.suppress(sqlite3.OperationalError):  # another process reads: the last one to close the file does it
                     self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return changed

@@ -1,4 +1,4 @@
-"""Migrating the file when it is opened: no other process has it open, a copy is kept, and all steps are one transaction."""
+"""Migrates the file when it is opened: no other process has it open, a copy is kept, and all steps are one transaction."""
 
 from __future__ import annotations
 
@@ -11,34 +11,45 @@ from typing import Final
 
 from holdfast.model.errors import StoreInUse
 from holdfast.store.migrating import Lineage, Numbers, number, told
-from holdfast.store.sqlite.copying import copy_to, free_name
-from holdfast.store.sqlite.sharing import holders
+from holdfast.store.sqlite.backup import copy_to, free_name
+from holdfast.store.sqlite.presence import holders
 
-SCHEMA_VERSION: Final = 9
-SINCE: Final = {"superseded_by": 9, "quarantine": 9}
+SCHEMA_VERSION: Final = 14
+SINCE: Final = {"superseded_by": 9, "quarantine": 9, "queue": 12, "lane": 12, "order_at": 12, "parked": 12}
 """The columns that checks.sql asks for and that older schemas do not have."""
+CHECKED_SINCE: Final = {
+    "graphs_missing": 10,
+    "graphs_unused": 10,
+    "lanes_miscounted": 12,
+    "lanes_lost": 12,
+    "rates_lost": 12,
+    "lanes_money": 14,
+    "ledger_sums": 14,
+    "ledger_ends": 14,
+}
+"""The questions of checks.sql about tables that older schemas do not have."""
 LINEAGE: Final = Lineage("holdfast.store.sqlite", oldest=6, newest=SCHEMA_VERSION)
 
 log = logging.getLogger("holdfast.store")
 
 
 def numbers_of(connection: sqlite3.Connection, sql: Mapping[str, str]) -> Numbers:
-    """What a store says of its schema; one of 0.1.0 says only its version."""
+    """The numbers of a store; a store of release 0.1.0 has only a version."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     least = connection.execute(sql["get_meta"], ("least",)).fetchone()
     return Numbers(version, version if least is None else number(least[0]))
 
 
 def migrate(connection: sqlite3.Connection, where: str, numbers: Numbers, sql: Mapping[str, str]) -> None:
-    """Bring the schema up to ours, inside the transaction of a caller who holds the file's write lock.
+    """Bring the schema to this code's version, inside the transaction of a caller that holds the file's write lock.
 
-    No code from before runs, because no other process has the file open: the halves that wait for that are applied at once.
+    No other process has the file open, so no older code runs: after-halves are applied at once, too.
     """
     check_unused(where, f"has schema version {numbers.version} and must be migrated to {LINEAGE.newest}")
     before, after = LINEAGE.pending(numbers, after=False), LINEAGE.pending(numbers, after=True)
     copy = free_name(Path(f"{where}.before-{LINEAGE.newest}"))
     with closing(sqlite3.connect(where, isolation_level=None)) as source:
-        copy_to(source, copy, replace=True)  # the name is free, and no other process makes such files while we hold the lock
+        copy_to(source, copy, replace=True)  # the name is free: the lock keeps other processes from making such files
     try:
         for step in (*before, *after):
             for statement in step.statements():
@@ -54,7 +65,7 @@ def migrate(connection: sqlite3.Connection, where: str, numbers: Numbers, sql: M
 
 
 def check_unused(where: str, why: str) -> None:
-    """Refuse what must not happen while another process has the file open."""
+    """Refuse to go on while another process has the file open."""
     found = holders(Path(f"{where}-holdfast"))
     if found:
         named = ", ".join(f"{member} (process {process})" if process else member for member, process in sorted(found.items()))

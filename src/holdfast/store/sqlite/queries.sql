@@ -7,24 +7,34 @@ SELECT {execution} FROM executions WHERE id IN (SELECT value FROM json_each(?))
 -- name: named
 SELECT {execution} FROM executions WHERE function = ? AND name = ? AND superseded_by IS NULL
 
--- name: claimable
--- Ready executions first come first served; what a dead runner left behind comes with them. Suspects have a query of their own.
--- Each half is cut off before they are put together, so that a long backlog is not sorted to find its first.
-SELECT id FROM (
-    SELECT id, ready_at FROM (
-        SELECT id, ready_at FROM executions
-        WHERE state = 'ready' AND ready_at <= :now AND deaths < 2
-          AND function || ':' || version IN (SELECT value FROM json_each(:targets))
-        ORDER BY ready_at LIMIT :limit
-    )
-    UNION ALL
-    SELECT id, ready_at FROM (
-        SELECT id, ready_at FROM executions
-        WHERE runner IN (SELECT value FROM json_each(:dead))
-          AND function || ':' || version IN (SELECT value FROM json_each(:targets))
-        ORDER BY ready_at LIMIT :limit
-    )
-)
+-- name: ready
+-- Ready executions of one function and version, the longest ready first. Suspects have a query of their own.
+SELECT id, ready_at FROM executions
+WHERE state = 'ready' AND deaths < 2 AND function = :function AND version = :version AND ready_at <= :now
+ORDER BY ready_at LIMIT :limit
+
+-- name: ready_only
+-- The same for a runner that takes from some queues only, or from some tenants.
+SELECT id, ready_at FROM executions
+WHERE state = 'ready' AND deaths < 2 AND function = :function AND version = :version AND ready_at <= :now
+  AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)) OR (queue IS NULL AND parent IS NOT NULL))
+  AND (:tenants IS NULL OR coalesce(tenant, 'default') IN (SELECT value FROM json_each(:tenants)))
+ORDER BY ready_at LIMIT :limit
+
+-- name: next_ready
+SELECT min(ready_at) FROM executions WHERE state = 'ready' AND deaths < 2 AND function = :function AND version = :version
+
+-- name: next_ready_only
+SELECT min(ready_at) FROM executions WHERE state = 'ready' AND deaths < 2 AND function = :function AND version = :version
+  AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)) OR (queue IS NULL AND parent IS NOT NULL))
+  AND (:tenants IS NULL OR coalesce(tenant, 'default') IN (SELECT value FROM json_each(:tenants)))
+
+-- name: abandoned
+-- The executions that a dead runner left.
+SELECT id, ready_at FROM executions
+WHERE runner IN (SELECT value FROM json_each(:dead)) AND function || ':' || version IN (SELECT value FROM json_each(:targets))
+  AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)) OR (queue IS NULL AND parent IS NOT NULL))
+  AND (:tenants IS NULL OR coalesce(tenant, 'default') IN (SELECT value FROM json_each(:tenants)))
 ORDER BY ready_at LIMIT :limit
 
 -- name: suspect
@@ -33,15 +43,23 @@ SELECT id FROM executions INDEXED BY executions_suspect
 WHERE state = 'ready' AND deaths >= 2 AND (deaths = 2 OR ready_at <= ?) AND function || ':' || version IN (SELECT value FROM json_each(?))
 ORDER BY ready_at LIMIT 1
 
+-- name: suspect_only
+SELECT id FROM executions INDEXED BY executions_suspect
+WHERE state = 'ready' AND deaths >= 2 AND (deaths = 2 OR ready_at <= :now)
+  AND function || ':' || version IN (SELECT value FROM json_each(:targets))
+  AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)) OR (queue IS NULL AND parent IS NOT NULL))
+  AND (:tenants IS NULL OR coalesce(tenant, 'default') IN (SELECT value FROM json_each(:tenants)))
+ORDER BY ready_at LIMIT 1
+
 -- name: due
 SELECT id FROM executions WHERE due_at <= ? ORDER BY due_at LIMIT ?
 
 -- name: next_due
+-- The next timer, or the next time at which a lane opens.
 SELECT min(at) FROM (
     SELECT min(due_at) AS at FROM executions WHERE due_at IS NOT NULL
     UNION ALL
-    SELECT min(ready_at) FROM executions
-    WHERE state = 'ready' AND deaths < 2 AND function || ':' || version IN (SELECT value FROM json_each(?))
+    SELECT min(closed_until) FROM lanes WHERE closed_until > 0 AND waiting > 0
 )
 
 -- name: children
@@ -60,6 +78,10 @@ SELECT version, timeout_seconds, retention_days, max_operations, max_bytes, kind
 
 -- name: payload
 SELECT payload FROM events WHERE execution = (SELECT key FROM executions WHERE id = ?) AND number = ?
+
+-- name: inputs
+SELECT x.id, e.payload FROM json_each(?) AS wanted
+JOIN executions AS x ON x.id = wanted.value JOIN events AS e ON e.execution = x.key AND e.number = 1
 
 -- name: operations
 SELECT {o.operation}, e.payload, e.type FROM operations AS o
@@ -122,6 +144,7 @@ SELECT {execution} FROM executions WHERE TRUE
   AND +function = :former_function
   AND parent = :parent
   AND tenant = :tenant
+  AND queue = :queue
   AND status IN (SELECT value FROM json_each(:statuses))
   AND status <> 'SUCCEEDED' AND status = :unsuccessful
   AND started_at > :started_after
@@ -165,23 +188,26 @@ SELECT id FROM executions WHERE runner = ? AND state = 'running'
 SELECT max(coalesce((SELECT max(key) FROM executions), 0), coalesce((SELECT max(key) FROM expired), 0))
 
 -- name: is_over
--- Whether there is anything to forget.
-SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= ?1 AND state IN ('closed', 'imported'))
+-- Whether retention has anything to remove.
+SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= ? AND state IN ('closed', 'imported'))
     OR EXISTS (SELECT 1 FROM expired)
-    OR EXISTS (SELECT 1 FROM counters WHERE until <= ?1)
-    OR EXISTS (SELECT 1 FROM audit WHERE expires_at <= ?1)
+    OR EXISTS (SELECT 1 FROM counters WHERE until <= ?)
+    OR EXISTS (SELECT 1 FROM audit WHERE expires_at <= ?)
+    OR EXISTS (SELECT 1 FROM ledger WHERE expires_at <= ?)
+    OR EXISTS (SELECT 1 FROM ledger_days WHERE expires_at <= ?)
+    OR EXISTS (SELECT 1 FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND drained_at <= ?)
     OR (SELECT min(number) FROM signals) <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers)
 
 -- name: expire_executions
 DELETE FROM executions WHERE key IN (
     SELECT key FROM executions WHERE expires_at <= ? AND state IN ('closed', 'imported') ORDER BY expires_at LIMIT ?
-) RETURNING key
+) RETURNING key, graph
 
 -- name: put_expired
-INSERT INTO expired (key) SELECT value FROM json_each(?)
+INSERT INTO expired (key, graph) SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
 
 -- name: expired
-SELECT key FROM expired ORDER BY key LIMIT 1
+SELECT key, graph FROM expired ORDER BY key LIMIT 1
 
 -- name: drop_expired
 DELETE FROM expired WHERE key = ?
@@ -193,9 +219,24 @@ SELECT number, coalesce(length(payload), 0) FROM events WHERE execution = ? ORDE
 DELETE FROM events WHERE execution = ? AND number <= ?
 
 -- name: drop_operations
-DELETE FROM operations WHERE execution = ?1 AND place <= (
-    SELECT max(place) FROM (SELECT place FROM operations WHERE execution = ?1 ORDER BY place LIMIT ?2)
+DELETE FROM operations WHERE execution = :key AND place <= (
+    SELECT max(place) FROM (SELECT place FROM operations WHERE execution = :key ORDER BY place LIMIT :limit)
 )
+
+-- name: graph
+SELECT text FROM graphs WHERE id = ?
+
+-- name: has_graph
+SELECT 1 FROM graphs WHERE id = ?
+
+-- name: put_graph
+INSERT INTO graphs (id, text) VALUES (?, ?) ON CONFLICT (id) DO NOTHING
+
+-- name: renew_graph
+INSERT INTO graphs (id, text) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET text = excluded.text
+
+-- name: drop_graph
+DELETE FROM graphs WHERE id = :graph AND NOT EXISTS (SELECT 1 FROM executions WHERE graph = :graph)
 
 -- name: is_subscribed
 SELECT EXISTS (SELECT 1 FROM subscribers)
@@ -207,7 +248,7 @@ INSERT OR IGNORE INTO subscribers (name, cursor) SELECT ?, coalesce(max(number),
 DELETE FROM subscribers WHERE name = ?
 
 -- name: delivery
--- Who has a delivery; nobody, when its runner has left or was declared dead.
+-- The runner that delivers to a subscriber; NULL when that runner has left or was declared dead.
 SELECT (SELECT id FROM runners WHERE id = holder) FROM subscribers WHERE name = ?
 
 -- name: take_delivery
@@ -226,10 +267,11 @@ SELECT number, execution, function, version, name, status, started_at, ended_at,
 WHERE number > ? ORDER BY number LIMIT ?
 
 -- name: counter
-SELECT key, amount, until FROM counters WHERE key = ?
+SELECT key, amount, until, reserved FROM counters WHERE key = ?
 
 -- name: put_counter
-INSERT INTO counters (key, amount, until) VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET amount = excluded.amount, until = excluded.until
+INSERT INTO counters (key, amount, until, reserved) VALUES (?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET amount = excluded.amount, until = excluded.until, reserved = excluded.reserved
 
 -- name: drop_counters
 DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until <= ? LIMIT ?)
@@ -241,10 +283,10 @@ WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' 
 ORDER BY x.id LIMIT ?
 
 -- name: put_credential
-INSERT INTO credentials ({credential}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO credentials ({credential}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
     kind = excluded.kind, secret = excluded.secret, roles = excluded.roles, tenant = excluded.tenant, note = excluded.note,
-    created_at = excluded.created_at, expires_at = excluded.expires_at
+    created_at = excluded.created_at, expires_at = excluded.expires_at, person = excluded.person
 
 -- name: credentials
 SELECT {credential} FROM credentials ORDER BY id
@@ -259,7 +301,7 @@ DELETE FROM credentials WHERE id = ?
 INSERT INTO signals (execution, function, version, name, status, started_at, ended_at, quarantine, quarantined_at) VALUES {rows}
 
 -- name: drop_signals
--- What every subscriber has had; without subscribers, all.
+-- Signals that every subscriber has had; without subscribers, all signals.
 DELETE FROM signals WHERE number IN (
     SELECT number FROM signals
     WHERE number <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers) ORDER BY number LIMIT ?
@@ -275,19 +317,20 @@ ON CONFLICT (key) DO UPDATE SET
     touched_at = excluded.touched_at, failures = excluded.failures, deaths = excluded.deaths, client = excluded.client,
     client_revision = excluded.client_revision, operations = excluded.operations, stored = excluded.stored,
     continued_as = excluded.continued_as, expires_at = excluded.expires_at, superseded_by = excluded.superseded_by,
-    quarantine = excluded.quarantine, quarantine_event = excluded.quarantine_event
+    quarantine = excluded.quarantine, quarantine_event = excluded.quarantine_event, deadline = excluded.deadline,
+    admitted_at = excluded.admitted_at, parked = excluded.parked
 
 -- name: touch_executions
 -- What an ordinary checkpoint changes, and nothing more: the statement of the hot path. No column of it is in an index.
 UPDATE executions SET
-    revision = v.column2, sequence = v.column3, events = v.column4, pending = v.column5, touched_at = v.column6, operations = v.column7,
-    stored = v.column8
-FROM (VALUES {rows}) AS v WHERE key = v.column1
+    revision = v.column1, sequence = v.column2, events = v.column3, pending = v.column4, touched_at = v.column5, operations = v.column6,
+    stored = v.column7
+FROM (VALUES {rows}) AS v WHERE key = v.column8
 
 -- name: touch_execution
 UPDATE executions SET
-    revision = ?2, sequence = ?3, events = ?4, pending = ?5, touched_at = ?6, operations = ?7, stored = ?8
-WHERE key = ?1
+    revision = ?, sequence = ?, events = ?, pending = ?, touched_at = ?, operations = ?, stored = ?
+WHERE key = ?
 
 -- name: move_executions
 -- Apart, because SQLite writes an index again whose column is set, also to what it was.
@@ -326,3 +369,284 @@ DELETE FROM audit WHERE number IN (SELECT number FROM audit WHERE expires_at <= 
 
 -- name: unmarked
 SELECT coalesce((SELECT value FROM meta WHERE key = 'unmarked'), '')
+
+-- name: queue
+SELECT name, declared, operator, mode, revision FROM queues WHERE name = ?
+
+-- name: queues
+SELECT name, declared, operator, mode, revision FROM queues ORDER BY name
+
+-- name: declare_queue
+INSERT INTO queues (name, declared) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET declared = excluded.declared, revision = revision + 1 WHERE declared <> excluded.declared
+
+-- name: make_queue
+INSERT OR IGNORE INTO queues (name) VALUES (?)
+
+-- name: set_queue
+UPDATE queues SET operator = ?, mode = ?, revision = revision + 1 WHERE name = ? AND revision = ?
+
+-- name: set_lanes
+-- Whether a rate still closes a lane is found out at the next admission.
+UPDATE lanes SET at_once = ?, paused = ?, closed_until = 0 WHERE queue = ? AND level = ?
+
+-- name: drop_rates
+DELETE FROM rates WHERE lane IN (SELECT key FROM lanes WHERE queue = :queue AND level = :level)
+  AND kind NOT IN (SELECT value FROM json_each(:kinds))
+
+-- name: set_rates
+INSERT INTO rates (lane, kind, step_ns, burst)
+SELECT key, :kind, :step, :burst FROM lanes WHERE queue = :queue AND level = :level
+ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = excluded.burst, tat_ns = (
+    -- The units that were used at the last admission are used up at the new rate from then on.
+    SELECT min(tat_ns, drained_at * 1000000) + CAST(min(max(tat_ns - drained_at * 1000000, 0) * (1.0 * :step / step_ns), 1e18) AS INTEGER)
+    FROM lanes WHERE key = rates.lane
+)
+
+-- name: other_rates
+-- The last lanes of a function that have another rate of runs than this one.
+SELECT key FROM lanes LEFT JOIN rates ON lane = key AND kind = 'runs'
+WHERE function = :function AND function IS NOT NULL AND (step_ns IS NOT :step OR burst IS NOT :burst)
+
+-- name: drop_rate
+DELETE FROM rates WHERE kind = 'runs' AND lane IN (SELECT value FROM json_each(:lanes))
+
+-- name: set_rate
+INSERT INTO rates (lane, kind, step_ns, burst)
+SELECT key, 'runs', :step, :burst FROM lanes WHERE key IN (SELECT value FROM json_each(:lanes))
+ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = excluded.burst, tat_ns = (
+    -- As in set_rates.
+    SELECT min(tat_ns, drained_at * 1000000) + CAST(min(max(tat_ns - drained_at * 1000000, 0) * (1.0 * :step / step_ns), 1e18) AS INTEGER)
+    FROM lanes WHERE key = rates.lane
+)
+
+-- name: open_lanes_again
+-- Whether a rate still closes a lane is found out at the next admission.
+UPDATE lanes SET closed_until = 0 WHERE closed_until > 0 AND key IN (SELECT value FROM json_each(:lanes))
+
+-- name: lane
+SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes WHERE key = ?
+
+-- name: rates
+SELECT kind, step_ns, burst, tat_ns FROM rates WHERE lane = ?
+
+-- name: rates_of
+SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane IN (SELECT value FROM json_each(?))
+
+-- name: oldest
+SELECT min(ready_at) FROM executions WHERE queue = ? AND state = 'queued'
+
+-- name: has_open_lane
+-- Whether a queue is open and something waits for these functions, or a closed lane may open: only then is admission worth a transaction.
+SELECT (EXISTS (SELECT 1 FROM lanes WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0)
+        AND EXISTS (SELECT 1 FROM json_each(:targets) AS target JOIN lanes ON function = target.value ->> 0 AND version = target.value ->> 1
+                    WHERE waiting > 0 AND function IS NOT NULL))
+    OR EXISTS (SELECT 1 FROM lanes WHERE closed_until > 0 AND waiting > 0 AND closed_until <= :now)
+
+-- name: reopen_lanes
+UPDATE lanes SET closed_until = 0 WHERE closed_until > 0 AND waiting > 0 AND closed_until <= ?
+
+-- name: reopen_lane
+UPDATE lanes SET closed_until = 0 WHERE key = ? AND closed_until > 0
+
+-- name: open_lanes
+SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+WHERE parent = ? AND (turn, key) > (?, ?) AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0
+ORDER BY turn, key LIMIT ?
+
+-- name: heads
+SELECT {execution} FROM executions
+WHERE lane = ? AND state = 'queued' AND state IN ('queued', 'delayed', 'suspended', 'quarantined')
+ORDER BY order_at, id LIMIT ? OFFSET ?
+
+-- name: next_of_key
+-- The leaf whose first execution was enqueued first. A key has a leaf for each function and version, so there are few.
+SELECT key FROM lanes WHERE key > :key || '/' AND key < :key || '0' AND waiting > 0
+ORDER BY (
+    SELECT printf('%020d', order_at) || id FROM executions
+    WHERE lane = lanes.key AND state = 'queued' AND state IN ('queued', 'delayed', 'suspended', 'quarantined') ORDER BY order_at, id LIMIT 1
+) LIMIT 1
+
+-- name: make_lane
+INSERT OR IGNORE INTO lanes (key, queue, parent, level, function, version, at_once, paused) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: make_rate
+INSERT OR IGNORE INTO rates (lane, kind, step_ns, burst) VALUES (?, ?, ?, ?)
+
+-- name: wake_lane
+-- A lane in which nothing waited begins at the clock of the lane above.
+UPDATE lanes SET turn = max(turn, (SELECT clock FROM lanes AS above WHERE above.key = lanes.parent)) WHERE key = ? AND waiting = 0
+
+-- name: move_lane
+UPDATE lanes SET held = held + ?, waiting = waiting + ?, money = money + ? WHERE key = ?
+
+-- name: turn_lane
+UPDATE lanes SET turn = ?, clock = ?, closed_until = ? WHERE key = ?
+
+-- name: drain_lane
+UPDATE lanes SET admitted = ?, drain = ?, drained_at = ? WHERE key = ?
+
+-- name: put_rate
+UPDATE rates SET tat_ns = ? WHERE lane = ? AND kind = ?
+
+-- name: settle_rate
+UPDATE rates SET tat_ns = max(?, min(tat_ns + ? * step_ns, ?)) WHERE lane = ? AND kind = 'tokens'
+
+-- name: cool_rate
+INSERT INTO rates (lane, kind, step_ns, burst, tat_ns) VALUES (?, ?, 0, 0, ?)
+ON CONFLICT (lane, kind) DO UPDATE SET tat_ns = max(tat_ns, excluded.tat_ns)
+
+-- name: cool_lane
+UPDATE lanes SET closed_until = max(closed_until, ?) WHERE key = ?
+
+-- name: idle_lanes
+SELECT key FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND drained_at <= ? LIMIT ?
+
+-- name: drop_lanes
+-- Of idle lanes, those in which nothing stands that may come back, that have no lane below them, and of whose rates nothing is used.
+DELETE FROM lanes WHERE key IN (SELECT value FROM json_each(:lanes))
+  AND NOT EXISTS (SELECT 1 FROM lanes AS below WHERE below.key > lanes.key || '/' AND below.key < lanes.key || '0')
+  AND NOT EXISTS (SELECT 1 FROM rates WHERE rates.lane = lanes.key AND tat_ns > :now * 1000000)
+  AND NOT EXISTS (SELECT 1 FROM executions WHERE lane = lanes.key AND state IN ('queued', 'delayed', 'suspended', 'quarantined'))
+
+-- name: drop_rates_of
+DELETE FROM rates WHERE lane IN (SELECT value FROM json_each(:lanes)) AND lane NOT IN (SELECT key FROM lanes)
+
+-- name: keep_lanes
+-- Idle lanes that are still needed are looked at again after a while.
+UPDATE lanes SET drained_at = :now, drain = 0 WHERE key IN (SELECT value FROM json_each(:lanes))
+
+-- name: standing
+-- The indexes are named because the one of all executions of the queue would do too, and is long.
+SELECT coalesce(l.waiting, 0),
+       (SELECT count(*) FROM executions INDEXED BY executions_delayed WHERE queue = :queue AND state = 'delayed'), coalesce(l.held, 0),
+       (SELECT min(ready_at) FROM executions WHERE queue = :queue AND state = 'queued'),
+       (SELECT count(*) FROM executions INDEXED BY executions_parked WHERE queue = :queue AND parked = 1 AND superseded_by IS NULL),
+       coalesce(l.admitted, 0), coalesce(l.drain, 0), coalesce(l.drained_at, 0), coalesce(l.money, 0)
+FROM (SELECT 1) LEFT JOIN lanes AS l ON l.key = :queue
+
+-- name: lanes
+SELECT key, waiting, held, at_once, closed_until FROM lanes WHERE queue = ? AND key > ? ORDER BY key LIMIT ?
+
+-- name: ahead
+SELECT count(*) FROM (
+    SELECT 1 FROM executions
+    WHERE lane = :lane AND state = 'queued' AND state IN ('queued', 'delayed', 'suspended', 'quarantined')
+      AND (order_at, id) < (:order_at, :id) LIMIT :most
+)
+
+-- name: parked
+SELECT {execution} FROM executions INDEXED BY executions_parked
+WHERE parked = 1 AND superseded_by IS NULL AND id > :beyond ORDER BY id LIMIT :limit
+
+-- name: parked_in
+SELECT {execution} FROM executions INDEXED BY executions_parked
+WHERE queue = :queue AND parked = 1 AND superseded_by IS NULL AND id > :beyond ORDER BY id LIMIT :limit
+
+-- name: schedule
+SELECT {schedule} FROM schedules WHERE name = ?
+
+-- name: schedules
+SELECT {schedule} FROM schedules WHERE name > ? AND tenant IS coalesce(?, tenant) ORDER BY name LIMIT ?
+
+-- name: due_schedules
+SELECT s.name FROM json_each(?) AS f JOIN schedules AS s ON s.function = f.value WHERE s.next_at <= ? ORDER BY s.next_at LIMIT ?
+
+-- name: waiting_schedules
+SELECT s.name FROM json_each(?) AS f JOIN schedules AS s ON s.function = f.value WHERE s.waits = 1 ORDER BY s.name LIMIT ?
+
+-- name: next_schedule
+-- One look into the index for each function.
+SELECT min((SELECT min(next_at) FROM schedules WHERE function = f.value AND next_at IS NOT NULL)) FROM json_each(?) AS f
+
+-- name: schedule_place
+SELECT revision, cursor FROM schedules WHERE name = ?
+
+-- name: add_schedule
+INSERT INTO schedules ({schedule}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING
+
+-- name: put_schedule
+UPDATE schedules SET tenant = ?, function = ?, next_at = ?, waits = ?, cursor = ?, revision = ?, body = ?, input = ?
+WHERE name = ? AND revision = ? AND cursor <= ?
+
+-- name: move_schedule
+UPDATE schedules SET next_at = ?, waits = ?, cursor = ?, revision = ?, body = ? WHERE name = ? AND revision = ? AND cursor <= ?
+
+-- name: remove_schedule
+DELETE FROM schedules WHERE name = ? AND revision = ?
+
+-- name: put_ledger
+INSERT INTO ledger (
+    at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,
+    held_tokens, held_nanos, price_source, price_date, expires_at
+) VALUES {rows}
+
+-- name: put_ledger_days
+-- In one order for all processes, and after every other row of a batch.
+INSERT INTO ledger_days (day, tenant, pipeline, node, worker, model, state, expires_at, calls, input, output, cached, reasoning, nanos, held_tokens, held_nanos)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (day, tenant, pipeline, node, worker, model, state, expires_at) DO UPDATE SET
+    calls = ledger_days.calls + excluded.calls, input = ledger_days.input + excluded.input, output = ledger_days.output + excluded.output,
+    cached = ledger_days.cached + excluded.cached, reasoning = ledger_days.reasoning + excluded.reasoning, nanos = ledger_days.nanos + excluded.nanos,
+    held_tokens = ledger_days.held_tokens + excluded.held_tokens, held_nanos = ledger_days.held_nanos + excluded.held_nanos
+
+-- name: cost_of_days
+-- One row for each group and state. A dimension that was not asked for is NULL in all rows.
+SELECT CASE WHEN :by_day THEN day END,
+       CASE WHEN :by_tenant THEN tenant END,
+       CASE WHEN :by_pipeline THEN pipeline END,
+       CASE WHEN :by_node THEN node END,
+       CASE WHEN :by_worker THEN worker END,
+       CASE WHEN :by_model THEN model END, NULL, state,
+       sum(calls), sum(input), sum(output), sum(cached), sum(reasoning), sum(nanos), sum(held_tokens), sum(held_nanos)
+FROM ledger_days
+WHERE day >= :since AND day < :until AND tenant = coalesce(:tenant, tenant)
+  AND pipeline = coalesce(:pipeline, pipeline) AND worker = coalesce(:worker, worker)
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 LIMIT :limit
+
+-- name: cost_of_run
+SELECT CASE WHEN :by_day THEN day END,
+       CASE WHEN :by_tenant THEN tenant END,
+       CASE WHEN :by_pipeline THEN pipeline END,
+       CASE WHEN :by_node THEN node END,
+       CASE WHEN :by_worker THEN worker END,
+       CASE WHEN :by_model THEN model END,
+       CASE WHEN :by_run THEN run END, state,
+       count(*), sum(input), sum(output), sum(cached), sum(reasoning), sum(nanos), sum(held_tokens), sum(held_nanos)
+FROM ledger
+WHERE root = :root AND instr('/' || path || '/', '/' || :run || '/') > 0 AND tenant = coalesce(:tenant, tenant)
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 LIMIT :limit
+
+-- name: ledger
+SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,
+    held_tokens, held_nanos, price_source, price_date, expires_at
+FROM ledger WHERE run = :run ORDER BY number LIMIT :limit
+
+-- name: open_calls
+-- The first entries of calls of some runs that have no second one.
+SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,
+    held_tokens, held_nanos, price_source, price_date, expires_at
+FROM ledger AS begun
+WHERE run IN (SELECT value FROM json_each(?)) AND state = 'reserved'
+  AND NOT EXISTS (SELECT 1 FROM ledger WHERE run = begun.run AND call = begun.call AND state <> 'reserved')
+ORDER BY number
+
+-- name: cost_samples
+-- What runs spent for each node of a pipeline, by the newest calls.
+SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
+    SELECT node, owner, run, input, output, nanos FROM ledger
+    WHERE pipeline = :pipeline AND pipeline <> '' AND state <> 'reserved' AND tenant = coalesce(:tenant, tenant)
+    ORDER BY number DESC LIMIT :limit
+) AS newest GROUP BY node, owner, run
+
+-- name: drop_ledger
+DELETE FROM ledger WHERE number IN (
+    SELECT number FROM ledger WHERE expires_at <= ? ORDER BY expires_at LIMIT ?
+)
+
+-- name: drop_ledger_days
+DELETE FROM ledger_days WHERE expires_at <= ?
+
+-- name: queued_money
+-- What the executions that wait in a queue are estimated to cost.
+SELECT coalesce(max(money), 0) FROM lanes WHERE key = ?

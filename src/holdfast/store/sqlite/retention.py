@@ -1,72 +1,62 @@
-"""Retention: what is over is removed a few rows at a time, so that nobody waits long for the file.
+"""Retention: expired rows are removed a few at a time, so that no other writer waits long for the file.
 
-An execution's header goes first, and with it its name; its key stays in `expired` until nothing of it is left, so that no new execution
-gets the key meanwhile. A crash between two chunks leaves keys in `expired`, and the next one to ask goes on with them.
+An execution's header goes first, and with it its name. Its key stays in `expired` until nothing of the execution is left, so that no new
+execution gets the key meanwhile. A crash between two chunks leaves keys in `expired`, and the next call goes on with them.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Final
+from collections.abc import Iterable
 
 from holdfast.model import codec
-from holdfast.store.sqlite.writing import Writing
+from holdfast.store.reads import Parameters
+from holdfast.store.retention import IDLE_MS, Leftovers
+from holdfast.store.rows import Row
+from holdfast.store.sqlite.transactions import Transactions
 
-_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Payload that one transaction removes, about: SQLite reads what it removes, so a few large rows take as long as many small ones."""
 
-
-class Retention(Writing):
-    """The part of a store that forgets."""
+class SqliteRetention(Transactions, Leftovers):
+    """The part of a store that removes what is over."""
 
     def expire(self, now: int, limit: int) -> bool:
         """Remove up to `limit` rows; nothing is written when there is nothing to remove."""
-        ((over,),) = self._read("is_over", (now,))
+        ((over,),) = self._read("is_over", (now, now, now, now, now, now - IDLE_MS))
         if not over:
             return False
         with self._transaction() as writer:
-            room = limit - self._expire_executions(writer, now, limit)
-            room = self._remove_leftovers(writer, room)
+            room = self._remove_leftovers(limit - self._expire_executions(now, limit))
             if room:
-                room -= writer.execute(self._sql["drop_signals"], (room,)).rowcount
+                room -= self._removed("drop_signals", (room,))
             if room > 0:
-                room -= writer.execute(self._sql["drop_counters"], (now, room)).rowcount
+                room -= self._removed("drop_counters", (now, room))
             if room > 0:
                 writer.execute(self._sql["put_meta"], ("forgotten", now))
-                writer.execute(self._sql["drop_notes"], (now, room))
+                room -= self._removed("drop_notes", (now, room))
+                room -= self._removed("drop_ledger_days", (now,))
+            if room > 0:
+                room -= self._removed("drop_ledger", (now, room))
+            if room > 0:
+                self._drop_lanes(now, room)
         return True
 
-    def _expire_executions(self, writer: sqlite3.Connection, now: int, limit: int) -> int:
-        keys = [row[0] for row in writer.execute(self._sql["expire_executions"], (now, limit)).fetchall()]
-        if keys:
-            writer.execute(self._sql["put_expired"], (codec.dumps(keys),))
-        return len(keys)
+    def _drop_lanes(self, now: int, limit: int) -> None:
+        """Remove lanes that were idle for long. Those that are still needed are looked at again after a while."""
+        idle = codec.dumps([row[0] for row in self._rows_inside("idle_lanes", (now - IDLE_MS, limit))])
+        for name in ("drop_lanes", "drop_rates_of", "keep_lanes"):
+            self._removed(name, {"lanes": idle, "now": now})
 
-    def _remove_leftovers(self, writer: sqlite3.Connection, room: int) -> int:
-        """Remove what expired executions left; says for how many rows there is still room."""
-        space = _MAX_BYTES
-        while room > 0 and space > 0:
-            found = writer.execute(self._sql["expired"]).fetchone()
-            if found is None:
-                break
-            (key,) = found
-            count, space = self._remove_events(writer, key, room, space)
-            room -= count
-            if room > 0 and space > 0:
-                room -= writer.execute(self._sql["drop_operations"], (key, room)).rowcount
-            if room > 0 and space > 0:
-                writer.execute(self._sql["drop_expired"], (key,))
-        return room if space > 0 else 0
+    def _expire_executions(self, now: int, limit: int) -> int:
+        gone = list(self._rows_inside("expire_executions", (now, limit)))
+        if gone:
+            self._writer.execute(self._sql["put_expired"], (codec.dumps(gone),))
+        return len(gone)
 
-    def _remove_events(self, writer: sqlite3.Connection, key: int, room: int, space: int) -> tuple[int, int]:
-        """The first events that fit, at least one; says how many, and how much space is left after them."""
-        count = last = 0
-        rows = writer.execute(self._sql["expired_events"], (key, room))
-        for number, size in rows:
-            count, last, space = count + 1, number, space - size
-            if space <= 0:
-                break
-        rows.close()
-        if count:
-            writer.execute(self._sql["drop_events"], (key, last))
-        return count, space
+    def _remove_graph(self, graph: str) -> bool:
+        self._removed("drop_graph", {"graph": graph})  # no other process writes during this transaction
+        return True
+
+    def _rows_inside(self, name: str, parameters: Parameters = ()) -> Iterable[Row]:
+        return self._writer.execute(self._sql[name], parameters)  # row by row: to measure a payload SQLite reads it
+
+    def _removed(self, name: str, parameters: Parameters) -> int:
+        return self._writer.execute(self._sql[name], parameters).rowcount

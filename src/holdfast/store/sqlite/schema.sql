@@ -52,7 +52,17 @@ CREATE TABLE executions (
     trace           TEXT,
     superseded_by   TEXT,
     quarantine      TEXT,
-    quarantine_event INTEGER
+    quarantine_event INTEGER,
+    graph           TEXT,
+    queue           TEXT,
+    lane            TEXT,
+    order_at        INTEGER,
+    admitted_at     INTEGER,
+    holds_waiting   INTEGER,
+    units           INTEGER,
+    parks           INTEGER,
+    parked          INTEGER NOT NULL DEFAULT 0,
+    money           INTEGER
 );
 
 CREATE UNIQUE INDEX executions_by_id ON executions (id);
@@ -60,18 +70,80 @@ CREATE UNIQUE INDEX executions_by_id ON executions (id);
 -- old one is superseded. The name comes first: people ask for a name alone, too.
 CREATE UNIQUE INDEX executions_by_name ON executions (name, function) WHERE superseded_by IS NULL;
 CREATE INDEX executions_superseded ON executions (name, function) WHERE superseded_by IS NOT NULL;
--- The questions people ask, newest first. What has succeeded is most of the rows, and is found without an index of its own.
+-- For the lists that people ask for, newest first. Most executions have succeeded, so these need no index of their own.
 CREATE INDEX executions_by_function ON executions (function, id);
 CREATE INDEX executions_by_status ON executions (status, id) WHERE status <> 'SUCCEEDED';
 CREATE INDEX executions_by_parent ON executions (parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX executions_by_tenant ON executions (tenant, id) WHERE tenant IS NOT NULL;
--- The questions a runner asks all day; each index holds only the rows that can answer.
-CREATE INDEX executions_ready ON executions (ready_at) WHERE state = 'ready';
+-- For the queries that a runner asks all day; each index holds only the rows that such a query can find.
+CREATE INDEX executions_ready_of ON executions (function, version, ready_at) WHERE state = 'ready' AND deaths < 2;
 CREATE INDEX executions_suspect ON executions (ready_at) WHERE state = 'ready' AND deaths >= 2;
 CREATE INDEX executions_due ON executions (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX executions_held ON executions (runner) WHERE runner IS NOT NULL;
 CREATE INDEX executions_invoked ON executions (parent) WHERE parent IS NOT NULL AND status = 'RUNNING';
 CREATE INDEX executions_expiring ON executions (expires_at) WHERE expires_at IS NOT NULL;
+-- For retention: whether an execution still names a graph.
+CREATE INDEX executions_by_graph ON executions (graph) WHERE graph IS NOT NULL;
+
+-- For queues: what waits in a lane or may come back to it, how long something has waited, what is parked, and the list of a queue.
+CREATE INDEX executions_in_lane ON executions (lane, state, order_at, id) WHERE state IN ('queued', 'delayed', 'suspended', 'quarantined') AND lane IS NOT NULL;
+CREATE INDEX executions_waiting ON executions (queue, ready_at) WHERE state = 'queued';
+CREATE INDEX executions_delayed ON executions (queue) WHERE state = 'delayed';
+CREATE INDEX executions_parked ON executions (queue, id) WHERE parked = 1 AND superseded_by IS NULL;
+CREATE INDEX executions_by_queue ON executions (queue, id) WHERE queue IS NOT NULL;
+
+-- Queues: what the code declares, what an operator has set, and whether it is open, paused or draining.
+CREATE TABLE queues (
+    name     TEXT PRIMARY KEY,
+    declared TEXT NOT NULL DEFAULT '{}',
+    operator TEXT NOT NULL DEFAULT '{}',
+    mode     TEXT NOT NULL DEFAULT 'open',
+    revision INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+-- Lanes: each level of a queue, with the slots that are held and the executions that wait below it (store/lanes.py). The lane without a
+-- name is above all queues.
+CREATE TABLE lanes (
+    key          TEXT PRIMARY KEY,
+    queue        TEXT NOT NULL,
+    parent       TEXT,
+    level        TEXT NOT NULL,
+    function     TEXT,
+    version      TEXT,
+    held         INTEGER NOT NULL DEFAULT 0,
+    waiting      INTEGER NOT NULL DEFAULT 0,
+    at_once      INTEGER NOT NULL,
+    closed_until INTEGER NOT NULL DEFAULT 0,
+    paused       INTEGER NOT NULL DEFAULT 0,
+    turn         INTEGER NOT NULL DEFAULT 0,
+    clock        INTEGER NOT NULL DEFAULT 0,
+    admitted     INTEGER NOT NULL DEFAULT 0,
+    drain        REAL NOT NULL DEFAULT 0,
+    drained_at   INTEGER NOT NULL DEFAULT 0,
+    money        INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX lanes_open ON lanes (parent, turn, key) WHERE waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0;
+CREATE INDEX lanes_closed ON lanes (closed_until) WHERE closed_until > 0 AND waiting > 0;
+CREATE INDEX lanes_of_function ON lanes (function, version) WHERE waiting > 0 AND function IS NOT NULL;
+CREATE INDEX lanes_of_queue ON lanes (queue, key);
+CREATE INDEX lanes_idle ON lanes (drained_at) WHERE held = 0 AND waiting = 0 AND parent <> '';
+INSERT INTO lanes (key, queue, level, at_once) VALUES ('', '', 'root', 0);
+
+-- Rates of lanes: the step of one unit, the burst, and the time at which all that was admitted would be used up (model/rates.py).
+CREATE TABLE rates (
+    lane    TEXT NOT NULL,
+    kind    TEXT NOT NULL,
+    step_ns INTEGER NOT NULL,
+    burst   INTEGER NOT NULL,
+    tat_ns  INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (lane, kind)
+) WITHOUT ROWID;
+
+-- The graphs of pipelines. The id is the sha256 of the plain text; the text is stored as payloads are.
+CREATE TABLE graphs (
+    id   TEXT PRIMARY KEY,
+    text TEXT NOT NULL
+) WITHOUT ROWID;
 
 -- One row per operation as it stands now. Its result or error is the payload of event `payload_event`.
 -- Rows lie in the order they were written, with a small index beside them: a batch of many executions then fills a few pages instead of
@@ -115,7 +187,7 @@ CREATE TABLE events (
 
 CREATE UNIQUE INDEX events_by_number ON events (execution, number);
 
--- The functions that some runner has hosted, and what their executions are granted: so that one process can invoke what another hosts.
+-- The functions that a runner has hosted, with their terms, so that one process can invoke a function that another hosts.
 CREATE TABLE functions (
     name            TEXT NOT NULL,
     version         TEXT NOT NULL,
@@ -127,9 +199,11 @@ CREATE TABLE functions (
     PRIMARY KEY (name, version)
 ) WITHOUT ROWID;
 
--- The keys of executions whose retention is over and whose rows in operations and events are still being removed, a few at a time.
+-- The keys of executions whose retention is over and whose rows in operations and events are still being removed, a few at a time. The
+-- graph that an execution named is looked at last.
 CREATE TABLE expired (
-    key INTEGER PRIMARY KEY
+    key   INTEGER PRIMARY KEY,
+    graph TEXT
 );
 
 -- The outbox: each change of an execution's status, in the order of commits, as long as a subscriber has not had it. Numbers are never
@@ -147,14 +221,14 @@ CREATE TABLE signals (
     quarantined_at INTEGER
 );
 
--- Who is told of signals: the number of the last one each has had, and the runner that delivers the next ones.
+-- Subscribers of signals: the number of the last signal each has had, and the runner that delivers the next ones.
 CREATE TABLE subscribers (
     name   TEXT PRIMARY KEY,
     cursor INTEGER NOT NULL,
     holder TEXT
 ) WITHOUT ROWID;
 
--- Who may ask the server: the hash of a token, or the sealed secret of an access key.
+-- Credentials of callers: the hash of a token, or the sealed secret of an access key.
 CREATE TABLE credentials (
     id         TEXT PRIMARY KEY,
     kind       TEXT NOT NULL,
@@ -163,14 +237,16 @@ CREATE TABLE credentials (
     tenant     TEXT,
     note       TEXT NOT NULL,
     created_at INTEGER NOT NULL,
-    expires_at INTEGER
+    expires_at INTEGER,
+    person     TEXT
 ) WITHOUT ROWID;
 
--- What executions share: a number that begins anew at a certain time (model.charging).
+-- Counters that executions share: a number, and what is reserved beside it, that start again from zero at a certain time (model.charges).
 CREATE TABLE counters (
-    key    TEXT PRIMARY KEY,
-    amount INTEGER NOT NULL,
-    until  INTEGER NOT NULL
+    key      TEXT PRIMARY KEY,
+    amount   INTEGER NOT NULL,
+    until    INTEGER NOT NULL,
+    reserved INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE INDEX counters_by_end ON counters (until);
 
@@ -181,7 +257,7 @@ CREATE TABLE runners (
     code        INTEGER
 ) WITHOUT ROWID;
 
--- The audit log: who did what. Rows are added, and removed when their time is over; nothing changes one.
+-- The audit log: who did what. Rows are added, and removed when their time is over; no row is ever changed.
 CREATE TABLE audit (
     number     INTEGER PRIMARY KEY AUTOINCREMENT,
     at         INTEGER NOT NULL,
@@ -197,5 +273,78 @@ CREATE TABLE audit (
 );
 CREATE INDEX audit_expiring ON audit (expires_at);
 CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END;
--- Retention says first up to when it forgets (`forgotten` in meta); nothing else is removed.
+-- Retention first writes up to which time it removes notes (`forgotten` in meta); the trigger lets only those be removed.
 CREATE TRIGGER audit_is_not_removed BEFORE DELETE ON audit WHEN OLD.expires_at > coalesce((SELECT value FROM meta WHERE key = 'forgotten'), 0) BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END;
+
+-- Schedules. `body` is JSON, and is stored as payloads are, and so is `input`. `next_at` is when a runner looks at it next; `waits` is 1 if
+-- an occurrence waits for the end of an execution. `cursor` is the moment up to which its occurrences are handled; it never goes back.
+CREATE TABLE schedules (
+    name     TEXT PRIMARY KEY,
+    tenant   TEXT,
+    function TEXT NOT NULL,
+    next_at  INTEGER,
+    waits    INTEGER NOT NULL,
+    cursor   INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    body     TEXT NOT NULL,
+    input    TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX schedules_by_time ON schedules (function, next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX schedules_waiting ON schedules (function) WHERE waits = 1;
+
+-- The ledger: what each call of a model has reserved and spent (model/ledger.py). Rows are added, and removed when their time is over; no
+-- row is ever changed.
+CREATE TABLE ledger (
+    number       INTEGER PRIMARY KEY,
+    at           INTEGER NOT NULL,
+    day          INTEGER NOT NULL,
+    tenant       TEXT NOT NULL,
+    pipeline     TEXT NOT NULL,
+    node         TEXT NOT NULL,
+    worker       TEXT NOT NULL,
+    run          TEXT NOT NULL,
+    root         TEXT NOT NULL,
+    path         TEXT NOT NULL,
+    owner        TEXT NOT NULL,
+    call         TEXT NOT NULL,
+    model        TEXT NOT NULL,
+    state        TEXT NOT NULL,
+    input        INTEGER NOT NULL,
+    output       INTEGER NOT NULL,
+    cached       INTEGER NOT NULL,
+    reasoning    INTEGER NOT NULL,
+    nanos        INTEGER NOT NULL,
+    held_tokens  INTEGER NOT NULL,
+    held_nanos   INTEGER NOT NULL,
+    price_source TEXT NOT NULL,
+    price_date   TEXT NOT NULL,
+    expires_at   INTEGER NOT NULL,
+    UNIQUE (run, call, state)
+);
+CREATE INDEX ledger_by_root ON ledger (root);
+CREATE INDEX ledger_by_pipeline ON ledger (pipeline, number) WHERE pipeline <> '' AND state <> 'reserved';
+CREATE INDEX ledger_expiring ON ledger (expires_at);
+CREATE TRIGGER ledger_is_not_changed BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is only added to'); END;
+CREATE TRIGGER ledger_is_not_removed BEFORE DELETE ON ledger WHEN OLD.expires_at > coalesce((SELECT value FROM meta WHERE key = 'forgotten'), 0) BEGIN SELECT RAISE(ABORT, 'the ledger is only added to'); END;
+
+-- The sums of the ledger, by UTC day. Every write that adds to the ledger adds to these, too.
+CREATE TABLE ledger_days (
+    day         INTEGER NOT NULL,
+    tenant      TEXT NOT NULL,
+    pipeline    TEXT NOT NULL,
+    node        TEXT NOT NULL,
+    worker      TEXT NOT NULL,
+    model       TEXT NOT NULL,
+    state       TEXT NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    calls       INTEGER NOT NULL,
+    input       INTEGER NOT NULL,
+    output      INTEGER NOT NULL,
+    cached      INTEGER NOT NULL,
+    reasoning   INTEGER NOT NULL,
+    nanos       INTEGER NOT NULL,
+    held_tokens INTEGER NOT NULL,
+    held_nanos  INTEGER NOT NULL,
+    PRIMARY KEY (day, tenant, pipeline, node, worker, model, state, expires_at)
+) WITHOUT ROWID;
+CREATE INDEX ledger_days_expiring ON ledger_days (expires_at);

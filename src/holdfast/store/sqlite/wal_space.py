@@ -1,7 +1,7 @@
-"""Space in the WAL for what is written next.
+"""Space in the WAL for the next writes.
 
 A file that grows costs more to sync: the kernel must write its new length as well, which may take as long as the data. So the WAL is made
-longer in large pieces, with zeros that SQLite then writes over. When it is read, what follows the last good frame counts as nothing.
+longer in large pieces, with zeros that SQLite then writes over. When SQLite reads the WAL, it ignores everything after the last good frame.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 _PIECE: Final = bytes(1024 * 1024)
 _TAIL: Final = 8192
-"""More than a frame has, whose head is never all zeros."""
+"""More bytes than a frame has; the head of a frame is never all zeros."""
 
 
 class WalSpace:
@@ -23,16 +23,16 @@ class WalSpace:
         self._length: int | None = None
 
     def make(self) -> None:
-        """Make it longer if it has grown since. Only inside a transaction that writes: then nobody else does."""
+        """Make the WAL longer if it has grown since the last call. Only inside a transaction that writes, when no other process does."""
         assert self._file is not None
         length = os.fstat(self._file).st_size
         grown, self._length = self._length is not None and length > self._length, length
-        if grown and any(os.pread(self._file, _TAIL, max(0, length - _TAIL))):  # else somebody else has made room
-            with suppress(OSError):  # a full disk is told of by the write that needs it
+        if grown and any(os.pread(self._file, _TAIL, max(0, length - _TAIL))):  # else another process has made space
+            with suppress(OSError):  # the write that needs the space reports a full disk
                 self._length += os.pwrite(self._file, _PIECE, length)
 
     def close(self) -> None:
-        """Let go of the file, once: its number may be somebody else's by then."""
+        """Close the file, once: the system gives its number to another file later."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -1,14 +1,14 @@
-"""stores — the suite that every backend of a store must pass. Inherit it, provide one fixture, run pytest.
+"""stores — the test suite that every store backend must pass. Inherit from it, provide one fixture, and run pytest.
 
     class TestMyStore(SharedStoreSuite):
         @pytest.fixture
-        def opening(self, tmp_path): ...      # a call that opens the store of this test for a member
+        def opening(self, tmp_path): ...      # returns a callable that opens this test's store for a member
 
-Belongs: facts that can be seen through `holdfast.store.seam`. A test's name is the fact.
-Does not: anything that only one backend can get wrong.   May import: holdfast.model, holdfast.store, pytest.
-Start reading at handles.py, then fencing.py. `StoreSuite` needs one handle; `SharedStoreSuite` also opens the store again, after closing
-it and beside it. Both are put together of parts, one file each, so that a new backend can begin with one. Names are loaded when they are
-asked for: writes.py, which tells the stories, is also for programs without pytest.
+Belongs: facts that a caller of `holdfast.store.seam` can observe. The name of a test states the fact.
+Does not: tests of one backend's own code.   May import: holdfast.model, holdfast.store, pytest.
+Start reading at handles.py, then fencing.py. `StoreSuite` needs one handle. `SharedStoreSuite` also opens the store again, after it was
+closed and while it is open. Both consist of parts, one file each, so that the author of a new backend can begin with one part. Names are
+imported when they are first used, because programs without pytest use writes.py.
 """
 
 from __future__ import annotations
@@ -17,64 +17,86 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.testing.stores.auditing import AuditSuite as AuditSuite
-    from holdfast.testing.stores.auditing import SharedAuditSuite as SharedAuditSuite
+    from holdfast.testing.stores.audit_log import AuditSuite as AuditSuite
+    from holdfast.testing.stores.audit_log import SharedAuditSuite as SharedAuditSuite
     from holdfast.testing.stores.batches import BatchSuite as BatchSuite
-    from holdfast.testing.stores.chaining import ChainingSuite as ChainingSuite
-    from holdfast.testing.stores.charging import ChargingSuite as ChargingSuite
-    from holdfast.testing.stores.charging import SharedChargingSuite as SharedChargingSuite
+    from holdfast.testing.stores.chained_writes import ChainingSuite as ChainingSuite
     from holdfast.testing.stores.copies import CopySuite as CopySuite
+    from holdfast.testing.stores.counters import ChargingSuite as ChargingSuite
+    from holdfast.testing.stores.counters import SharedChargingSuite as SharedChargingSuite
     from holdfast.testing.stores.credentials import CredentialsSuite as CredentialsSuite
     from holdfast.testing.stores.credentials import SharedCredentialsSuite as SharedCredentialsSuite
     from holdfast.testing.stores.fencing import FencingSuite as FencingSuite
     from holdfast.testing.stores.fencing import SharedFencingSuite as SharedFencingSuite
+    from holdfast.testing.stores.graphs import GraphSuite as GraphSuite
+    from holdfast.testing.stores.graphs import SharedGraphSuite as SharedGraphSuite
     from holdfast.testing.stores.handles import Opening as Opening
-    from holdfast.testing.stores.isolating import IsolationSuite as IsolationSuite
-    from holdfast.testing.stores.keeping import KeepingSuite as KeepingSuite
-    from holdfast.testing.stores.listing import ListingSuite as ListingSuite
+    from holdfast.testing.stores.isolation import IsolationSuite as IsolationSuite
+    from holdfast.testing.stores.ledger import LedgerSuite as LedgerSuite
+    from holdfast.testing.stores.ledger import SharedLedgerSuite as SharedLedgerSuite
+    from holdfast.testing.stores.lists import ListingSuite as ListingSuite
     from holdfast.testing.stores.outbox import OutboxSuite as OutboxSuite
     from holdfast.testing.stores.outbox import SharedOutboxSuite as SharedOutboxSuite
+    from holdfast.testing.stores.picky_runners import PickyRunnerSuite as PickyRunnerSuite
+    from holdfast.testing.stores.queue_ends import QueueEndSuite as QueueEndSuite
+    from holdfast.testing.stores.queue_settings import QueueSettingSuite as QueueSettingSuite
+    from holdfast.testing.stores.queue_settings import SharedQueueSuite as SharedQueueSuite
+    from holdfast.testing.stores.queues import QueueSuite as QueueSuite
     from holdfast.testing.stores.races import RaceSuite as RaceSuite
+    from holdfast.testing.stores.read_back import KeepingSuite as KeepingSuite
     from holdfast.testing.stores.retention import RetentionSuite as RetentionSuite
     from holdfast.testing.stores.retention import SharedRetentionSuite as SharedRetentionSuite
     from holdfast.testing.stores.runners import RunnerSuite as RunnerSuite
-    from holdfast.testing.stores.sharing import SharingSuite as SharingSuite
-    from holdfast.testing.stores.starting import StartingSuite as StartingSuite
+    from holdfast.testing.stores.scheduled import ScheduleSuite as ScheduleSuite
+    from holdfast.testing.stores.scheduled import SharedScheduleSuite as SharedScheduleSuite
+    from holdfast.testing.stores.shared_stores import SharingSuite as SharingSuite
+    from holdfast.testing.stores.starts import StartingSuite as StartingSuite
     from holdfast.testing.stores.suite import SharedStoreSuite as SharedStoreSuite
     from holdfast.testing.stores.suite import StoreSuite as StoreSuite
     from holdfast.testing.stores.timers import TimerSuite as TimerSuite
-    from holdfast.testing.stores.waking import SharedWakingSuite as SharedWakingSuite
-    from holdfast.testing.stores.waking import WakingSuite as WakingSuite
+    from holdfast.testing.stores.wakeups import SharedWakingSuite as SharedWakingSuite
+    from holdfast.testing.stores.wakeups import WakingSuite as WakingSuite
 
 _WHERE = {
-    "AuditSuite": "auditing",
+    "AuditSuite": "audit_log",
     "BatchSuite": "batches",
-    "ChainingSuite": "chaining",
-    "ChargingSuite": "charging",
+    "ChainingSuite": "chained_writes",
+    "ChargingSuite": "counters",
     "CopySuite": "copies",
     "CredentialsSuite": "credentials",
     "FencingSuite": "fencing",
-    "IsolationSuite": "isolating",
-    "KeepingSuite": "keeping",
-    "ListingSuite": "listing",
+    "GraphSuite": "graphs",
+    "IsolationSuite": "isolation",
+    "KeepingSuite": "read_back",
+    "LedgerSuite": "ledger",
+    "ListingSuite": "lists",
     "Opening": "handles",
     "OutboxSuite": "outbox",
+    "PickyRunnerSuite": "picky_runners",
+    "QueueEndSuite": "queue_ends",
+    "QueueSettingSuite": "queue_settings",
+    "QueueSuite": "queues",
     "RaceSuite": "races",
     "RetentionSuite": "retention",
     "RunnerSuite": "runners",
-    "SharedAuditSuite": "auditing",
-    "SharedChargingSuite": "charging",
+    "ScheduleSuite": "scheduled",
+    "SharedAuditSuite": "audit_log",
+    "SharedChargingSuite": "counters",
     "SharedCredentialsSuite": "credentials",
     "SharedFencingSuite": "fencing",
+    "SharedGraphSuite": "graphs",
+    "SharedLedgerSuite": "ledger",
     "SharedOutboxSuite": "outbox",
+    "SharedQueueSuite": "queue_settings",
     "SharedRetentionSuite": "retention",
+    "SharedScheduleSuite": "scheduled",
     "SharedStoreSuite": "suite",
-    "SharedWakingSuite": "waking",
-    "SharingSuite": "sharing",
-    "StartingSuite": "starting",
+    "SharedWakingSuite": "wakeups",
+    "SharingSuite": "shared_stores",
+    "StartingSuite": "starts",
     "StoreSuite": "suite",
     "TimerSuite": "timers",
-    "WakingSuite": "waking",
+    "WakingSuite": "wakeups",
 }
 
 __all__ = [*_WHERE]

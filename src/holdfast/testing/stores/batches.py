@@ -1,4 +1,4 @@
-"""One transaction for a batch, one answer for each entry: decided in order, and a refused one changes nothing."""
+"""Batches: one transaction per batch, one answer per entry. Entries are decided in order, and a refused entry changes nothing."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -94,7 +94,7 @@ class BatchSuite(OneHandle):
         assert isinstance(late, CallbackClosed)
 
     def test_after_a_batch_memory_is_what_was_written(self, store: Store) -> None:
-        """An answer and a claim in one batch: what is remembered for the new invocation includes the answer."""
+        """An answer and a claim in one batch: the cached state of the new invocation includes the answer."""
         header = suspended(store, "a", callback("c"))
         answers(store, Answering(header.id, "c", "1"), claim(header, "here"), now=at(2))
         (late,) = answers(store, Answering(header.id, "c", "2"), now=at(3))

@@ -1,4 +1,4 @@
-"""Whole executions go out and come in: a copy has all of the original, and is written whole or not at all."""
+"""Copies of executions: a copy has all data of the original, and is written completely or not at all."""
 
 import contextlib
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from holdfast.testing.stores.writes import LEASE, OOPS, after, callback, executi
 
 
 def of_many_kinds(store: Store) -> Snapshot:
-    """An execution whose operations are in every state that passes quickly."""
+    """An execution with operations in every state that a test reaches quickly."""
     updates = (
         step("s", Action.SUCCEED, payload='"done"'),
         step("f", Action.FAIL, error=OOPS),
@@ -28,7 +28,7 @@ def of_many_kinds(store: Store) -> Snapshot:
 
 
 def all_of(store: Store, execution: str) -> Snapshot:
-    """All of an execution that is there."""
+    """The snapshot of an existing execution."""
     found = store.snapshot(execution)
     assert found is not None
     return found
@@ -45,7 +45,7 @@ class CopySuite(OneHandle):
             yield store
 
     def test_there_is_no_snapshot_of_what_is_not_there(self, store: Store) -> None:
-        assert store.snapshot("nobody") is None
+        assert store.snapshot("absent") is None
 
     def test_a_snapshot_is_all_that_can_be_read_of_an_execution(self, store: Store) -> None:
         found = of_many_kinds(store)

@@ -1,4 +1,4 @@
-"""Credentials: kept as they were given, one for each id, and gone when they are removed."""
+"""Credentials: the store keeps one per id, unchanged, until it is removed."""
 
 import msgspec
 
@@ -13,6 +13,7 @@ KEY = Credential(
     roles=(Role.APPROVER, Role.OPERATOR),
     tenant="acme: north/1",
     note="Zoë's laptop",
+    person="zoe@example.org",
     created_at=1_767_225_600_000,
     expires_at=1_767_225_600_001,
 )
@@ -20,7 +21,7 @@ TOKEN = Credential(id="hft-example", kind=CredentialKind.TOKEN, secret="ab" * 32
 
 
 class CredentialsSuite(OneHandle):
-    """Who may ask a server."""
+    """The credentials of a server's clients."""
 
     def test_a_new_store_has_no_credentials(self, store: Store) -> None:
         assert list(store.credentials()) == []
@@ -42,7 +43,7 @@ class CredentialsSuite(OneHandle):
         assert store.remove_credential(KEY.id)
         assert list(store.credentials()) == [TOKEN]
         assert not store.remove_credential(KEY.id)
-        assert not store.remove_credential("nobody\0")
+        assert not store.remove_credential("absent\0")
 
     def test_a_secret_is_sealed_anew_only_in_the_place_of_the_one_that_was_read(self, store: Store) -> None:
         store.put_credential(KEY)
@@ -56,7 +57,7 @@ class CredentialsSuite(OneHandle):
 
 
 class SharedCredentialsSuite(TwoHandles):
-    """The same for a store that several processes may open."""
+    """The credentials of a store that several processes may open."""
 
     def test_the_other_process_sees_a_credential_and_its_end(self, store: Store, other: Store) -> None:
         store.put_credential(KEY)

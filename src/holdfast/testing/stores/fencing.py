@@ -1,4 +1,4 @@
-"""Who may write: one live invocation at a time, each token once, and a repeated request is answered as it was."""
+"""Fencing: only the live invocation may write, each token is used once, and a repeated request gets the same answer."""
 
 from holdfast.model.errors import InvalidParameter, InvalidToken, LeaseLost
 from holdfast.model.execution import Execution
@@ -79,7 +79,7 @@ class SharedFencingSuite(TwoHandles):
         assert [(op.id, op.status) for op in store.operations(header.id)] == [("s", Status.SUCCEEDED)]
 
     def test_what_comes_back_from_the_other_is_read_anew(self, store: Store, other: Store) -> None:
-        """Taken over, gone on with and taken back: nothing that was remembered from before may be believed."""
+        """An execution is taken over, continued and taken back: state cached before the takeover must not be used."""
         header = live(store, "a", step("s"))
         taken = after(other, written(other, claim(header, "there", "here")), step("s", Action.SUCCEED, payload="1"))
         back = written(store, claim(taken, "here", "there"))

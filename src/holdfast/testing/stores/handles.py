@@ -1,4 +1,4 @@
-"""How the suite gets at a store: its one fixture, `opening`, is the backend's."""
+"""Handles: how the suite opens a store. A backend provides the one fixture, `opening`."""
 
 from collections.abc import Callable
 
@@ -8,14 +8,14 @@ from holdfast.store.seam import Store
 from holdfast.testing.stores.writes import LEASE
 
 Opening = Callable[[str], Store]
-"""Opens the store of this test for a member; whoever provides it closes what is still open.
+"""Opens the store of this test for a member. The backend's fixture closes the handles that are still open at the end.
 
-The first call finds a store in which there is nothing. Another opens the same one again, beside the first or after it was closed.
+The first call opens an empty store. A later call opens the same store again, while the first handle is open or after it was closed.
 """
 
 
 class OneHandle:
-    """Needs one handle. A backend's class inherits what follows from this and provides the fixture `opening`."""
+    """Tests that need one handle. A backend's class inherits from a suite and provides the fixture `opening`."""
 
     @pytest.fixture
     def store(self, opening: Opening) -> Store:
@@ -26,7 +26,7 @@ class OneHandle:
 
 
 class TwoHandles(OneHandle):
-    """Opens the same store again, after closing it and beside it: as a second process does, though the suite stays in one."""
+    """Tests that open the same store again, after closing it or while it is open, as a second process would."""
 
     @pytest.fixture
     def other(self, opening: Opening, store: Store) -> Store:

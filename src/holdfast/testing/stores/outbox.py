@@ -1,4 +1,4 @@
-"""The outbox: every change of a status is told, in the order of commits, by one deliverer at a time, and none is passed over."""
+"""The outbox: every change of a status becomes a signal, in the order of commits; one deliverer at a time sends them, and none is lost."""
 
 import msgspec
 import pytest
@@ -40,14 +40,14 @@ ALL = 10_000
 
 
 def taken(store: Store, subscriber: str = "billing", runner: str = "here") -> int:
-    """Become the one that delivers; the number of the last signal the subscriber has had."""
+    """Become the deliverer. Returns the number of the last signal that the subscriber got."""
     cursor = store.take_delivery(subscriber, runner)
     assert cursor is not None
     return cursor
 
 
 def told(store: Store, subscriber: str = "billing", runner: str = "here") -> list[StatusSignal]:
-    """Everything a subscriber has not had yet."""
+    """The signals that a subscriber has not got yet."""
     found = store.signals(subscriber, runner, taken(store, subscriber, runner), ALL)
     assert found is not None
     numbers = [signal.number for signal in found]
@@ -56,14 +56,14 @@ def told(store: Store, subscriber: str = "billing", runner: str = "here") -> lis
 
 
 def said(signals: list[StatusSignal]) -> list[tuple[str, X]]:
-    """Whose status became what."""
+    """The name and the new status of each signal."""
     return [(signal.name, signal.status) for signal in signals]
 
 
 class OutboxSuite(OneHandle):
     """Signals and their subscribers. One handle."""
 
-    # --- what is told
+    # --- signals
 
     def test_a_quarantine_is_told_with_its_reason_and_is_no_other_status(self, store: Store) -> None:
         store.subscribe("billing")
@@ -75,7 +75,7 @@ class OutboxSuite(OneHandle):
         assert (released.state, released.quarantine, released.quarantine_event) == (State.READY, None, None)
         _, second = told(store)
         assert (second.status, second.quarantine, second.quarantined_at) == (X.RUNNING, Quarantine.REPLAY_MISMATCH, at(2))
-        assert [signal.quarantine for signal in told(store)] == [None, Quarantine.REPLAY_MISMATCH], "a release is no news"
+        assert [signal.quarantine for signal in told(store)] == [None, Quarantine.REPLAY_MISMATCH], "a release makes no signal"
 
     def test_an_execution_tells_of_its_start_and_of_its_end(self, store: Store) -> None:
         store.subscribe("billing")
@@ -243,10 +243,10 @@ class OutboxSuite(OneHandle):
         assert said(told(store, "mail")) == [("a", X.RUNNING)]
 
     def test_an_unknown_subscriber_cannot_be_delivered_to(self, store: Store) -> None:
-        assert store.take_delivery("nobody", "here") is None
-        assert store.signals("nobody", "here", 0, ALL) is None
-        assert not store.delivered("nobody", "here", 1)
-        store.unsubscribe("nobody")
+        assert store.take_delivery("absent", "here") is None
+        assert store.signals("absent", "here", 0, ALL) is None
+        assert not store.delivered("absent", "here", 1)
+        store.unsubscribe("absent")
 
     # --- one deliverer at a time
 
@@ -277,7 +277,7 @@ class OutboxSuite(OneHandle):
         assert store.take_delivery("billing", "there") is not None
         assert not store.delivered("billing", "here", signal.number)
         assert store.signals("billing", "here", 0, ALL) is None
-        assert told(store, runner="there") == [signal], "what the first one said too late moved nothing"
+        assert told(store, runner="there") == [signal], "the late confirmation of the first deliverer changed nothing"
 
     def test_a_runner_that_lost_the_delivery_may_get_it_back_with_what_happened_since(self, store: Store) -> None:
         store.subscribe("billing")
@@ -292,7 +292,7 @@ class OutboxSuite(OneHandle):
         store.join("here", LEASE)
         assert told(store) == [second]
 
-    # --- what nobody needs any more
+    # --- signals that no subscriber needs
 
     def test_signals_that_every_subscriber_has_had_are_removed_a_few_at_a_time(self, store: Store) -> None:
         store.subscribe("billing")
@@ -369,7 +369,7 @@ class SharedOutboxSuite(TwoHandles):
         assert told(later, runner="later") == [second]
 
     def test_a_batch_of_the_other_that_follows_a_subscription_at_once_is_told(self, store: Store, other: Store) -> None:
-        """What is known of subscribers is kept in memory: it must not be older than the transaction that uses it."""
+        """The list of subscribers is cached: the cache must not be older than the transaction that uses it."""
         for n in range(4):
             started(other, f"quiet{n}")
             store.subscribe(f"s{n}")

@@ -1,7 +1,7 @@
-"""Many at once: whatever the order in which the database takes them, each fact has one owner and nothing is lost.
+"""Races: many writes at the same time. In whatever order the database takes them, each fact has one owner and nothing is lost.
 
-The processes are threads, each with a handle of its own, that begin at the same moment. A backend that passes has not been shown to
-be without races; one that fails has one.
+The processes are threads with their own handles, which begin at the same moment. A backend that passes may still have races; a backend
+that fails has one.
 """
 
 import threading
@@ -19,7 +19,7 @@ from holdfast.model.operations import Status
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Answer, Started
 from holdfast.store.seam import Filter, Store
-from holdfast.testing.stores.chaining import birth, invoking
+from holdfast.testing.stores.chained_writes import birth, invoking
 from holdfast.testing.stores.handles import Opening, TwoHandles
 from holdfast.testing.stores.writes import (
     LEASE,
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 def together(stores: list[Store], act: Callable[[int, Store], T]) -> list[T]:
-    """Let all of them do something at the same moment."""
+    """Run `act` on all stores at the same moment."""
     gate = threading.Barrier(len(stores))
 
     def run(n: int) -> T:
@@ -60,11 +60,11 @@ def together(stores: list[Store], act: Callable[[int, Store], T]) -> list[T]:
 
 
 class RaceSuite(TwoHandles):
-    """Several processes at the same moment. As many handles."""
+    """Several processes at the same moment. One handle for each."""
 
     @pytest.fixture
     def stores(self, opening: Opening) -> list[Store]:
-        """As many processes as threads can play, called `p0`, `p1` and so on."""
+        """One store handle per simulated process, called `p0`, `p1` and so on."""
         made = [opening(f"p{n}") for n in range(PROCESSES)]
         for n, store in enumerate(made):
             store.join(f"p{n}", LEASE)
@@ -85,13 +85,13 @@ class RaceSuite(TwoHandles):
         said = together(stores, lambda n, store: answers(store, wanted("a", str(n)), wanted(f"mine-{n}")))
         firsts = [type(first) for first, _ in said]
         assert (firsts.count(Started), firsts.count(ExecutionAlreadyStarted)) == (1, PROCESSES - 1)
-        assert [type(second) for _, second in said] == [Started] * PROCESSES, "what is refused spoils no other"
+        assert [type(second) for _, second in said] == [Started] * PROCESSES, "a refused entry does not affect others"
 
     def test_an_execution_that_many_claim_at_once_is_claimed_once(self, stores: list[Store]) -> None:
         headers = [started(stores[0], f"n{n}") for n in range(40)]
 
         def take(n: int, store: Store) -> Said:
-            order = headers if n % 2 else headers[::-1]  # opposite orders, in which two that lock one by one would wait for each other
+            order = headers if n % 2 else headers[::-1]  # opposite orders: two processes that lock row by row would deadlock
             return answers(store, *(claim(header, f"p{n}") for header in order))
 
         said = [answer for each in together(stores, take) for answer in each]
@@ -116,7 +116,7 @@ class RaceSuite(TwoHandles):
             assert {op.status for op in stores[0].operations(header.id)} == {Status.SUCCEEDED}
 
     def test_a_parent_that_is_stopped_while_its_children_end_leaves_nothing_open(self, stores: list[Store]) -> None:
-        """Both sides write to both executions, each beginning at its own end."""
+        """Both processes write to both executions, in opposite order."""
         for attempt in range(8):
             parent = live(stores[0], f"parent-{attempt}", runner="p0")
             taken = [child_of(stores[0], parent, n, claimed_by=stores[n]) for n in range(1, PROCESSES)]
@@ -158,18 +158,18 @@ class RaceSuite(TwoHandles):
         together(stores, act)
         there = store_signals(stores[0], cursor)
         assert len(there) == TOLD
-        assert seen == there, "none was passed over"
+        assert seen == there, "none was skipped"
 
 
 def store_signals(store: Store, after: int) -> list[int]:
-    """The numbers of all that was told."""
+    """The numbers of all signals."""
     found = store.signals("billing", "p0", after, 10_000)
     assert found is not None
     return [signal.number for signal in found]
 
 
 def child_of(store: Store, parent: Execution, n: int, claimed_by: Store) -> Execution:
-    """A child that an operation of the parent starts and another process runs."""
+    """A child that an operation of the parent starts; another process runs it."""
     child = birth(parent, parent_operation=f"i{n}")
     current = now_at(store, parent)
     update = msgspec.structs.replace(invoking(current, child).updates[0], id=f"i{n}")

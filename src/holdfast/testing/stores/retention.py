@@ -1,4 +1,4 @@
-"""Retention: executions that nobody needs any more go, in small steps, and nothing else does."""
+"""Retention: executions past their retention time are removed in small steps, and nothing else is."""
 
 import pytest
 
@@ -35,7 +35,7 @@ DAY_LATER = T0 + DAY
 
 
 class RetentionSuite(OneHandle):
-    """What is forgotten, and what is not. One handle."""
+    """What is removed, and what is not. One handle."""
 
     def test_an_execution_is_gone_when_its_retention_is_over_and_not_before(self, store: Store) -> None:
         header = closed(store, "a", steps=2)
@@ -107,7 +107,7 @@ class RetentionSuite(OneHandle):
 
     @pytest.mark.parametrize("limit", [1, 5, 20])
     def test_a_new_execution_gets_nothing_of_one_that_is_being_removed(self, store: Store, limit: int) -> None:
-        """Between any two steps of the removal somebody starts an execution, which must not find the rows of the old one."""
+        """A client starts an execution between two steps of the removal. The new execution must not find rows of the old one."""
         closed(store, "old", steps=12)
         new = list[Execution]()
         while store.expire(DAY_LATER, limit):
@@ -128,7 +128,7 @@ class RetentionSuite(OneHandle):
 
 
 class SharedRetentionSuite(TwoHandles):
-    """Several processes that forget. Two handles."""
+    """Several processes that remove executions. Two handles."""
 
     def test_what_one_began_to_remove_another_finishes(self, opening: Opening, store: Store) -> None:
         header = closed(store, "a", steps=20)

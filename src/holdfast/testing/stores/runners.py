@@ -1,4 +1,4 @@
-"""What a runner is offered, what it holds, and when it is dead."""
+"""Runners: which executions the store offers to a runner, which it holds, and when it counts as dead."""
 
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import LeaseLost
@@ -67,7 +67,7 @@ class RunnerSuite(OneHandle):
         assert store.suspect(ORDER, T0) == header.id
         assert store.suspect((Target("another", "1"),), T0) is None
         written(store, claim(other, "here"))
-        assert store.next_due(ORDER) == header.deadline, "nobody is woken for it again and again"
+        assert store.next_due(ORDER) == header.deadline, "the runner is not woken for it again and again"
 
     def test_after_three_deaths_it_is_offered_again_when_its_time_has_come_and_then_alone(self, store: Store) -> None:
         header = live(store, "suspect")
@@ -80,7 +80,7 @@ class RunnerSuite(OneHandle):
         assert (aside.state, aside.deaths, aside.ready_at, aside.due_at) == (State.READY, 3, minute, minute)
         assert (store.suspect(ORDER, minute - 1), store.suspect(ORDER, minute)) == (None, header.id)
         assert list(store.claimable(ORDER, (), minute, 10)) == []
-        assert store.next_due(ORDER) == minute, "somebody looks then"
+        assert store.next_due(ORDER) == minute, "a runner looks then"
         assert isinstance(answers(store, alone, now=minute - 1)[0], LeaseLost)
         assert written(store, alone, minute).state is State.RUNNING
 

@@ -1,4 +1,4 @@
-"""Timers: what is due, in which order, and never twice."""
+"""Timers: which are due, in which order, and never twice."""
 
 from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus, State
 from holdfast.model.history import EventType as E

@@ -1,6 +1,6 @@
-"""What the suite's stories are told with: executions that are started, claimed, suspended and closed, through the seam alone.
+"""Writes for the suite's tests: they start, claim, suspend and close executions, only through the store's seam.
 
-A backend's own tests may use these too. Each makes the writes that a runner would make, with times and ids of its own.
+A backend's own tests may use them too. Each function makes the writes that a runner would make, with fixed times and ids.
 """
 
 from collections.abc import Iterable
@@ -19,23 +19,23 @@ from holdfast.model.verbs import Answer, Checkpoint, Claim, Settle, Start, Start
 from holdfast.store.seam import Store, Target
 
 T0 = 1_767_225_600_000
-"""When the stories begin."""
+"""The time at which the tests begin."""
 SECOND = 1_000
 DAY = 86_400_000
 LEASE = T0 + 10 * SECOND
 ORDER = (Target("order", "$LATEST"),)
-"""What the runners of the stories host."""
+"""The function that the runners of the tests host."""
 NO_END = "it says again and again that something was removed"
 OOPS = Failure("boom", "Oops", "data", ("line 1", "line 2"))
 
 
 def at(seconds: float) -> int:
-    """A time, in seconds after the beginning."""
+    """The time this many seconds after T0."""
     return T0 + int(seconds * SECOND)
 
 
 def id_at(now: int) -> str:
-    """An id of that time, whichever times were asked for before."""
+    """An id of that time, independent of earlier calls."""
     return Ids(Random())(now)
 
 
@@ -43,7 +43,7 @@ def id_at(now: int) -> str:
 
 
 def wanted(name: str, text: str = "{}", /, **set_to: object) -> Start:
-    """A start, not claimed."""
+    """A start without a claim."""
     asked: dict[str, object] = {
         "id": id_at(T0), "function": "order", "version": "$LATEST", "name": name, "input_hash": codec.payload_hash(text),
         "terms": Terms(3600), "started_at": T0, "deadline": 0,
@@ -52,7 +52,7 @@ def wanted(name: str, text: str = "{}", /, **set_to: object) -> Start:
 
 
 def answers(store: Store, *batch: Write, now: int = T0) -> list[Answer | HoldfastError]:
-    """What a batch is answered, entry for entry."""
+    """The answers to a batch, one per entry."""
     return list(store.commit(batch, now).answers)
 
 
@@ -64,7 +64,7 @@ def written(store: Store, write: Write, now: int = T0) -> Execution:
     if isinstance(answer, Execution):
         return answer
     found = store.find(write.execution)
-    assert found is not None, "what was acknowledged is not there"
+    assert found is not None, "an acknowledged execution is missing"
     return found
 
 
@@ -76,7 +76,7 @@ def started(store: Store, name: str, now: int = T0, **set_to: object) -> Executi
 
 
 def live(store: Store, name: str, *updates: Update, runner: str = "here") -> Execution:
-    """A new execution whose first invocation is live and has written these."""
+    """A new execution whose first invocation is live and has written these updates."""
     asked = wanted(name)
     header = written(store, msgspec.structs.replace(asked, by=Claimant(runner, f"{runner}-1")))
     return after(store, header, *updates) if updates else header
@@ -88,13 +88,13 @@ def after(store: Store, header: Execution, *updates: Update, now: int = T0) -> E
 
 
 def suspended(store: Store, name: str, *updates: Update, runner: str = "here") -> Execution:
-    """A new execution whose first invocation has written these and waits."""
+    """A new execution whose first invocation has written these updates and is suspended."""
     header = live(store, name, *updates, runner=runner)
     return written(store, settled(header, Outcome(OutcomeStatus.PENDING)), at(1))
 
 
 def closed(store: Store, name: str, steps: int = 0, now: int = T0, retention_days: int = 1, **set_to: object) -> Execution:
-    """An execution that succeeded, with so many steps, each of which leaves an operation and two events."""
+    """An execution that succeeded, with this many steps. Each step leaves an operation and two events."""
     asked = wanted(name, "{}", terms=Terms(3600, retention_days), **{"id": id_at(now), "started_at": now} | set_to)
     header = written(store, msgspec.structs.replace(asked, by=Claimant("here", f"here-{name}")), now)
     for n in range(steps):
@@ -104,7 +104,7 @@ def closed(store: Store, name: str, steps: int = 0, now: int = T0, retention_day
 
 
 def forgotten(store: Store, now: int = T0, limit: int = 100) -> int:
-    """Forget all that is over; says in how many transactions."""
+    """Remove all executions past their retention. Returns the number of transactions."""
     count = 0
     while store.expire(now, limit):
         count += 1
@@ -116,7 +116,7 @@ def forgotten(store: Store, now: int = T0, limit: int = 100) -> int:
 
 
 def position(header: Execution) -> Position:
-    """Where the next checkpoint of an invocation stands."""
+    """The position of an invocation's next checkpoint."""
     return Position(header.id, header.epoch, header.sequence, header.revision)
 
 
@@ -126,13 +126,13 @@ def checkpoint(header: Execution, *updates: Update, client: str | None = None) -
 
 
 def settled(header: Execution, outcome: Outcome, seen: int | None = None) -> Settle:
-    """The end of an invocation, which had seen everything up to a revision: the last one, unless another is given."""
+    """The end of an invocation that had seen everything up to a revision: by default the last one."""
     revision = header.revision if seen is None else seen
     return Settle(execution=header.id, epoch=header.epoch, invocation=header.invocation or "", seen=revision, outcome=outcome)
 
 
 def claim(header: Execution, runner: str, *dead: str) -> Claim:
-    """A runner's claim; these runners are known to be dead."""
+    """A runner's claim. The runners in `dead` are known to be dead."""
     return Claim(header.id, Claimant(runner, f"{runner}-{header.epoch + 1}"), frozenset(dead))
 
 
@@ -156,18 +156,18 @@ def execution_succeeds(result: str) -> Update:
     return Update(id="execution-result-1", type=Type.EXECUTION, action=Action.SUCCEED, payload=result)
 
 
-# --- what is there ----------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------------
 
 
 def now_at(store: Store, header: Execution) -> Execution:
-    """The header as the store has it now."""
+    """The current header in the store."""
     found = store.find(header.id)
     assert found is not None, f"{header.name} is not there"
     return found
 
 
 def story(store: Store, header: Execution) -> list[EventType]:
-    """The kinds of an execution's events, which are numbered without gaps and whose times never go back."""
+    """The kinds of an execution's events. Checks that the numbers have no gaps and that times never decrease."""
     lines = store.history(header.id)
     assert [line.event.number for line in lines] == list(range(1, len(lines) + 1)), "numbered from 1 without gaps"
     times = [line.event.at for line in lines]
@@ -176,5 +176,5 @@ def story(store: Store, header: Execution) -> list[EventType]:
 
 
 def names(found: Iterable[Execution]) -> list[str]:
-    """What these executions are called."""
+    """The names of these executions."""
     return [execution.name for execution in found]

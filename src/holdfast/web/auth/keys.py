@@ -1,6 +1,6 @@
 """Credentials: making them, keeping them in a store, and recognising them.
 
-The secret of an access key is kept sealed (sealing.py), because the server needs it to verify a signature. A token is kept as its
+The secret of an access key is kept sealed (key_sealing.py), because the server needs it to verify a signature. A token is kept as its
 SHA-256: a token is long and random, so that no reader of the hash can guess the token.
 """
 
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from holdfast.model.clock import Clock, monotonic
-from holdfast.model.credentials import KEYS_FILE_VARIABLE, Credential, CredentialKind, Role, checked_note, checked_tenant
+from holdfast.model.credentials import KEYS_FILE_VARIABLE, Credential, CredentialKind, Role, checked_note, checked_person, checked_tenant
 from holdfast.model.errors import InvalidParameter, KeysSecretNeeded
 from holdfast.store.seam import Store
-from holdfast.web.auth.refusing import NO_SUCH_TOKEN, Refusal, Refused
-from holdfast.web.auth.sealing import Chance, Sealing, access_keys, needs_outside_secret
+from holdfast.web.auth.denials import NO_SUCH_TOKEN, Denial, Denied
+from holdfast.web.auth.key_sealing import Chance, Sealing, access_keys, needs_outside_secret
 from holdfast.web.auth.secret import SECRET_VARIABLE, KeysSecrets
 
 log = logging.getLogger("holdfast.server")
@@ -26,36 +26,60 @@ TOKEN_PREFIX: Final = "hf_"
 KEY_PREFIX: Final = "HFKA"
 _NAMED: Final = 5
 _FRESH_SECONDS: Final = 1.0
-"""How long what was read from the store is believed: a revoked credential is refused after that."""
+"""How long the server uses credentials that it has read. A revoked credential is refused after that."""
 
 
 class Issued(NamedTuple):
-    """A new credential, with the secret that nobody can read again."""
+    """A new credential with its secret. The secret is shown once, and cannot be read again."""
 
     credential: Credential
     secret: str
 
 
 def new_access_key(
-    sealing: Sealing, *, roles: Sequence[Role], now: int, chance: Chance, tenant: str | None = None, note: str = "", days: int | None = None
+    sealing: Sealing,
+    *,
+    roles: Sequence[Role],
+    now: int,
+    chance: Chance,
+    tenant: str | None = None,
+    note: str = "",
+    days: int | None = None,
+    person: str | None = None,
 ) -> Issued:
     """An access key, for clients that sign their requests as for AWS."""
     key_id = KEY_PREFIX + base64.b32encode(chance(10)).decode()
     secret = base64.b64encode(chance(30)).decode()
-    return Issued(_credential(key_id, CredentialKind.ACCESS_KEY, sealing.sealed(key_id, secret), roles, tenant, note, now, days), secret)
+    sealed = sealing.sealed(key_id, secret)
+    return Issued(_credential(key_id, CredentialKind.ACCESS_KEY, sealed, roles, tenant, note, now, days, person), secret)
 
 
 def new_token(
-    *, roles: Sequence[Role], now: int, chance: Chance, tenant: str | None = None, note: str = "", days: int | None = None
+    *,
+    roles: Sequence[Role],
+    now: int,
+    chance: Chance,
+    tenant: str | None = None,
+    note: str = "",
+    days: int | None = None,
+    person: str | None = None,
 ) -> Issued:
-    """A bearer token, for everything else."""
+    """A bearer token, for all other clients."""
     secret = TOKEN_PREFIX + base64.urlsafe_b64encode(chance(32)).decode().rstrip("=")
     token_id = "hft-" + base64.b32encode(chance(10)).decode().lower()
-    return Issued(_credential(token_id, CredentialKind.TOKEN, hashed(secret), roles, tenant, note, now, days), secret)
+    return Issued(_credential(token_id, CredentialKind.TOKEN, hashed(secret), roles, tenant, note, now, days, person), secret)
 
 
 def _credential(
-    id: str, kind: CredentialKind, secret: str, roles: Sequence[Role], tenant: str | None, note: str, now: int, days: int | None
+    id: str,
+    kind: CredentialKind,
+    secret: str,
+    roles: Sequence[Role],
+    tenant: str | None,
+    note: str,
+    now: int,
+    days: int | None,
+    person: str | None,
 ) -> Credential:
     if days is not None and not 1 <= days <= 36_500:
         raise InvalidParameter(f"A credential is good for 1 to 36500 days, not for {days}.")
@@ -66,25 +90,26 @@ def _credential(
         roles=tuple(roles),
         tenant=checked_tenant(tenant),
         note=checked_note(note),
+        person=checked_person(person),
         created_at=now,
         expires_at=None if days is None else now + days * 86_400_000,
     )
 
 
 def hashed(token: str) -> str:
-    """What is kept of a token."""
+    """The hash of a token, which the store keeps."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 class Keeper(Protocol):
-    """The part of a store that keys are asked of."""
+    """The part of a store that has credentials."""
 
     def credentials(self) -> Sequence[Credential]: ...
     def reseal_credential(self, credential: str, before: str, after: str) -> bool: ...
 
 
 def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
-    """Seal what older secrets sealed with the current one; the ids of access keys that cannot be opened, which stay as they are."""
+    """Seal all access keys with the current secret. Returns the ids of keys that cannot be opened; these do not change."""
     lost, renewed = [], 0
     for credential in access_keys(keeper.credentials()):
         if not sealing.is_current(credential):
@@ -100,7 +125,7 @@ def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
 
 
 def sealing_of(store: Store, secrets: KeysSecrets, chance: Chance, *, wanted: bool = False) -> Sealing:
-    """How the access keys of a store are sealed. Where there are any, or one is wanted, there must be a secret that opens all of them.
+    """The sealing of a store's access keys. If the store has any, or one is wanted, there must be a secret that opens all of them.
 
     A key file is made where there is no secret, unless keys were sealed with one that is lost: they would never be opened again.
     """
@@ -124,7 +149,7 @@ def sealing_of(store: Store, secrets: KeysSecrets, chance: Chance, *, wanted: bo
 
 
 class Keys:
-    """The credentials of a store, as a server asks for them: read again when they are a second old."""
+    """The credentials of a store, for a server. It reads them again when they are a second old."""
 
     def __init__(self, keeper: Keeper, sealing: Sealing, clock: Clock) -> None:
         self._keeper = keeper
@@ -136,11 +161,11 @@ class Keys:
         self._read_at: float | None = None
 
     def is_stale(self) -> bool:
-        """Whether `refresh` must be called before anything is asked."""
+        """Whether the caller must call `refresh` first."""
         return self._read_at is None or monotonic() - self._read_at >= _FRESH_SECONDS
 
     def refresh(self) -> None:
-        """Read them again, and seal anew what was not sealed as it should be; blocks."""
+        """Read the credentials again. Credentials that an older secret sealed are sealed with the current one. Blocks."""
         found = self._keeper.credentials()
         if not all(map(self._sealing.is_current, access_keys(found))):
             seal_anew(self._keeper, self._sealing)
@@ -161,12 +186,12 @@ class Keys:
         return found, secret
 
     def token(self, token: str) -> Credential:
-        """The credential of a token. It is looked up by its hash, of which a guesser learns nothing from how long that takes."""
+        """The credential of a token, found by the hash of the token: the time of the search tells an attacker nothing about the token."""
         return self._good(self._by_hash.get(hashed(token)))
 
     def _good(self, found: Credential | None) -> Credential:
         if found is None:
-            raise Refused(Refusal.UNKNOWN, NO_SUCH_TOKEN)
+            raise Denied(Denial.UNKNOWN, NO_SUCH_TOKEN)
         if found.is_expired(self._clock.now()):
-            raise Refused(Refusal.EXPIRED, f"The credential {found.id} has expired. Make a new one.")
+            raise Denied(Denial.EXPIRED, f"The credential {found.id} has expired. Make a new one.")
         return found

@@ -1,4 +1,4 @@
-"""The operator's secret that seals access keys: where it comes from. It never lies beside what it seals.
+"""The operator's secret that seals access keys, and where this process finds it. It is never kept beside the keys that it seals.
 
 In this order: `HOLDFAST_KEYS_SECRET`; the file that `HOLDFAST_KEYS_FILE` names; and for a store in a file, `keys.secret` in the user's
 configuration folder, made with the first access key. A database is used by several machines, so there one of the first two is required.
@@ -31,7 +31,7 @@ _LARGEST: Final = 64 * 1024
 
 
 class KeysSecret:
-    """A secret, and where it is from; its printed form shows only where it is from."""
+    """A secret and its source. Its printed form shows only the source."""
 
     def __init__(self, value: str, source: str) -> None:
         if len(value) < _LEAST:
@@ -47,7 +47,7 @@ class KeysSecrets:
     """The secrets of one process for one store."""
 
     def __init__(self, environment: Mapping[str, str], store: str | None = None, given: str | None = None) -> None:
-        """`store` is its path or address; without it nothing is ever made. `given` comes from the program and goes before everything."""
+        """`store` is its path or address; without it no key file is made. `given` is the program's own secret, and is used first."""
         self._first = _secret(given, "operator_secret") or _secret(environment.get(SECRET_VARIABLE), SECRET_VARIABLE)
         self._before = _secret(environment.get(KEYS_SECRET_BEFORE_VARIABLE), KEYS_SECRET_BEFORE_VARIABLE)
         self._warned = False
@@ -58,17 +58,17 @@ class KeysSecrets:
         self._own = None if self._is_shared else configuration_folder(environment) / _FILE
 
     def __call__(self) -> list[KeysSecret]:
-        """All that are there now, the one that seals first."""
+        """All secrets that exist now; the first one seals."""
         found = [self._first, self._from_named(), self._from_own(), self._before]
         return [secret for secret in found if secret is not None]
 
     @property
     def is_there(self) -> bool:
-        """Whether there is one that may seal."""
+        """Whether there is a secret that may seal."""
         return any(secret.source != KEYS_SECRET_BEFORE_VARIABLE for secret in self())
 
     def make(self, chance: Callable[[int], bytes]) -> str:
-        """Make the key file; says where it is. KeysSecretNeeded where the operator must give a secret."""
+        """Make the key file, and return its path. Raises KeysSecretNeeded where the operator must give a secret."""
         if not self._may_make or self._own is None:
             raise KeysSecretNeeded(
                 f"The store is a database, so every server of it needs the same secret for access keys. Set {SECRET_VARIABLE} (32 random"
@@ -82,7 +82,7 @@ class KeysSecrets:
             private.write_new(draft, base64.urlsafe_b64encode(chance(_MADE_BYTES)) + b"\n")
             try:
                 with contextlib.suppress(FileExistsError):
-                    os.link(draft, self._own)  # not a rename: another process may have made it meanwhile
+                    os.link(draft, self._own)  # a link, not a rename: another process may have made the key file meanwhile
             finally:
                 os.unlink(draft)
         except OSError as error:
@@ -92,19 +92,21 @@ class KeysSecrets:
         return str(self._own)
 
     def _from_named(self) -> KeysSecret | None:
-        """A file that the operator named, perhaps mounted for several machines: its modes are the operator's."""
+        """The secret in a file that the operator named. Several machines may mount it, so the operator sets its modes."""
         if self._named is None:
             return None
         try:
             told = self._named.stat()
             with self._named.open("rb") as file:
-                raw = file.read(_LARGEST + 1)  # a device may never end
+                raw = file.read(_LARGEST + 1)  # reading a device may never end
             text = raw.decode().strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise KeysSecretNeeded(f"{KEYS_FILE_VARIABLE}: {self._named} cannot be read: {reason}.") from None
         if len(raw) > _LARGEST:
-            raise KeysSecretNeeded(f"{KEYS_FILE_VARIABLE}: {self._named} has more than {_LARGEST:,} bytes, and is no file of a secret.")
+            raise KeysSecretNeeded(
+                f"{KEYS_FILE_VARIABLE}: {self._named} has more than {_LARGEST:,} bytes, and cannot be the file of a secret."
+            )
         if told.st_mode & stat.S_IROTH and not self._warned:
             self._warned = True
             log.warning("every user of this machine may read %s, which opens access keys; run `chmod o-r %s`", self._named, self._named)
@@ -115,7 +117,7 @@ class KeysSecrets:
         return None if text is None else KeysSecret(text.decode("utf-8", "replace").strip(), str(self._own))
 
     def says(self) -> str:
-        """Which one is used, for the operator."""
+        """The source of the secret in use, as the operator reads it."""
         found = self()
         return f"access keys are opened with {found[0].source}" if found else "no secret for access keys is here, and none is needed"
 

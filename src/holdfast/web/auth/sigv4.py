@@ -1,7 +1,7 @@
-"""AWS Signature Version 4, verified: what was signed is put together again from the request as it came, and signed again. Pure.
+"""AWS Signature Version 4: the server builds the signed text from the request again, signs it, and compares. Pure.
 
-The signature may stand in the `Authorization` header or in the query (a presigned address). Whatever changes what a request means must be
-signed: the method, the path, the query, the host, every `x-amz-` header, the header `Idempotency-Key`, and the body.
+The signature is in the `Authorization` header or in the query (a presigned address). Each part that changes the meaning of a request must
+be signed: the method, the path, the query, the host, every `x-amz-` header, the header `Idempotency-Key`, and the body.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from urllib.parse import quote, unquote, unquote_plus
 
 import msgspec
 
-from holdfast.web.auth.refusing import Refusal, Refused
+from holdfast.web.auth.denials import Denial, Denied
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 SKEW_MS: Final = 5 * 60_000
-"""How far the signer's clock may be from ours."""
+"""The largest difference between the clock of the signer and the clock of the server."""
 MAX_EXPIRES_SECONDS: Final = 7 * 86_400
-"""How long a presigned address may be good, as on AWS."""
+"""The longest validity of a presigned address, as on AWS."""
 UNSIGNED: Final = "UNSIGNED-PAYLOAD"
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _STAMP: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _PART: Final = re.compile(r"\s*(?P<key>\w+)=(?P<value>[^,]*?)\s*")
 _SCOPE: Final = re.compile(r"(?P<key>[\w-]{1,128})/(?P<day>\d{8})/(?P<region>[\w-]{1,64})/(?P<service>[\w-]{1,64})/aws4_request", re.A)
 _NAMED: Final = re.compile(r"Credential=(?P<key>[A-Z0-9]{4,32})/", re.A)
-"""What can be the id of an access key, ours or one of AWS. Anything else may be a secret that was sent in its place."""
+"""The form of an access key's id, ours or AWS's. Any other text may be a secret that a client sent by mistake."""
 _HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _QUERY: Final = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature")
 _FREE: Final = frozenset({"x-amz-user-agent"})
-"""Says nothing that anybody acts on, and proxies rewrite it."""
+"""Headers that need no signature: the server does not use them, and proxies rewrite them."""
 _MEANT: Final = frozenset({"idempotency-key"})
-"""Headers of no `x-amz-` name that decide what a request does."""
+"""Headers without an `x-amz-` name that decide what a request does."""
 
 
 def gathered(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -49,16 +49,16 @@ def gathered(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 class SignedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as it came: nothing of it is decoded."""
+    """A request as the client sent it: nothing of it is decoded."""
 
     method: str
     path: str
-    """Percent-encoded as it came, without the query."""
+    """Percent-encoded as the client sent it, without the query."""
     query: str
     headers: Mapping[str, Sequence[str]]
     """All values of each header; names in lower case."""
     private: bool
-    """Nobody on the way can change it: TLS, or the same machine."""
+    """No other machine can change the request on its way: it arrived over TLS, or from this machine."""
 
     def values(self, name: str) -> Sequence[str]:
         """All values of a header."""
@@ -66,7 +66,7 @@ class SignedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scope(NamedTuple):
-    """What a signature is good for."""
+    """The key, day, region and service that a signature is for."""
 
     key: str
     day: str
@@ -75,7 +75,7 @@ class Scope(NamedTuple):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request says about its signature; nothing of it is verified yet."""
+    """The signature that a request claims to have; the gate has not verified it."""
 
     scope: Scope
     stamp: str
@@ -91,7 +91,7 @@ def is_signed(request: SignedRequest) -> bool:
 
 
 def claimed(request: SignedRequest) -> str | None:
-    """The access key that a request names, whether or not it is well signed: no secret, and nothing to believe."""
+    """The id of the access key that a request names. It is no secret, and no proof of who sent the request."""
     for text in (*request.values("authorization"), unquote(request.query)):
         found = _NAMED.search(text)
         if found is not None:
@@ -100,18 +100,18 @@ def claimed(request: SignedRequest) -> str | None:
 
 
 def claim_of(request: SignedRequest) -> Claim:
-    """What a request says about its signature, if that can be one."""
+    """The claimed signature of a request, if its form is right."""
     asked = request.values("authorization")
     presigned = "X-Amz-Signature=" in request.query
     if len(asked) + presigned != 1:
         raise _incomplete("A request is signed once: in one Authorization header, or in its query.")
     claim = _of_query(request) if presigned else _of_header(request, asked[0])
     if claim.scope.day != claim.stamp[:8]:
-        raise Refused(Refusal.SIGNATURE, "The date of the credential scope is not the date of the request.")
+        raise Denied(Denial.SIGNATURE, "The date of the credential scope is not the date of the request.")
     if claim.signed_headers != tuple(sorted(set(claim.signed_headers))) or not all(map(_HEADER.fullmatch, claim.signed_headers)):
         raise _incomplete("SignedHeaders must be names of headers in lower case, sorted, each once.")
     if "host" not in claim.signed_headers:
-        raise Refused(Refusal.SIGNATURE, "The header 'host' must be signed.")
+        raise Denied(Denial.SIGNATURE, "The header 'host' must be signed.")
     return claim
 
 
@@ -169,7 +169,7 @@ def _scope(text: str) -> Scope:
 
 
 def _stamp(request: SignedRequest) -> str:
-    """When it was signed: the header X-Amz-Date, else Date."""
+    """The time of the signature: the header X-Amz-Date, else Date."""
     given = request.values("x-amz-date")
     if len(given) == 1:
         return _checked_stamp(given[0])
@@ -190,18 +190,18 @@ def _checked_stamp(text: str) -> str:
 
 
 def check_time(claim: Claim, now: int) -> None:
-    """Refuse what was signed too long ago, or will be."""
+    """Refuse a signature whose time is too far in the past or in the future."""
     signed_at = _moment(claim.stamp)
     if signed_at > now + SKEW_MS:
-        raise Refused(Refusal.SIGNATURE, f"Signature not yet current: {claim.stamp} is later than now. Set the clock of your machine.")
+        raise Denied(Denial.SIGNATURE, f"Signature not yet current: {claim.stamp} is later than now. Set the clock of your machine.")
     good_ms = SKEW_MS if claim.expires_seconds is None else claim.expires_seconds * 1000
     if signed_at + good_ms < now:
-        raise Refused(Refusal.SIGNATURE, f"Signature expired: {claim.stamp} is too long ago. Sign again, and look after the clock.")
+        raise Denied(Denial.SIGNATURE, f"Signature expired: {claim.stamp} is too long ago. Sign again, and look after the clock.")
 
 
 @lru_cache(maxsize=64)
 def _moment(stamp: str) -> int:
-    """Milliseconds; clients that sign in the same second share the work."""
+    """The time of a stamp in milliseconds. The cache serves all clients that sign in the same second."""
     try:
         return int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 1000
     except ValueError:
@@ -209,7 +209,7 @@ def _moment(stamp: str) -> int:
 
 
 def body_hash(request: SignedRequest) -> str | None:
-    """The hash of the body that was signed; None when it was not sent, so that it must be taken from the body."""
+    """The hash of the signed body, as a header sends it; None where no header does, so that the body itself must be hashed."""
     given = [*request.values("x-amz-content-sha256")]
     given += [unquote(pair.partition("=")[2]) for pair in request.query.split("&") if pair.lower().startswith("x-amz-content-sha256=")]
     if not given:
@@ -218,28 +218,28 @@ def body_hash(request: SignedRequest) -> str | None:
         raise _incomplete("X-Amz-Content-Sha256 is given twice.")
     if given[0] == UNSIGNED:
         if not request.private:
-            raise Refused(Refusal.SIGNATURE, "A body without a signature is only taken over TLS or from the same machine.")
+            raise Denied(Denial.SIGNATURE, "A body without a signature is only taken over TLS or from the same machine.")
     elif not _HASH.fullmatch(given[0]):
-        raise Refused(Refusal.SIGNATURE, f"X-Amz-Content-Sha256 must be a SHA-256 in hex or {UNSIGNED}; signed chunks are not understood.")
+        raise Denied(Denial.SIGNATURE, f"X-Amz-Content-Sha256 must be a SHA-256 in hex or {UNSIGNED}; signed chunks are not understood.")
     return given[0]
 
 
 def hash_of(body: bytes) -> str:
-    """What is signed of a body."""
+    """The hash of a body."""
     return hashlib.sha256(body).hexdigest()
 
 
 def check_body(signed: str, body: bytes) -> None:
     """Refuse a body that is not the one that was signed."""
     if signed != UNSIGNED and not hmac.compare_digest(signed, hash_of(body)):
-        raise Refused(Refusal.SIGNATURE, "The body is not the one that was signed.")
+        raise Denied(Denial.SIGNATURE, "The body is not the one that was signed.")
 
 
 def check_signature(request: SignedRequest, claim: Claim, secret: str, signed_body: str) -> None:
     """Refuse a signature that this secret does not make for this request."""
     unsigned = {name for name in request.headers if name.startswith("x-amz-") or name in _MEANT} - set(claim.signed_headers) - _FREE
     if unsigned:
-        raise Refused(Refusal.SIGNATURE, f"These headers must be signed: {', '.join(sorted(unsigned))}.")
+        raise Denied(Denial.SIGNATURE, f"These headers must be signed: {', '.join(sorted(unsigned))}.")
     key = signing_key(secret, claim.scope.day, claim.scope.region, claim.scope.service)
     headers = _canonical_headers(request, claim.signed_headers)
     scope = f"{claim.scope.day}/{claim.scope.region}/{claim.scope.service}/aws4_request"
@@ -249,8 +249,8 @@ def check_signature(request: SignedRequest, claim: Claim, secret: str, signed_bo
         expected = hmac.digest(key, text.encode(), "sha256").hex()
         if hmac.compare_digest(expected.encode(), claim.signature.encode("utf-8", "replace")):
             return
-    raise Refused(
-        Refusal.SIGNATURE,
+    raise Denied(
+        Denial.SIGNATURE,
         "The request signature we calculated does not match the signature you provided. Check your secret access key and signing method.",
     )
 
@@ -266,7 +266,7 @@ def signing_key(secret: str, day: str, region: str, service: str) -> bytes:
 
 @lru_cache(maxsize=512)
 def _canonical_path(path: str) -> str:
-    """The path as it came, without empty and dotted segments, encoded once more, as every service but S3 has it."""
+    """The path as the client sent it, without empty and dotted segments, encoded once more, as all services except S3 do."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
@@ -279,7 +279,7 @@ def _canonical_path(path: str) -> str:
 
 
 def _canonical_queries(query: str) -> Iterable[str]:
-    """The query as signers write it: as it came, and encoded anew for those who encode more or less than they send.
+    """The query in the two forms that signers use: as the client sent it, and encoded again, for signers that encode more or less.
 
     Two queries that the server reads differently never have a form in common. It reads a plus sign as a space (requests.py), so encoded
     anew that is `%20`; only `%2B` is a plus.
@@ -305,10 +305,10 @@ def _canonical_headers(request: SignedRequest, names: Iterable[str]) -> str:
     for name in names:
         values = request.values(name)
         if not values:
-            raise Refused(Refusal.SIGNATURE, f"The header {name!r} was signed but did not come.")
+            raise Denied(Denial.SIGNATURE, f"The header {name!r} was signed but did not come.")
         lines.append(f"{name}:{','.join(' '.join(value.split()) for value in values)}\n")
     return "".join(lines)
 
 
-def _incomplete(message: str) -> Refused:
-    return Refused(Refusal.INCOMPLETE, message)
+def _incomplete(message: str) -> Denied:
+    return Denied(Denial.INCOMPLETE, message)

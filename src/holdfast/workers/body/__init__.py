@@ -1,6 +1,7 @@
-"""workers.body — what runs inside the sandbox: the author's function, and the context it is given.
+"""workers.body — what runs inside the sandbox: the author's function, and the context that it gets.
 
-Belongs: WorkerContext in both colours, and the loop that serves one attempt over frames. Does not: anything that must be trusted: every
-limit, receipt and budget is the runner's. May import: holdfast.contract, holdfast.model, holdfast.workers.tools (the pure ones).
+Belongs: WorkerContext for `def` and `async def` bodies, and the loop that serves one attempt over frames. Does not: anything that must be
+trusted: the runner has every limit, receipt and budget.
+May import: holdfast.contract, holdfast.model, holdfast.workers.tools (the pure ones).
 Start reading at main.py.
 """

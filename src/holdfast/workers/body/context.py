@@ -1,6 +1,6 @@
-"""WorkerContext: all that a body may touch. Everything with an effect is a question to the runner; the rest replays the same by itself.
+"""WorkerContext: everything that a body may use. Every effect is a request to the runner; the rest gives the same values on every replay.
 
-`async def` bodies await every call that asks; `def` bodies get the value at once. The names and the arguments are the same.
+`async def` bodies await every call that asks the runner; `def` bodies get the value at once. The names and the arguments are the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FEW_BYTES = 1 << 16
 
 
 class Tools(Protocol):
-    """The tools the contract allows, by name: `ctx.tools.fetch_url(url=...)`. `key=` names a call that may come in any order."""
+    """The tools the contract allows, by name: `ctx.tools.fetch_url(url=...)`. `key=` names a call whose order may change."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]: ...
     def __getitem__(self, name: str) -> Callable[..., Any]: ...
@@ -50,14 +50,14 @@ class _Tools:
 
 
 class WorkerContext:
-    """What both colours share; `tools`, `step`, `ask`, `artifact` and `open` are each colour's own."""
+    """What a worker's body may use. An `async def` body awaits `tools`, `step`, `ask`, `artifact` and `open`; a `def` body does not."""
 
     contract: Contract
 
     def __init__(self, asking: Asking | AsyncAsking, run: Frame, contract: Contract) -> None:
         self.contract = contract
         self._asking = asking
-        self._ends_at: float = monotonic() + run["remaining"]
+        self._asking.ends_at = monotonic() + run["remaining"]
         self._seed = run["seed"]
         self._asking.now = run["now"]
 
@@ -67,7 +67,7 @@ class WorkerContext:
         return _Tools(self._tool)
 
     def progress(self, data: Any) -> None:
-        """Tell whoever watches how far it is; also a sign of life."""
+        """Report progress to observers and followers; it also shows that the body is not idle."""
         self._asking.tell({"op": "progress", "data": data})
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
@@ -83,7 +83,7 @@ class WorkerContext:
         return random.Random(self._seed)
 
     def uuid(self) -> uuid.UUID:
-        """An id nobody else has; the same on every replay."""
+        """A unique id; the same on every replay."""
         return uuid.UUID(bytes=self._chance.randbytes(16), version=4)
 
     def random(self) -> float:
@@ -92,12 +92,12 @@ class WorkerContext:
 
     def remaining(self) -> float:
         """Seconds until this attempt is ended. Differs between replays, as time does."""
-        return max(0.0, self._ends_at - monotonic())
+        return max(0.0, self._asking.ends_at - monotonic())
 
-    # --- the questions; each colour says how their answers come
+    # --- requests to the runner; the subclasses say how answers arrive
 
     def step(self, func: Callable[[], Any], name: str | None = None) -> Any:
-        """Run `func` once and remember what it returned; a replay gets that without running anything."""
+        """Run `func` once and record its result; a replay returns the result without running `func`."""
         raise NotImplementedError
 
     def ask(self, question: str, *, schema: Mapping[str, Any] | None = None) -> Any:
@@ -105,7 +105,7 @@ class WorkerContext:
         return self._value({"op": "ask", "question": question, "schema": schema})
 
     def artifact(self, name: str, data: bytes | str | IO[bytes], *, media_type: str = "application/octet-stream") -> Any:
-        """Store something large out of band; returns its reference."""
+        """Store a large value as an artifact; returns its reference."""
         return self._value({"op": "artifact", "name": name, "media_type": media_type, "fd": True}, _file_of(data))
 
     def open(self, reference: Mapping[str, Any]) -> Any:
@@ -119,7 +119,7 @@ class WorkerContext:
         raise NotImplementedError
 
     def _local(self, name: str, arguments: dict[str, Any]) -> Any:
-        """A pure tool, if the contract allows it; the others are the runner's to refuse."""
+        """A pure tool, if the contract allows it. The runner checks all other tools."""
         if all(grant.name != name for grant in self.contract.tools):
             raise WorkerError("tool_not_allowed", f"The contract does not allow the tool {name!r}.", retryable=False)
         try:
@@ -145,7 +145,7 @@ class BlockingContext(WorkerContext):
             _close(fd)
 
     def step(self, func: Callable[[], Any], name: str | None = None) -> Any:
-        """Run `func` once and remember what it returned."""
+        """Run `func` once and record its result."""
         answer, _ = self._asking.ask({"op": "step_begin", "name": _step_name(func, name)})
         if answer["op"] != "step_run":
             return answer.get("result")
@@ -171,7 +171,7 @@ class AsyncContext(WorkerContext):
         super().__init__(asking, run, contract)
         self._writes = frozenset(run.get("writes", ()))
         self._open: set[str | None] = set()
-        """Tools that change the world and are being called without a key: the next such call must wait, or have a name."""
+        """Writing tools with a call under way that has no key: the next such call must wait, or have a key."""
 
     def _tool(self, name: str, arguments: dict[str, Any], key: str | None) -> Awaitable[Any]:
         if name in PURE:
@@ -197,7 +197,7 @@ class AsyncContext(WorkerContext):
         return answer()
 
     def step(self, func: Callable[[], Any], name: str | None = None) -> Awaitable[Any]:
-        """Run `func` once and remember what it returned; it may be an `async def`."""
+        """Run `func` once and record its result; `func` may be an `async def`."""
         asked = self._asking.ask({"op": "step_begin", "name": _step_name(func, name)})
 
         async def run() -> Any:
@@ -249,7 +249,7 @@ def _opened(answer: Received) -> IO[bytes]:
 
 
 def _file_of(data: bytes | str | IO[bytes]) -> int:
-    """An open file with the data in it, which has no name any more."""
+    """An open temporary file with the data, without a name."""
     source = io.BytesIO(data.encode() if isinstance(data, str) else data) if isinstance(data, bytes | str) else data
     with tempfile.NamedTemporaryFile() as file:
         while chunk := source.read(_FEW_BYTES):

@@ -1,4 +1,4 @@
-"""What an author raises, and what a refused call raises."""
+"""The errors of a body: `WorkerError`, which its author raises, and `ToolError`, which a refused or failed call raises."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.hosts.sandbox.inside.launching import passed_limit
+from holdfast.hosts.sandbox.inside.launch import passed_limit
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 
 ERROR_CODE = r"\A[a-z][a-z0-9_]{0,63}\Z"
-"""Callers decide by it, so it is a name and no sentence."""
+"""The form of an error code. Callers decide by the code, so it is a name and not a sentence."""
 
 
 class WorkerError(Exception):
-    """The worker cannot do it, for a reason with a code; the contract's catalogue, or these flags, say what follows."""
+    """The worker failed for a reason with a code. The contract's error table, or these flags, say whether the run is retried."""
 
     def __init__(
         self,
@@ -29,24 +29,24 @@ class WorkerError(Exception):
         details: Any = None,
     ) -> None:
         if re.search(ERROR_CODE, error_code) is None:
-            raise ValueError(f"{error_code!r:.100} is no error code: at most 64 small letters, digits and _, as in out_of_stock.")
+            raise ValueError(f"{error_code!r:.100} is not a valid error code: at most 64 small letters, digits and _, as in out_of_stock.")
         super().__init__(message or error_code)
         self.error_code = error_code
         self.message = message or error_code
         self.retryable = retryable
         self.needs_human = needs_human
         self.partial = partial
-        """Outputs that are good as far as they go."""
+        """Outputs that are good although the run failed."""
         self.retry_after_seconds = retry_after_seconds
         self.details = details
 
 
 class ToolError(WorkerError):
-    """A tool was refused or failed. A worker that lets it pass ends with its code."""
+    """A tool was refused or failed. A worker that does not catch it ends with its code."""
 
 
 def as_frame(error: BaseException) -> dict[str, Any]:
-    """The error as the runner is told of it: an author's own words, or what kind of accident it was; always JSON."""
+    """The error as the body sends it to the runner: the author's own error, or the type of an unexpected one; always JSON."""
     told = _told(error)
     try:
         codec.dumps(told)

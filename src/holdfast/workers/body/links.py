@@ -1,6 +1,6 @@
-"""Links: how a body talks to its runner. One question, one answer, matched by number; in two colours.
+"""Links: how a body talks to its runner. Each request has one answer with the same number, for `def` and for `async def` bodies.
 
-Frames are JSON objects with a length before them. A file descriptor may ride along: large data crosses as an open file.
+Frames are JSON objects with a length before them. A frame may carry a file descriptor, so that large data crosses as an open file.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.hosts.sandbox.inside.wire import sent_along
+from holdfast.hosts.sandbox.inside.body_channel import sent_along
 from holdfast.model import codec
+from holdfast.model.clock import monotonic
 from holdfast.model.errors import PayloadTooLarge
 from holdfast.workers.body.errors import ToolError
 
@@ -26,14 +27,14 @@ _READ = 1 << 16
 _MOST_DESCRIPTORS = 4
 
 MOST_ENCODED = 8 << 20
-"""What is larger than this is not even encoded: that takes as much memory again, and dies where there is none. Frames have a megabyte."""
+"""A larger value is not encoded at all, because encoding needs as much memory again. A frame has at most a megabyte."""
 
 Frame = dict[str, Any]
 Received = tuple[Frame, int | None]
 
 
 class Link(Protocol):
-    """The way to the runner. Only one of the two askers is of use in a colour."""
+    """The connection to the runner."""
 
     def send(self, frame: Frame, fd: int | None = None) -> None: ...
     def receive(self) -> Received:
@@ -51,8 +52,8 @@ class SocketLink:
 
     def send(self, frame: Frame, fd: int | None = None) -> None:
         """Send one frame whole."""
-        if at_least(frame, MOST_ENCODED) > MOST_ENCODED:
-            raise PayloadTooLarge("What the body says to its runner has more than a megabyte: keep what is large with ctx.artifact.")
+        if codec.at_least(frame, MOST_ENCODED) > MOST_ENCODED:
+            raise PayloadTooLarge("What the body sends to its runner has more than a megabyte: store large values with ctx.artifact.")
         data = codec.dumps(frame, sort=False).encode()
         packed = memoryview(_LENGTH.pack(len(data)) + data)
         sent = sent_along(self.sock, packed, fd) if fd is not None else 0
@@ -67,7 +68,7 @@ class SocketLink:
             self.fill()
 
     def fill(self) -> None:
-        """Take in what has come."""
+        """Read the bytes that have arrived."""
         data, descriptors, _, _ = socket.recv_fds(self.sock, _READ, _MOST_DESCRIPTORS)
         self._descriptors.extend(descriptors)
         if not data:
@@ -75,7 +76,7 @@ class SocketLink:
         self._buffer += data
 
     def buffered(self) -> Received | None:
-        """A frame that is there already."""
+        """A complete frame, if one has arrived."""
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
@@ -87,16 +88,30 @@ class SocketLink:
         return frame, self._descriptors.popleft() if frame.get("fd") else None
 
 
-class Asking:
-    """Questions in a `def` body: one at a time, the thread waits."""
+class Told:
+    """What the answers of the runner say beside their results."""
+
+    now = 0
+    """The service's time at the latest answer."""
+    ends_at = 0.0
+    """When the attempt's time is over, as `monotonic` counts."""
+
+    def take(self, answer: Frame) -> None:
+        """Read an answer."""
+        self.now = max(self.now, answer.get("now", 0))
+        if "left" in answer:  # a call had to wait, and the time stood still
+            self.ends_at = monotonic() + answer["left"]
+
+
+class Asking(Told):
+    """Requests of a `def` body: one at a time, the thread waits."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._count = 0
-        self.now = 0
 
     def tell(self, frame: Frame) -> None:
-        """Say something that has no answer."""
+        """Send a frame that has no answer."""
         self._link.send(frame)
 
     def ask(self, frame: Frame, fd: int | None = None) -> Received:
@@ -105,36 +120,35 @@ class Asking:
         return self._asked({**frame, "id": self._count}, fd)
 
     def again(self, frame: Frame) -> Received:
-        """Go on with a question that was asked before, under its number."""
+        """Send a further frame of an earlier request, under its number."""
         return self._asked(frame, None)
 
     def _asked(self, frame: Frame, fd: int | None) -> Received:
         self._link.send(frame, fd)
         answer, given = self._link.receive()
-        self.now = max(self.now, answer.get("now", 0))
+        self.take(answer)
         return checked(answer), given
 
 
-class AsyncAsking:
-    """Questions in an `async def` body: any number at once."""
+class AsyncAsking(Told):
+    """Requests of an `async def` body: any number at once."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._count = 0
         self._open: dict[int, asyncio.Future[Received]] = {}
-        self.now = 0
 
     def tell(self, frame: Frame) -> None:
-        """Say something that has no answer."""
+        """Send a frame that has no answer."""
         self._link.send(frame)
 
     def ask(self, frame: Frame, fd: int | None = None) -> asyncio.Future[Received]:
-        """Ask. The question is numbered and sent at once, so that questions have the order of the code."""
+        """Send a request. It gets its number at once, so that requests have the order of the code."""
         self._count += 1
         return self._asked({**frame, "id": self._count}, fd)
 
     def again(self, frame: Frame) -> asyncio.Future[Received]:
-        """Go on with a question that was asked before, under its number."""
+        """Send a further frame of an earlier request, under its number."""
         return self._asked(frame, None)
 
     def _asked(self, frame: Frame, fd: int | None) -> asyncio.Future[Received]:
@@ -144,8 +158,8 @@ class AsyncAsking:
         return future
 
     def answered(self, answer: Frame, fd: int | None) -> None:
-        """An answer has come; on the body's loop."""
-        self.now = max(self.now, answer.get("now", 0))
+        """Take an answer that has arrived, and give it to the coroutine that waits for it. Must be called on the body's loop."""
+        self.take(answer)
         future = self._open.pop(answer["id"], None)
         if future is None or future.done():
             if fd is not None:
@@ -175,7 +189,7 @@ def checked(answer: Frame) -> Frame:
 
 @contextlib.contextmanager
 def reading(link: SocketLink, received: Callable[[Frame, int | None], None], lost: Callable[[], None]) -> Any:
-    """Hand every frame that comes to `received`, on the running loop."""
+    """Call `received` with every frame that arrives, on the running loop."""
     loop = asyncio.get_running_loop()
 
     def readable() -> None:
@@ -195,19 +209,3 @@ def reading(link: SocketLink, received: Callable[[Frame, int | None], None], los
         yield
     finally:
         loop.remove_reader(link.sock)
-
-
-def at_least(value: Any, most: int) -> int:
-    """How many characters a value has as JSON, at the least. Nothing is looked at beyond `most`, and nothing is encoded for it."""
-    total, todo = 0, [value]
-    while todo and total <= most:
-        one = todo.pop()
-        total += 1
-        if isinstance(one, str | bytes):
-            total += len(one)
-        elif isinstance(one, list | tuple | dict):
-            total += len(one)
-            if total <= most:
-                todo += one
-                todo += one.values() if isinstance(one, dict) else ()
-    return total

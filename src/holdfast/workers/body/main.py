@@ -1,4 +1,4 @@
-"""One attempt from the inside: take the order, run the author's function, say what came of it."""
+"""One attempt inside the sandbox: take the order, run the author's function, send its result."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ import msgspec
 from holdfast.contract.terms import Contract
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
+from holdfast.model.reading import converted, decoder
 from holdfast.workers.body.context import AsyncContext, BlockingContext
 from holdfast.workers.body.errors import WorkerError, as_frame
-from holdfast.workers.body.links import MOST_ENCODED, Asking, AsyncAsking, Frame, Link, SocketLink, at_least, reading
+from holdfast.workers.body.links import MOST_ENCODED, Asking, AsyncAsking, Frame, Link, SocketLink, reading
 
 Function = Callable[[Any, Any], Any]
-msgspec.json.Decoder(Contract)  # msgspec takes milliseconds to learn a type: once in the stub, not in every body that is forked from it
+decoder(Contract)  # msgspec needs milliseconds to prepare a type: once in the stub, not in every body that is forked from it
 _MOST_OUTPUT = 1024 * 1024 - 1024
-"""A frame may have a MiB, with what is around the outputs."""
+"""The most bytes of outputs: a frame has at most a MiB, with the text around the outputs."""
 
 
 def enter(fd: int, module: str, function: str) -> None:
-    """What a jail calls: import the author's code, behind the locks, and serve one attempt."""
+    """The entry that a jail calls: import the author's code inside the sandbox, and serve one attempt."""
     serve(socket.socket(fileno=fd), getattr(importlib.import_module(module), function))
 
 
@@ -38,19 +39,19 @@ def serve(sock: socket.socket, function: Function) -> None:
         link.send(answered(link, function, link.receive()[0]))
         return
     with asyncio.Runner() as runner:
-        runner.run(asyncio.sleep(0))  # the loop is made while the spare waits, not when its order has come
+        runner.run(asyncio.sleep(0))  # the spare body makes its loop while it waits for its order
         link.send({"op": "ready"})
         runner.run(_served(link, function, link.receive()[0]))
 
 
 async def _served(link: SocketLink, function: Function, run: Frame) -> None:
     asking = AsyncAsking(link)
-    with reading(link, asking.answered, lambda: os._exit(1)):  # nobody is left to answer to
+    with reading(link, asking.answered, lambda: os._exit(1)):  # the runner is gone
         link.send(await awaited(asking, function, run))
 
 
 def answered(link: Link, function: Function, run: Frame) -> Frame:
-    """What a `def` body came to."""
+    """Run a `def` body; returns its last frame."""
     try:
         context = BlockingContext(Asking(link), run, _contract(run))
         return done(function(run["inputs"], context))
@@ -59,7 +60,7 @@ def answered(link: Link, function: Function, run: Frame) -> Frame:
 
 
 async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
-    """What an `async def` body came to."""
+    """Run an `async def` body; returns its last frame."""
     try:
         context = AsyncContext(asking, run, _contract(run))
         return done(await function(run["inputs"], context))
@@ -70,8 +71,8 @@ async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
 
 
 def done(outputs: Any) -> Frame:
-    """The last frame of a body that came to its end; outputs that are no JSON break its promise like any others that do not fit."""
-    if at_least(outputs, MOST_ENCODED) > MOST_ENCODED:
+    """The last frame of a body that returned. Outputs that are no JSON do not fit the contract."""
+    if codec.at_least(outputs, MOST_ENCODED) > MOST_ENCODED:
         raise _too_large(f"more than {MOST_ENCODED:,}")
     try:
         text = codec.dumps(outputs, sort=False)
@@ -84,9 +85,9 @@ def done(outputs: Any) -> Frame:
 
 def _too_large(size: str) -> WorkerError:
     told = f"The outputs have {size} bytes, and {_MOST_OUTPUT:,} may be returned."
-    return WorkerError("artifact_too_large", f"{told} Keep what is large with ctx.artifact, and return its reference.")
+    return WorkerError("artifact_too_large", f"{told} Store large values with ctx.artifact, and return their references.")
 
 
 def _contract(run: Frame) -> Contract:
     given = run["contract"]
-    return given if isinstance(given, Contract) else msgspec.convert(given, Contract)
+    return given if isinstance(given, Contract) else converted(given, Contract)

@@ -1,4 +1,4 @@
-"""Cassettes: calls recorded once and played back ever after, so that tests and CI need no key, no network and no money.
+"""Cassettes: recorded calls that are played back, so that tests and CI need no key, no network and no money.
 
 A cassette is a file of JSON lines, one per call: tool, arguments and their hash, then the result and what it cost, or the failure.
 The n-th call with the same arguments plays the n-th recording, then the last one again. Secrets are taken out before a line is
@@ -50,7 +50,7 @@ class CassetteSettings(Struct, frozen=True):
     mode: Mode = Mode.OFF
     path: str = ""
     tools: tuple[str, ...] = ()
-    """The only tools it stands before; none named: all of them."""
+    """The tools that it records or plays back; empty: all tools."""
 
 
 def cassette_settings(text: str | None) -> CassetteSettings:
@@ -75,7 +75,7 @@ class Cassette:
         self._lines = _read(self._path) if settings.mode is Mode.REPLAY else {}
 
     def wrap(self, tool: Tool) -> Tool:
-        """The tool with this cassette around it; pure tools, tools it is not for, and a cassette that is off, change nothing."""
+        """The tool behind this cassette; unchanged for pure tools, for tools that it is not for, and when the cassette is off."""
         is_for = not self._tools or tool.name in self._tools
         return TapedTool(tool, self) if self.mode is not Mode.OFF and is_for and tool.effect is not Effect.PURE else tool
 
@@ -102,6 +102,8 @@ class Cassette:
             line["error"] |= {"closes": clean.closes, "details": clean.details}
         usage = outcome.usage
         line["usage"] = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, "cost_usd": str(usage.cost_usd)}
+        parts = {"cached_tokens": usage.cached_tokens, "reasoning_tokens": usage.reasoning_tokens}
+        line["usage"] |= {name: count for name, count in parts.items() if count}
         data = (codec.dumps(line) + "\n").encode()
         descriptor = private.open_file(self._path, os.O_WRONLY | os.O_APPEND)
         try:
@@ -129,35 +131,38 @@ class TapedTool:
         self._cassette = cassette
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._tool, name)  # whatever else the tool is (`approval`, `declared`, `close`)
+        return getattr(self._tool, name)  # other attributes of the tool (`approval`, `declared`, `close`)
 
     @property
     def name(self) -> str:
-        """The tool's own."""
+        """The name of the tool behind the cassette."""
         return self._tool.name
 
     @property
     def effect(self) -> Effect:
-        """The tool's own."""
+        """The effect of the tool behind the cassette."""
         return self._tool.effect
 
     @property
     def arguments_schema(self) -> Mapping[str, Any] | None:
-        """The tool's own."""
+        """The schema of the tool behind the cassette."""
         return self._tool.arguments_schema
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """The tool's own: budgets hold in a test as they hold in life."""
+        """The reservation of the tool itself, so that budgets hold in tests as well."""
         return self._tool.reserve(arguments, remaining)
 
     def cool_down_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """The tool's own."""
+        """The cool-down keys of the tool behind the cassette."""
         return cool_down_keys(self._tool, arguments)[1:]
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Play it back; or make it, and remember it."""
+        """Play the call back; or make it and record it."""
         if self._cassette.mode is Mode.REPLAY:
-            return self._cassette.play(self.name, arguments)
+            played = self._cassette.play(self.name, arguments)
+            if call.hears is not None:  # the recording is the whole answer, so it is told as one text
+                call.hears(played.result if isinstance(played.result, str) else codec.dumps(played.result))
+            return played
         try:
             called = await self._tool.call(call, arguments, reservation)
         except ToolFailed as failed:
@@ -168,7 +173,7 @@ class TapedTool:
         return called
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-        """The tool's own."""
+        """Ask the tool behind the cassette."""
         return await verdict_on(self._tool, call, arguments)
 
 
@@ -189,7 +194,7 @@ def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
                 found.setdefault(_key(line["tool"], line["arguments"]), []).append(line)
                 _outcome_of(line)
             except (HoldfastError, KeyError, TypeError, InvalidOperation):
-                raise InvalidParameter(f"Line {number} of the cassette {path.name} is no recorded call.") from None
+                raise InvalidParameter(f"Line {number} of the cassette {path.name} is not a recorded call.") from None
     return found
 
 
@@ -202,7 +207,8 @@ def _outcome(line: Mapping[str, Any]) -> Called:
 
 def _outcome_of(line: Mapping[str, Any]) -> Called | ToolFailed:
     spent = line.get("usage", {})
-    usage = Usage(spent.get("input_tokens", 0), spent.get("output_tokens", 0), Decimal(spent.get("cost_usd", "0")))
+    parts = [spent.get(name, 0) for name in ("cached_tokens", "reasoning_tokens")]
+    usage = Usage(spent.get("input_tokens", 0), spent.get("output_tokens", 0), Decimal(spent.get("cost_usd", "0")), *parts)
     if "error" not in line:
         return Called(line["result"], usage)
     about = line["error"]

@@ -1,7 +1,7 @@
-"""Egress, pure: which addresses and which addresses' names a worker may reach.
+"""Egress, pure: which hosts and addresses a worker may reach.
 
-Two questions, asked of every hop. `admit` asks about the name in a URL, before anything is resolved; `refusal` about an address
-that a name resolved to, right before connecting to exactly that address. A page is hostile, a redirect is, a name server is.
+Two checks for every hop: `admit` checks the name in a URL, before it is resolved; `refusal` checks the address that the name resolved to,
+right before the connection to exactly that address. Pages, redirects and name servers may all be hostile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Address = IPv4Address | IPv6Address
 _PORTS: Final = {"http": 80, "https": 443}
 _LONGEST_URL: Final = 8192
 
-# What no worker reaches unless the operator says so, with the word that the refusal uses.
+# Networks that no worker reaches unless the operator opens them, each with the word for the refusal.
 _REFUSED_V4: Final = [
     (IPv4Network(net), why)
     for net, why in [
@@ -43,7 +43,7 @@ _REFUSED_V6: Final = [
     ]
 ]  # fmt: skip
 _GLOBAL_V6: Final = IPv6Network("2000::/3")
-# The doors of clouds to their machines' credentials: a range in the operator's settings never opens them, only their own address does.
+# Metadata services of clouds, which give credentials: a range in the operator's settings never opens them, only their own address does.
 _METADATA: Final = {
     ipaddress.ip_address(address)
     for address in [
@@ -62,7 +62,7 @@ class Target(Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port in one."""
+        """Scheme, host and port as one text."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
@@ -97,7 +97,7 @@ class Egress(Struct, frozen=True):
         return cls(tuple(_private(entry) for entry in allow_private), tuple(ports))
 
     def admit(self, url: str, domains: Sequence[str] | None, before: Target | None = None) -> Target:
-        """Where this URL leads, if its scheme, name and port may be asked at all; `before` is the hop that sent us there."""
+        """The target of this URL, if its scheme, name and port are allowed; `before` is the hop that redirected to it."""
         target = target_of(url)
         if before is not None and before.scheme == "https" and target.scheme == "http":
             raise ToolFailed("egress_denied", f"The redirect from {before.origin} to {target.origin} goes from https back to http.")
@@ -117,10 +117,10 @@ class Egress(Struct, frozen=True):
         return target
 
     def refusal(self, host: str, port: int, address: str) -> str | None:
-        """Why this address must not be connected to; None when it may."""
+        """Why the worker may not connect to this address; None if it may."""
         ip = _parsed(address)
         if ip is None:
-            return f"{address} is no address"
+            return f"{address} is not a valid address"
         if any(entry.covers(host, port, ip) for entry in self.private):
             return None
         if ip in _METADATA:
@@ -133,7 +133,7 @@ class Egress(Struct, frozen=True):
 
     @staticmethod
     def remedy(host: str, port: int, addresses: Sequence[str]) -> str:
-        """What an operator writes to open these refused addresses; a metadata service is opened only by its own address."""
+        """The setting that opens these refused addresses; a metadata service is opened only by its own address."""
         found = [ip for address in addresses if (ip := _parsed(address)) is not None]
         if not found:
             return ""
@@ -149,7 +149,7 @@ def _entry(host: str, port: int) -> str:
 
 
 def target_of(url: str) -> Target:
-    """Scheme, host and port of a URL, as strictly as a URL of a stranger must be read."""
+    """Scheme, host and port of a URL, read strictly, because the URL comes from a stranger."""
     if len(url) > _LONGEST_URL:
         raise ToolFailed("egress_denied", f"The URL has {len(url)} characters; {_LONGEST_URL} are allowed.")
     if any(ord(c) <= 0x20 or ord(c) == 0x7F for c in url) or "\\" in url:
@@ -204,7 +204,7 @@ def _private(entry: str) -> Private:
     except ValueError:
         host = host_of(name)
         if not host or "/" in name:
-            raise InvalidParameter(f"allow_private holds {entry!r}, which is no host, address or range.") from None
+            raise InvalidParameter(f"allow_private holds {entry!r}, which is not a valid host, address or range.") from None
         return Private(host, None, port)
 
 

@@ -1,8 +1,8 @@
-"""language_model: any server that speaks the OpenAI protocol, with a cap on what it may answer and a bill for what it did.
+"""language_model: any server that speaks the OpenAI protocol, with a cap on the length of its answer and an account of its cost.
 
     reserve   estimate the input, give the rest of the budget to the output, price both
-    call      send the cap upstream; check the answer against its schema; settle on the server's own count,
-              or, without a whole answer, on how far the exchange came
+    call      send the cap upstream; read the answer while the server writes it; check it against its schema; settle on the
+              server's own count, or, without a complete answer, on what was sent and received
 
 With a `schema` the result is the value itself; without one it is the text.
 """
@@ -10,6 +10,7 @@ With a `schema` the result is the value itself; without one it is the text.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping
 from decimal import Decimal
@@ -23,16 +24,20 @@ from holdfast.model import codec
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.workers.tools.answers import answered, failed, value_of
-from holdfast.workers.tools.estimating import estimated_input
-from holdfast.workers.tools.exchanging import Exchange, current, watched
-from holdfast.workers.tools.fitting import check_schema
+from holdfast.workers.tools.listed_prices import listed_price
+from holdfast.workers.tools.model_answers import answered, count_of, failed, parts_of, value_of
+from holdfast.workers.tools.model_exchange import Exchange, current, watched
+from holdfast.workers.tools.model_streams import WholeAnswer, answer_of
 from holdfast.workers.tools.prices import Price
-from holdfast.workers.tools.seam import ZERO, Call, Called, Effect, Remaining, Reservation, ToolFailed, Usage
+from holdfast.workers.tools.schema_checks import check_schema
+from holdfast.workers.tools.seam import ZERO, Call, Called, Effect, Hears, Remaining, Reservation, ToolFailed, Usage
 from holdfast.workers.tools.secrets import Redactor
+from holdfast.workers.tools.token_estimate import estimated_input
 
 _LEAST_OUTPUT: Final = 16
-"""An answer shorter than this is none: then the budget is spent."""
+"""The fewest tokens of a useful answer: with fewer left, the budget is spent."""
+_LAST_SECONDS: Final = 0.5
+"""How long the server may take to end a stream after its last event."""
 
 ARGUMENTS: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -62,21 +67,31 @@ _USUAL_SERVER = "https://api.openai.com/v1"
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):
-    """The operator's word on models."""
+    """The operator's settings for models."""
 
     base_url: str = _USUAL_SERVER
     model: str = "gpt-4.1-mini"
     models: tuple[str, ...] = ()
-    """Others that a worker may ask for by name."""
+    """Other models that a worker may ask for by name."""
     api_key: str | None = None
     max_output_tokens: int = 4096
     """For one answer; a call may ask for less, and a budget may force less."""
     timeout_seconds: float = 120.0
     prices: Mapping[str, Price] = {}
+    price_source: str | None = None
+    """Where the prices of models that are not in the table come from: `genai-prices`, or None."""
     cap_field: str | None = None
-    """`max_tokens` or `max_completion_tokens`; by default what the server of this address knows."""
+    """`max_tokens` or `max_completion_tokens`; by default the one that the server at this address takes."""
     schema_mode: str = "json_schema"
-    """How a schema is sent: `json_schema`, or `json_object` (the schema goes into the prompt) for servers that do not know it."""
+    """How a schema is sent: `json_schema`, or `json_object` (with the schema in the prompt) for servers without `json_schema`."""
+    stream: bool = True
+    """Whether the server is asked to send its answer while it writes it, so that followers of the run see the text. A server that does not
+    know streams answers in one piece; false is for a server that refuses to be asked."""
+
+    def price_of(self, model: str) -> Price | None:
+        """The price of a model: by the operator's table, else by the source that the operator has chosen."""
+        found = self.prices.get(model)
+        return listed_price(model, self.base_url) if found is None and self.price_source is not None else found
 
     def __repr__(self) -> str:
         return f"ModelSettings(base_url={self.base_url!r}, model={self.model!r}, api_key={'set' if self.api_key else 'not set'})"
@@ -88,12 +103,14 @@ class LanguageModel:
     name = "language_model"
     effect = Effect.READ
     arguments_schema = ARGUMENTS
+    streams: Redactor
+    """Takes the tool's own secrets out of the text that it tells while it arrives (seam.Hears)."""
 
     def __init__(self, settings: ModelSettings | None = None) -> None:
         self._settings = settings or ModelSettings()
         if self._settings.cap_field not in (None, "max_tokens", "max_completion_tokens"):
             raise InvalidParameter(f"cap_field is {self._settings.cap_field!r}: it is max_tokens or max_completion_tokens.")
-        self._redactor = Redactor({"model_key": self._settings.api_key or ""})
+        self._redactor = self.streams = Redactor({"model_key": self._settings.api_key or ""})
         self._client: Any = None
 
     # --- before
@@ -112,9 +129,9 @@ class LanguageModel:
                     "budget_exceeded",
                     f"About {tokens_in} tokens of input and an answer do not fit into the {remaining.tokens} tokens that are left.",
                 )
-        price = self._settings.prices.get(model)
+        price = self._settings.price_of(model)
         if remaining.cost_usd is None:
-            return Reservation(tokens_in + output, price.cost(tokens_in, output) if price else ZERO, output)
+            return _reserved(model, price, tokens_in, output)
         if price is None:
             raise ToolFailed("price_unknown", f"The run has a cost cap, and the price of {model!r} is not in the operator's table.")
         affordable = price.affordable_output(tokens_in, remaining.cost_usd)
@@ -123,10 +140,10 @@ class LanguageModel:
             raise ToolFailed(
                 "budget_exceeded", f"About {tokens_in} tokens of input and an answer cost more than the ${remaining.cost_usd} left."
             )
-        return Reservation(tokens_in + output, price.cost(tokens_in, output), output)
+        return _reserved(model, price, tokens_in, output)
 
     def model_of(self, arguments: Mapping[str, Any]) -> str:
-        """The model that a call asks: for those who look on."""
+        """The model that a call asks, for observers."""
         return str(arguments.get("model", self._settings.model))
 
     def _model(self, arguments: Mapping[str, Any]) -> str:
@@ -156,7 +173,7 @@ class LanguageModel:
     # --- the call
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Ask the model once; our caller decides about a second time."""
+        """Ask the model once; the caller decides whether to ask again."""
         model = self._model(arguments)
         if "schema" in arguments:
             await check_schema(arguments["schema"], "The schema", call.tenant)
@@ -166,8 +183,8 @@ class LanguageModel:
             raise ToolFailed("tool_timeout", "There is no time left to ask the model.")
         try:
             request = {**self._request(model, arguments, reservation), "extra_headers": _traced(call), "timeout": seconds}
-            async with asyncio.timeout(seconds):  # the client's own is for one read: an answer may come a byte at a time
-                data = await _exchanged(client, exchange, request)
+            async with asyncio.timeout(seconds):  # the client's own timeout is for one read, and an answer may arrive byte by byte
+                data = await _exchanged(client, exchange, request, call.hears)
         except Exception as error:
             failure = failed(error, exchange, call.now, seconds)
             if exchange.billed:
@@ -176,6 +193,8 @@ class LanguageModel:
         counted = self._counted(model, data.get("usage"))
         try:
             text = answered(data, reservation.output_tokens)
+            if call.hears is not None and isinstance(exchange.answer, WholeAnswer):
+                call.hears(text)
             result = text if "schema" not in arguments else await value_of(text, arguments["schema"], call.tenant)
             return Called(await self._redactor.cleaned(result), counted or _all(reservation))
         except ToolFailed as failure:
@@ -185,6 +204,8 @@ class LanguageModel:
     def _request(self, model: str, arguments: Mapping[str, Any], reservation: Reservation) -> dict[str, Any]:
         request: dict[str, Any] = {"model": model, "messages": self._messages(arguments)}
         request |= {name: arguments[name] for name in ("temperature", "seed") if name in arguments}
+        if self._settings.stream:
+            request |= {"stream": True, "stream_options": {"include_usage": True}}
         if reservation.output_tokens is not None:
             request[self._cap_field()] = reservation.output_tokens
         if "schema" in arguments:
@@ -201,35 +222,35 @@ class LanguageModel:
 
     def _counted(self, model: str, reported: Any) -> Usage | None:
         """What the server counted; None when it counted nothing."""
-        tokens_in, tokens_out = (_count(reported, name) for name in ("prompt_tokens", "completion_tokens"))
+        tokens_in, tokens_out = (count_of(reported, name) for name in ("prompt_tokens", "completion_tokens"))
         if tokens_in is None or tokens_out is None:
             return None
-        cached = _count(reported["prompt_tokens_details"], "cached_tokens") if "prompt_tokens_details" in reported else None
-        return Usage(tokens_in, tokens_out, self._cost(model, tokens_in, tokens_out, cached or 0))
+        cached, reasoning = parts_of(reported, tokens_in, tokens_out)
+        return Usage(tokens_in, tokens_out, self._cost(model, tokens_in, tokens_out, cached), cached, reasoning)
 
     def _unfinished(self, model: str, exchange: Exchange, reservation: Reservation) -> Usage:
-        """What a call is booked as that was sent and has no whole answer: the estimate of its input, and the output that came."""
+        """The usage of a call that was sent and has no complete answer: the estimated input, and the output that arrived."""
         tokens_in, tokens_out = max(reservation.tokens - (reservation.output_tokens or 0), 0), exchange.streamed(reservation.output_tokens)
-        return Usage(tokens_in, tokens_out, self._cost(model, tokens_in, tokens_out))
+        return Usage(tokens_in, tokens_out, self._cost(model, tokens_in, tokens_out), is_estimated=True)
 
     def _cost(self, model: str, tokens_in: int, tokens_out: int, cached: int = 0) -> Decimal:
-        price = self._settings.prices.get(model)
+        price = self._settings.price_of(model)
         return price.cost(tokens_in, tokens_out, cached) if price else ZERO
 
     async def _connected(self) -> Any:
         if self._client is not None:
             return self._client
-        if not self._settings.api_key and self._settings.base_url == _USUAL_SERVER:  # servers of one's own may want none
-            raise ToolFailed("access_denied", "There is no key for the model: set HOLDFAST_MODEL_KEY, or another server (base_url).")
+        if not self._settings.api_key and self._settings.base_url == _USUAL_SERVER:  # a server of the operator's own may need no key
+            raise ToolFailed("access_denied", "The model has no key. Set HOLDFAST_MODEL_KEY, or HOLDFAST_MODEL_URL for another server.")
         try:
-            openai = await in_thread(Purpose.WORK, import_module, "openai")  # loading it takes seconds, and the engine's loop must go on
+            openai = await in_thread(Purpose.WORK, import_module, "openai")  # the import takes seconds and must not block the loop
         except ImportError:
             raise ToolFailed("tool_failed", "language_model needs the package `openai`: pip install 'holdfast[llm]'.") from None
         if self._client is None:  # another call may have made it meanwhile
             self._client = openai.AsyncOpenAI(
                 api_key=self._settings.api_key or "no-key",
                 base_url=self._settings.base_url,
-                max_retries=0,  # a retry inside would be a call that nobody reserved or counted
+                max_retries=0,  # a retry inside the client would be neither reserved nor counted
                 http_client=openai.DefaultAsyncHttpxClient(trust_env=False, follow_redirects=False, event_hooks={"request": [watched]}),
             )
         return self._client
@@ -245,21 +266,34 @@ def _traced(call: Call) -> dict[str, str]:
     return {} if call.traceparent is None else {"traceparent": call.traceparent}
 
 
-async def _exchanged(client: Any, exchange: Exchange, request: dict[str, Any]) -> Mapping[str, Any]:
-    """Send a request and take in its answer piece by piece: of an answer that breaks off it is known how much there was."""
+async def _exchanged(client: Any, exchange: Exchange, request: dict[str, Any], hears: Hears | None) -> Mapping[str, Any]:
+    """Send a request and read its answer piece by piece: each piece of text is told at once, and the length of a broken answer is known."""
     current.set(exchange)
     async with client.chat.completions.with_streaming_response.create(**request) as response:
-        async for piece in response.iter_bytes():
-            exchange.take(piece)
-    return exchange.document()
+        answer = exchange.answer = answer_of(response.headers.get("content-type"))
+        pieces = response.iter_bytes()
+        async for piece in pieces:
+            text = answer.take(piece)
+            if text and hears is not None:
+                hears(text)
+            if answer.is_complete:
+                break
+        if answer.is_complete:  # a connection that has ended its answer can be used again
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_SECONDS):
+                    async for _ in pieces:
+                        pass
+    return answer.document()
 
 
 def _all(reservation: Reservation) -> Usage:
-    """A server that answers and counts nothing is taken to have used all that was reserved."""
+    """If the server reports no usage, the whole reservation counts as used."""
     tokens_out = reservation.output_tokens or 0
-    return Usage(max(reservation.tokens - tokens_out, 0), tokens_out, reservation.cost_usd)
+    return Usage(max(reservation.tokens - tokens_out, 0), tokens_out, reservation.cost_usd, is_estimated=True)
 
 
-def _count(reported: Any, name: str) -> int | None:
-    value = reported.get(name) if isinstance(reported, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def _reserved(model: str, price: Price | None, tokens_in: int, output: int) -> Reservation:
+    """The reservation of a call, with the price that it is reckoned by."""
+    if price is None:
+        return Reservation(tokens_in + output, ZERO, output, model)
+    return Reservation(tokens_in + output, price.cost(tokens_in, output), output, model, price.source, price.as_of)

@@ -23,7 +23,7 @@ MAX_SELECTORS: Final = 200
 MAX_DEPTH: Final = 2_000
 MAX_ATTRIBUTES: Final = 1_000
 _TAG: Final = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
-# Never back over what was read: whatever the page, this takes time in proportion to it.
+# These patterns never backtrack, so the time is proportional to the page.
 _ATTRIBUTE: Final = re.compile(r"""[\s/]*+(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+""", re.ASCII)
 _WHOLE_TAG: Final = re.compile(rf"<[a-zA-Z][^\s/>]*+(?:{_ATTRIBUTE.pattern})*+", re.ASCII)
 # Tags that have no end, then tags that end where the next begins: neither nests.
@@ -81,19 +81,19 @@ def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping
         "links": _links(tree, base),
         "json_ld": json_ld_of(tree),
         "selected": selected,
-        "text": readable(tree),  # last: it takes away what nobody reads
+        "text": readable(tree),  # last, because it removes what is not shown to readers
     }
 
 
 def parsed(html: str) -> LexborHTMLParser:
-    """The tree of a page. What no parser can hold (lone surrogates, NUL, endless nesting, endless attributes) is taken out first."""
+    """The tree of a page. What parsers cannot handle (lone surrogates, NUL, very deep nesting, very many attributes) is removed first."""
     return LexborHTMLParser(tamed(html.encode("utf-8", errors="replace").replace(b"\0", b"").decode("utf-8", errors="replace")))
 
 
 def tamed(html: str) -> str:
-    """A page without what no honest page has: tags nested too deep, and tags with too many attributes.
+    """A page without tags that are nested too deep and without tags with too many attributes, which no honest page has.
 
-    Parsing either takes time by the square of their number.
+    The time to parse them grows with the square of their number.
     """
     crowded = any(_crowded(tag) for tag in _WHOLE_TAG.finditer(html) if tag.end() - tag.start() > MAX_ATTRIBUTES)
     if not crowded and html.count("<") < MAX_DEPTH:
@@ -130,19 +130,19 @@ def _crowded(tag: re.Match[str]) -> int:
 
 
 def _raw_end(html: str, name: str, at: int) -> int:
-    """Where the text of a script or the like ends; one that is never closed takes the rest of the page."""
+    """Where the text of a script, or of a similar tag, ends. If the tag is never closed, its text is the rest of the page."""
     end = re.compile(f"</{re.escape(name)}", re.IGNORECASE).search(html, at)
     return len(html) if end is None else end.start()
 
 
 def base_of(tree: LexborHTMLParser, base_url: str) -> str:
-    """What relative addresses of a page are relative to."""
+    """The base address of a page's relative addresses."""
     node = tree.css_first("base[href]")
     return joined(base_url, attribute(node, "href") or "") or base_url if node is not None else base_url
 
 
 def joined(base: str, href: str) -> str | None:
-    """An address made absolute; None when it is none."""
+    """The absolute form of an address; None if the text is not an address."""
     try:
         return urljoin(base, href.strip())
     except ValueError:
@@ -150,7 +150,7 @@ def joined(base: str, href: str) -> str | None:
 
 
 def attribute(node: LexborNode, name: str) -> str | None:
-    """An attribute's value; an attribute without one is the empty text."""
+    """An attribute's value; the empty text for an attribute without a value."""
     attributes = node.attributes
     return (attributes[name] or "") if name in attributes else None
 
@@ -217,7 +217,7 @@ def _links(tree: LexborHTMLParser, base: str) -> list[dict[str, str]]:
 
 
 def readable(tree: LexborHTMLParser) -> str:
-    """The text a reader sees; the tree loses the rest."""
+    """The text that a reader sees; the other nodes are removed from the tree."""
     tree.strip_tags(_UNSEEN)
     root = tree.body or tree.root
     return "" if root is None else squeezed(root.text(deep=True, separator=" "))[:MAX_TEXT]

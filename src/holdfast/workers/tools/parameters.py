@@ -1,6 +1,6 @@
 """parameter_store: settings of the operator that a worker may read; from a file, or from AWS Systems Manager (extra `aws`).
 
-What is secret is never a parameter: the file's table `secrets` and SSM's SecureStrings are for `@tool(secrets=[…])` only.
+A secret is never a parameter: the file's table `secrets` and SSM's SecureStrings are for `@tool(secrets=[…])` only.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _DENIED: Final = {"AccessDeniedException", "UnrecognizedClientException", "Inval
 
 
 class ParameterSource(Protocol):
-    """Somewhere parameters are kept."""
+    """A source of parameters."""
 
     def parameter(self, name: str) -> Any:
-        """Its value; blocking; raises ToolFailed."""
+        """The value of a parameter. Blocks; raises ToolFailed."""
         ...
 
 
@@ -40,7 +40,7 @@ class ParameterFile:
         self._path = path
 
     def table(self, name: str) -> Mapping[str, Any]:
-        """One of the file's tables, read anew."""
+        """One of the file's tables; the file is read each time."""
         try:
             text = self._path.read_text(encoding="utf-8")
             content = json.loads(text) if self._path.suffix == ".json" else tomllib.loads(text)
@@ -124,6 +124,11 @@ class Ssm:
             self._made = boto3.client("ssm", config=config, **self._about)
         return self._made
 
+    def close(self) -> None:
+        """Close the connections to AWS."""
+        if self._made is not None:
+            self._made.close()
+
 
 def parameters_from(text: str) -> ParameterSource:
     """From settings: `ssm:/prefix/` is AWS Systems Manager, anything else the path of a file."""
@@ -147,6 +152,12 @@ class ParameterStore:
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
         """One parameter."""
         return Called(await in_thread(Purpose.SECRETS, self._source.parameter, str(arguments["name"])))
+
+    async def close(self) -> None:
+        """Close the source's connections, if it has any."""
+        close = getattr(self._source, "close", None)
+        if close is not None:
+            close()
 
 
 def _as_json(value: Any) -> Any:

@@ -1,9 +1,14 @@
-"""Prices: what a model's tokens cost, by the operator's table. None is built in: prices change, and a wrong one is worse than none."""
+"""Prices: what a model's tokens cost, by the operator's table. None is built in: prices change, and a wrong one is worse than none.
+
+A price says where it is from and for which day it was written down. Costs are whole billionths of a dollar, rounded up, so that sums of
+costs are exact at every level.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
+from datetime import date
+from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
 from msgspec import Struct
@@ -12,6 +17,9 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.workers.tools.seam import ZERO
 
 _MILLION: Final = Decimal(1_000_000)
+_NANO: Final = Decimal(1).scaleb(-9)
+_LONGEST: Final = 100
+"""The most characters of a source."""
 
 
 class Price(Struct, frozen=True, kw_only=True):
@@ -20,16 +28,25 @@ class Price(Struct, frozen=True, kw_only=True):
     input: Decimal
     output: Decimal
     cached_input: Decimal | None = None
-    """For input that the server had kept; as `input` when not said."""
+    """For input from the server's cache; the same as `input` when not given."""
+    source: str = "holdfast.toml"
+    """Where the price is from."""
+    as_of: str = ""
+    """The day for which it was written down, such as 2026-11-01."""
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> Decimal:
         """What these tokens cost."""
         cached = min(max(cached_tokens, 0), input_tokens)
         kept = self.input if self.cached_input is None else self.cached_input
-        return ((input_tokens - cached) * self.input + cached * kept + output_tokens * self.output) / _MILLION
+        return _whole(((input_tokens - cached) * self.input + cached * kept + output_tokens * self.output) / _MILLION)
+
+    @property
+    def dearest(self) -> Decimal:
+        """The most that one token costs."""
+        return max(self.input, self.output, self.cached_input or ZERO) / _MILLION
 
     def affordable_output(self, input_tokens: int, dollars: Decimal) -> int | None:
-        """How many tokens of output the money pays for after the input; None: as many as you like."""
+        """How many tokens of output the money pays for after the input; None if output costs nothing."""
         if self.output == ZERO:
             return None if dollars >= self.cost(input_tokens, 0) else 0
         return max(int((dollars - self.cost(input_tokens, 0)) * _MILLION / self.output), 0)
@@ -42,12 +59,26 @@ def prices_of(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Price]:
 
 def _price(model: str, row: Mapping[str, Any]) -> Price:
     try:
-        unknown = set(row) - {"input", "output", "cached_input"}
-        values = {name: Decimal(str(value)) for name, value in row.items()}
+        unknown = set(row) - {"input", "output", "cached_input", "source", "as_of"}
+        values: dict[str, Any] = {name: Decimal(str(value)) for name, value in row.items() if name not in ("source", "as_of")}
         if unknown or not {"input", "output"} <= set(row) or not all(value.is_finite() and value >= 0 for value in values.values()):
             raise ValueError
-        return Price(**values)
+        said: dict[str, Any] = {name: _text(row[name]) for name in ("source", "as_of") if name in row}
+        return Price(**values, **said)
     except (ArithmeticError, ValueError, TypeError):
         raise InvalidParameter(
-            f"The price of {model!r} is {dict(row)!r}: it has `input` and `output`, dollars for a million tokens."
+            f"The price of {model!r} is {dict(row)!r}: it has `input` and `output`, dollars for a million tokens, and perhaps "
+            "`cached_input`, `source` (a short text) and `as_of` (a day such as 2026-11-01)."
         ) from None
+
+
+def _text(value: Any) -> str:
+    """A short text of the operator, or a day as TOML writes it."""
+    text = value.isoformat() if isinstance(value, date) else value
+    if not isinstance(text, str) or not text.isprintable() or not 0 < len(text) <= _LONGEST:
+        raise ValueError
+    return text
+
+
+def _whole(dollars: Decimal) -> Decimal:
+    return dollars.quantize(_NANO, ROUND_CEILING) if dollars % _NANO else dollars

@@ -1,4 +1,4 @@
-"""Retry-After: how long a server asks to be left alone, in seconds or as a date; bounded, because a server may be hostile too."""
+"""Retry-After: how long a server asks clients to wait, in seconds or as a date; bounded, because a server may be hostile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 LONGEST_SECONDS: Final = 24 * 3600.0
 USUAL_SECONDS: Final = 60.0
-"""When a server says that it is too much, but not for how long."""
+"""The default when a server refuses because of its load and does not say for how long."""
 
 
 def retry_after(header: str | None, now: int) -> float | None:

@@ -1,6 +1,6 @@
-"""Robots: whether a site wants this page fetched, asked once per origin and remembered for a while (RFC 9309).
+"""robots.txt: whether a site allows this page to be fetched; asked once for each origin and kept for a while (RFC 9309).
 
-No such file, or no right to read it: everything may be fetched. A server that fails: nothing may, until it answers.
+Without the file, or without the right to read it, everything may be fetched. While the server fails, nothing may be fetched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEPT_AGENTS: Final = 4
 _LONGEST_LINE: Final = 4096
 _LONGEST_RULE: Final = 512
 _MOST_RULES: Final = 1_000
-"""Rules that are kept for one user agent: each page is compared with every rule."""
+"""The most rules for one user agent, because each page is compared with every rule."""
 _MOST_LINES: Final = 20_000
 
 
@@ -55,7 +55,7 @@ class Robots:
         self._bytes = 0
 
     async def check(self, target: Target, url: str, user_agent: str, read: Read) -> None:
-        """Raise when the site does not want it."""
+        """Raise when the site does not allow it."""
         kept = self._kept.get(target.origin)
         if kept is None or kept.until <= monotonic():
             body = await self._ask(target, read)

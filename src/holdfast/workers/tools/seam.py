@@ -1,12 +1,13 @@
-"""The tool seam: what the gateway knows of a tool, and what a tool is told of a call.
+"""The tool seam: what the gateway knows about a tool, and what a tool knows about a call.
 
-A tool is asked twice. `reserve` says, without any effect, what the call may cost at most; `call` does it. Everything that a
-run may spend, repeat or approve is decided between the two, by the gateway; a tool only tells the truth about what happened.
+Before it asks the tool, the gateway answers a call that was made before from its receipt, and waits for an approval if one is needed.
+Then it calls the tool twice. `reserve` has no effect and returns the most that the call may cost. If the budget has room for that, the
+gateway writes the intent, and `call` makes the call. The tool only reports what happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
@@ -14,6 +15,9 @@ from typing import Any, Protocol, TypeAlias
 from msgspec import Struct
 
 ZERO = Decimal(0)
+Hears: TypeAlias = Callable[[str], None]
+"""Takes a part of a result's text while it arrives. It returns at once, and what is told may get lost: the result itself is what counts.
+A tool that tells such text has an attribute `streams`: a Redactor with the tool's own secrets."""
 
 
 class Effect(StrEnum):
@@ -24,15 +28,33 @@ class Effect(StrEnum):
     WRITE = "write"
 
 
-class Usage(Struct, frozen=True):
+class Usage(Struct, frozen=True, omit_defaults=True):
     """What a call has cost."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: Decimal = ZERO
+    cached_tokens: int = 0
+    """Of the input: tokens that the server had in its cache."""
+    reasoning_tokens: int = 0
+    """Of the output: tokens that the model thought with."""
+    is_estimated: bool = False
+    """The server has not told what the call used: these are the amounts that count in its place."""
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens, self.cost_usd + other.cost_usd)
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cost_usd + other.cost_usd,
+            self.cached_tokens + other.cached_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            self.is_estimated or other.is_estimated,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
 
 
 class Remaining(Struct, frozen=True):
@@ -42,17 +64,23 @@ class Remaining(Struct, frozen=True):
     cost_usd: Decimal | None = None
 
 
-class Reservation(Struct, frozen=True):
+class Reservation(Struct, frozen=True, omit_defaults=True):
     """What a call may cost at most, as far as that can be known before it."""
 
     tokens: int = 0
     cost_usd: Decimal = ZERO
     output_tokens: int | None = None
     """The cap on its output, sent upstream."""
+    model: str = ""
+    """The model that is asked; empty for a tool that asks none."""
+    price_source: str = ""
+    """Where the price is from; empty if no price is known."""
+    price_date: str = ""
+    """The day for which the price was written down."""
 
 
 class Called(Struct, frozen=True):
-    """A call that came back."""
+    """The result of a call, and its usage."""
 
     result: Any
     usage: Usage = Usage()
@@ -65,7 +93,7 @@ class Call(Struct, frozen=True, kw_only=True):
     tool: str
     idempotency_key: str
     deadline: float
-    """On the clock of `model.clock.monotonic`: whatever the tool does is over by then."""
+    """On the clock of `model.clock.monotonic`: the tool must be done by then."""
     now: int
     """Milliseconds of the wall clock when the call was intended: the time a result carries."""
     attempt: int = 1
@@ -73,14 +101,16 @@ class Call(Struct, frozen=True, kw_only=True):
     egress: tuple[str, ...] | None = None
     """The contract's domains; None: any public address."""
     traceparent: str | None = None
-    """W3C trace context of this very call, to hand on to what it calls."""
+    """The W3C trace context of this call, for the servers that it calls."""
+    hears: Hears | None = None
+    """Takes the text of the result while it arrives, for followers of the run."""
 
 
 class ToolFailed(Exception):
-    """A call that did not come to a result; `code` is one of the runtime's table of codes."""
+    """A call failed; `code` is in the runtime's table of codes."""
 
     recorded = False
-    """It has a receipt: the call was made. Else the gateway refused it."""
+    """The call has a receipt, because it was made. Without one the gateway refused it."""
 
     def __init__(
         self,
@@ -98,9 +128,9 @@ class ToolFailed(Exception):
         self.message = message
         self.retry_after_seconds = retry_after_seconds
         self.closes = closes
-        """A key that nobody should try before then, such as `domain:shop.example`."""
+        """A key, such as `domain:shop.example`, that stays closed until `retry_after_seconds` have passed."""
         self.known = known
-        """False: whether it happened, nobody can say."""
+        """False: it is unknown whether the effect happened."""
         self.usage = usage or Usage()
         self.details = details
 
@@ -134,11 +164,11 @@ class Happened(Struct, frozen=True):
 
 
 class DidNotHappen(Struct, frozen=True):
-    """The effect did not take place: it may be tried again."""
+    """The effect did not take place: the call may be made again."""
 
 
 class Unknown(Struct, frozen=True):
-    """Nobody can say: a person must."""
+    """It is unknown whether the effect took place: a person must decide."""
 
 
 Verdict: TypeAlias = Happened | DidNotHappen | Unknown
@@ -148,12 +178,12 @@ class Reconciling(Protocol):
     """A tool that can find out afterwards whether a lost call took place."""
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-        """What became of this call."""
+        """Find out whether this call, whose answer was lost, took place."""
         ...
 
 
 async def verdict_on(tool: Tool, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-    """What became of a call whose answer was lost; a tool that cannot tell does not know."""
+    """The outcome of a call whose answer was lost; unknown for a tool without `reconcile`."""
     reconcile = getattr(tool, "reconcile", None)
     if reconcile is None:
         return Unknown()
@@ -162,7 +192,7 @@ async def verdict_on(tool: Tool, call: Call, arguments: Mapping[str, Any]) -> Ve
 
 
 def cool_down_keys(tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys under which somebody's `Retry-After` may have closed this call: the tool's own, and a domain's."""
+    """The keys that a `Retry-After` may have closed for this call: the key of the tool, and of a domain."""
     own = f"tool:{tool.name}"
     more = getattr(tool, "cool_down_keys", None)
     return (own,) if more is None else (own, *more(arguments))

@@ -1,8 +1,8 @@
-"""Secrets: where they come from, and how they are kept out of everything that is written down.
+"""Secrets: where they come from, and how they are kept out of everything that is stored.
 
-A secret goes from its source straight into the pipe of the one tool that named it. The `Redactor` of those values stands behind
-every result, error and log line of the call, and knows the usual disguises, two on top of each other too: percent-encoding, the escapes
-of JSON and HTML, base64 (also in lines), hexadecimal.
+A secret goes from its source directly into the pipe of the tool that declares it. A `Redactor` removes these values from every result,
+error and log line of the call, also when they are encoded once or twice: percent-encoding, the escapes of JSON and HTML, base64 (also in
+lines), hexadecimal.
 """
 
 from __future__ import annotations
@@ -10,45 +10,47 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, quote_plus
 
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.workers.tools.disguises import undone
+from holdfast.workers.tools.encodings import undone
 from holdfast.workers.tools.parameters import ParameterFile, Ssm
 from holdfast.workers.tools.seam import ToolFailed
+from holdfast.workers.tools.secret_beginnings import Beginnings
 
 _SHORTEST: Final = 4
-"""A shorter secret is found only where it stands alone: else every text with an `a` in it would be full of redactions."""
+"""A shorter secret is found only as a whole word: else a secret `a` would be redacted in every text."""
 _RUNNERS: Final = "HOLDFAST_"
 _SHORTEST_CORE: Final = 8
 _SHORTEST_LINE: Final = 16
 _AT_ONCE: Final = 2 * 1024
-"""Characters that are looked at on the loop, for a few secrets: some milliseconds, whatever they are made of."""
+"""The most characters that are searched on the event loop, for a few secrets: some milliseconds at most."""
 _FEW_FORMS: Final = 64
 _LAYERS: Final = 4
-"""How many disguises on top of each other are undone. Lines of base64 that are joined are one of them, and JSON in JSON is two."""
+"""How many encodings on top of each other are undone. Joined lines of base64 are one of them, and JSON in JSON is two."""
 
 
 Hidden = tuple[int, int, str]
-"""Where a secret begins and ends, and what stands there instead."""
+"""Where a secret begins and ends, and its replacement."""
 
 
 class SecretSource(Protocol):
-    """Somewhere secrets are kept."""
+    """A source of secrets."""
 
     @property
     def where(self) -> str:
-        """For the message that a secret is missing."""
+        """The name of this source in the message about a missing secret."""
         ...
 
     def get(self, name: str) -> str | None: ...
 
 
 class EnvironmentSecrets:
-    """The runner's own environment, which no sandbox and no tool sees. Its `HOLDFAST_` variables are the runner's alone: the model's key
-    and the secret that seals credentials are no tool's, whatever a tool's author names."""
+    """The runner's own environment, which no sandbox and no tool sees. Variables that begin with `HOLDFAST_` are never given to a tool:
+    they hold the model's key and the secret that seals credentials."""
 
     where = "the runner's environment"
 
@@ -68,7 +70,7 @@ class FileSecrets:
         self.where = f"{path.name}{'/' if path.is_dir() else ''}"
 
     def get(self, name: str) -> str | None:
-        """Read anew each time, so that a changed secret counts at once."""
+        """Read each time, so that a changed secret is used at once."""
         if self._path.is_dir():
             file = self._path / name
             if name != Path(name).name or not file.is_file():
@@ -104,7 +106,7 @@ class Secrets:
         self._sources = tuple(sources)
 
     def resolve(self, names: Iterable[str], tool: str) -> dict[str, str]:
-        """The values of these names; blocking (files, SSM). A missing one fails before anything is sent."""
+        """The values of these names; blocks (files, SSM). A missing secret raises before anything is sent."""
         found: dict[str, str] = {}
         missing: list[str] = []
         for name in names:
@@ -123,43 +125,65 @@ class Redactor:
     """Takes secret values out of texts and JSON, in every form in which they usually travel."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
+        self.secrets = dict(secrets)
         self._whole = {value: f"[redacted:{name}]" for name, value in secrets.items() if value}
         forms: dict[str, str] = {}
         for name, value in secrets.items():
             for form in _forms(value):
                 forms.setdefault(form, f"[redacted:{name}]")
         self._forms = forms
-        # Below a disguise that was undone the secret stands as it is, or in base64 at any offset: few forms for texts that may be many.
+        # Below an undone encoding the secret is plain, or in base64 at any offset: few forms, because there may be many texts.
         self._bare = {form: forms[form] for value in secrets.values() for form in _bare(value)}
         self._shortest = min(map(len, forms), default=0)
 
     def text(self, text: str) -> str:
-        """A text without them."""
+        """The text without the secrets."""
         if text in self._whole:
             return self._whole[text]
+        return _without(text, self.found(text))
+
+    def found(self, text: str) -> list[Hidden]:
+        """The places of the secrets in a text, in order; no two of them overlap."""
         if not self._forms or len(text) < self._shortest:
-            return text
+            return []
         found = [*_standing(text, self._forms)]
         for view in undone(text, _LAYERS):
             found += [(*view.place(start, end), label) for start, end, label in _standing(view.text, self._bare)]
-        hidden = _merged(found)
-        if not hidden:
-            return text
-        parts: list[str] = []
-        end = 0
-        for start, stop, label in hidden:
-            parts += (text[end:start], label)
-            end = stop
-        return "".join((*parts, text[end:]))
+        return _merged(found)
+
+    def and_also(self, secrets: Mapping[str, str]) -> Redactor:
+        """A redactor that takes out these secrets, too."""
+        return Redactor({**secrets, **self.secrets})
+
+    @cached_property
+    def beginnings(self) -> Beginnings:
+        """The beginnings of the secrets, for a text that arrives in parts."""
+        return Beginnings((*self._forms, *self._whole))
+
+    def released(self, text: str, *, begin: int = 0, is_first: bool, is_last: bool) -> tuple[str, int]:
+        """The beginning of a text that arrives in parts, without the secrets, and how many characters of the text that is. The rest must
+        wait for the next part.
+
+        The first `begin` characters are left out. `is_first`: nothing of the text was shown before.
+        """
+        if is_first and text in self._whole:
+            return (self._whole[text], len(text)) if is_last else ("", 0)
+        end = len(text) if is_last else len(text) - self.beginnings.held(text)
+        hidden = self.found(text)
+        for start, stop, _ in hidden:
+            begin = stop if start < begin < stop else begin
+            end = start if start < end < stop else end
+        return _without(text[:end], [place for place in hidden if begin <= place[0] < end], begin), end
 
     async def cleaned(self, value: Any) -> Any:
-        """The same as `value`, on the loop of a server: what is large is looked at beside it."""
+        """The JSON value without the secrets, as `value` makes it. A large value is searched in a thread, so that the event loop does not
+        wait."""
         if not self._whole or _weight(value) * (1 + len(self._bare) // _FEW_FORMS) <= _AT_ONCE:
             return self.value(value)
         return await in_thread(Purpose.WORK, self.value, value)
 
     def value(self, value: Any) -> Any:
-        """A JSON value without them, in keys too."""
+        """The JSON value without the secrets, also in its keys."""
         if not self._whole:
             return value
         if isinstance(value, str):
@@ -173,7 +197,7 @@ class Redactor:
         return value
 
     def failure(self, failed: ToolFailed) -> ToolFailed:
-        """A failure without them."""
+        """The failure without the secrets."""
         return ToolFailed(
             failed.code,
             self.text(failed.message),
@@ -186,7 +210,7 @@ class Redactor:
 
 
 def _weight(value: Any) -> int:
-    """About how many characters there are to look at, counted only as far as it matters."""
+    """About how many characters there are to search; counting stops at the limit."""
     waiting, weight = [value], 0
     while waiting and weight <= _AT_ONCE:
         part = waiting.pop()
@@ -198,8 +222,17 @@ def _weight(value: Any) -> int:
     return weight
 
 
+def _without(text: str, hidden: Sequence[Hidden], begin: int = 0) -> str:
+    """The text from a place on, with a label in each of these places."""
+    parts: list[str] = []
+    for start, end, label in hidden:
+        parts += (text[begin:start], label)
+        begin = end
+    return "".join((*parts, text[begin:])) if parts else text[begin:]
+
+
 def _standing(text: str, forms: Mapping[str, str]) -> Iterator[Hidden]:
-    """Where any of these forms stands."""
+    """The places of these forms in a text."""
     for form, label in forms.items():
         at = text.find(form)
         while at >= 0:
@@ -208,7 +241,7 @@ def _standing(text: str, forms: Mapping[str, str]) -> Iterator[Hidden]:
 
 
 def _merged(found: list[Hidden]) -> list[Hidden]:
-    """In order, and those that touch or overlap as one."""
+    """The places in order; places that touch or overlap are joined."""
     merged: list[Hidden] = []
     for start, end, label in sorted(found, key=lambda hidden: (hidden[0], -hidden[1])):
         if merged and start < merged[-1][1]:
@@ -249,7 +282,7 @@ def _bare(value: str) -> set[str]:
 
 
 def _base64_cores(raw: bytes) -> Iterable[str]:
-    """What base64 makes of these bytes wherever they stand in a longer text (`user:password`, say): three phases, without the edges."""
+    """The base64 forms of these bytes inside a longer text (such as `user:password`): one for each of three offsets, without the edges."""
     for phase in range(3):
         padded = b"\0" * phase + raw
         for text in (base64.b64encode(padded).decode(), base64.urlsafe_b64encode(padded).decode()):

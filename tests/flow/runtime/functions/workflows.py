@@ -47,7 +47,7 @@ def order(event: Any, context: DurableContext) -> Any:
 
 @durable_execution
 def approval(event: Any, context: DurableContext) -> Any:
-    """Wait for somebody's answer."""
+    """Wait for the answer to a callback."""
     callback = context.create_callback(name="approve")
     context.step(lambda _: bool(callback.callback_id), name="ask")
     return {"answer": callback.result()}

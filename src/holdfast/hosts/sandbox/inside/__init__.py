@@ -1,6 +1,6 @@
-"""inside — what runs in the stub, in each attempt's keeper and, until it is locked, in the body's process.
+"""inside — the code of the stub, of each attempt's keeper and, until the jail is closed, of the body's process.
 
-Belongs: namespaces, mounts, Landlock, seccomp, limits, watching, and the import of the entry behind all of them.
-Does not: asyncio, or anything that is not the standard library's: it is loaded by `python -I -S`.   May import: itself, hosts.processes.
-Start reading at stub.py, then keeper.py, then locking.py.
+Belongs: namespaces, mounts, Landlock, seccomp, limits, the watch on usage, and the import of the entry inside the jail.
+Does not: asyncio, or any package outside the standard library: it is loaded by `python -I -S`.   May import: itself, hosts.processes.
+Start reading at stub.py, then keeper.py, then lockdown.py.
 """

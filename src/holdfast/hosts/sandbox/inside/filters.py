@@ -1,6 +1,6 @@
-"""The seccomp filter: which system calls a jailed program may make, as a program for the kernel's small machine (classic BPF).
+"""The seccomp filter: which system calls a jailed program may make, as a program in classic BPF.
 
-Every jump is forward and short, so no labels are needed: a rule is "when these tests hold, answer this", else the next instruction.
+Every jump is forward and short, so no labels are needed. A rule means: if all tests hold, return this answer; else go on to the next.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SO_SNDBUF, _SO_RCVBUF = 7, 8
 _AT_EMPTY_PATH: Final = 0x1000
 _O_ACCMODE, _O_TRUNC = 0o3, 0o1000
 _TRUNCATE_ABI: Final = 3
-# isatty, size of a terminal, its group, bytes waiting, (non)blocking, close on exec: what Python asks of a descriptor.
+# The ioctls that Python uses: isatty, size and group of a terminal, bytes waiting, (non)blocking, close on exec.
 _IOCTLS: Final = (0x5401, 0x5413, 0x540F, 0x541B, 0x5421, 0x5450, 0x5451)
-# A descriptor that signals another process when it is ready, with a signal of one's choice; leases; directory notices; a larger pipe.
+# Refused fcntl commands: a signal to another process when a descriptor is ready, leases, directory notices, a larger pipe.
 _FCNTLS: Final = (8, 10, 15, 1024, 1026, 1031)
-# Locks of a descriptor instead of a process: they outlive it in flight between sockets, where they cannot be counted.
+# Locks that belong to a descriptor: they survive while the descriptor is in flight between sockets, where they cannot be counted.
 _LOCKS_IN_FLIGHT: Final = (36, 37, 38)
 _PRCTLS: Final = (
     kernel.PR_SET_PDEATHSIG, kernel.PR_SET_DUMPABLE, kernel.PR_SET_MM, kernel.PR_SET_CHILD_SUBREAPER, kernel.PR_SET_PTRACER,
@@ -45,19 +45,19 @@ _PRCTLS: Final = (
 Instruction = tuple[int, int, int, int]
 
 
-class Held(NamedTuple):
-    """What else holds the program, so that the filter knows what is left to it."""
+class OtherLocks(NamedTuple):
+    """The other locks on the program. They decide which calls the filter itself must refuse."""
 
     children: bool
     own_pid: int | None
-    """Set when no PID namespace hides the others: it may then signal and limit nobody but itself."""
+    """Set when there is no PID namespace: then the program may signal and limit only itself."""
     mounted: bool
-    """It sees only what is mounted for it, read-only: changing modes and owners can do no harm."""
+    """The program sees only read-only mounts, so changing modes and owners is harmless."""
     landlock: int
 
 
-class Test(NamedTuple):
-    """One question about an argument."""
+class ArgumentTest(NamedTuple):
+    """One comparison of an argument."""
 
     argument: int
     jump: int
@@ -68,25 +68,25 @@ class Test(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """When all tests hold, this is the answer."""
+    """If all tests hold, the filter returns this answer."""
 
-    tests: tuple[Test, ...]
+    tests: tuple[ArgumentTest, ...]
     answer: int
 
 
 def refuse(number: int) -> int:
-    """The answer that fails with an errno; 0 pretends that it was done."""
+    """The answer that makes the call fail with an errno; 0 makes it appear successful."""
     return _ERRNO | number
 
 
-def equal(argument: int, value: int) -> Test:
-    """Is the argument this number?"""
-    return Test(argument, _EQUAL, value)
+def equal(argument: int, value: int) -> ArgumentTest:
+    """Tests whether an argument equals a number."""
+    return ArgumentTest(argument, _EQUAL, value)
 
 
-def any_bit(argument: int, bits: int) -> Test:
-    """Is one of these bits set?"""
-    return Test(argument, _ANY_BIT, bits)
+def any_bit(argument: int, bits: int) -> ArgumentTest:
+    """Tests whether one of these bits is set."""
+    return ArgumentTest(argument, _ANY_BIT, bits)
 
 
 _NO: Final = refuse(errno.EPERM)
@@ -94,13 +94,13 @@ _PRETEND: Final = refuse(0)
 
 
 @functools.lru_cache
-def program(machine: str, held: Held) -> bytes:
-    """The whole filter as the kernel takes it. The stub asks first; whatever it forks knows the answer."""
+def program(machine: str, held: OtherLocks) -> bytes:
+    """The whole filter in the kernel's form. The stub computes it once; its forks inherit the cached result."""
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions(machine, held))
 
 
-def instructions(machine: str, held: Held) -> list[Instruction]:
-    """The whole filter; KeyError for a machine that we have no numbers of."""
+def instructions(machine: str, held: OtherLocks) -> list[Instruction]:
+    """The whole filter. Raises KeyError for a machine whose system call numbers are unknown."""
     numbers = syscalls.numbers(machine)
     code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _ARCHITECTURES[machine]), (_RETURN, 0, 0, KILL), (_LOAD, 0, 0, 0)]
     if machine == "x86_64":
@@ -117,7 +117,7 @@ def instructions(machine: str, held: Held) -> list[Instruction]:
 
 
 def install(packed: bytes) -> None:
-    """From now on, for good, here and in every child."""
+    """Install the filter in this process and all its future children. It cannot be removed."""
     buffer = ctypes.create_string_buffer(packed, len(packed))
     head = struct.pack("@HP", len(packed) // 8, ctypes.addressof(buffer))
     pointer = ctypes.create_string_buffer(head, len(head))
@@ -125,7 +125,7 @@ def install(packed: bytes) -> None:
 
 
 def _answered(numbers: set[int], answer: int) -> list[Instruction]:
-    """The same answer for many calls, as few ranges."""
+    """The same answer for many calls, with as few number ranges as possible."""
     code: list[Instruction] = []
     todo = sorted(numbers)
     while todo:
@@ -142,7 +142,8 @@ def _compiled(rule: Rule) -> list[Instruction]:
         beyond = len(code)
         yes, no = (0, beyond) if test.wanted else (beyond, 0)
         mask: list[Instruction] = [] if test.mask is None else [(_AND, 0, 0, test.mask)]
-        # Arguments are 64 bits wide, little-endian on both machines. The kernel looks at the low half of all that we compare but pointers.
+        # Arguments have 64 bits, little-endian on both machines. Except for pointers, the kernel uses only the low half of those we
+        # compare.
         code = [(_LOAD, 0, 0, 16 + 8 * test.argument + 4 * test.high), *mask, (test.jump, yes, no, test.value), *code]
     return code
 
@@ -150,26 +151,26 @@ def _compiled(rule: Rule) -> list[Instruction]:
 Rules = dict[str, tuple[Rule, ...]]
 
 
-def _rules(held: Held) -> Rules:
+def _rules(held: OtherLocks) -> Rules:
     return {**_always(held.children), **_towards_others(held.own_pid), **_on_files(held)}
 
 
 def _always(children: bool) -> Rules:
     allow, no = Rule((), ALLOW), Rule((), _NO)
     forks = (allow if children else no,)
-    thread, thread_alone = any_bit(0, _CLONE_THREAD), Test(0, _EQUAL, _CLONE_THREAD, mask=_CLONE_THREAD | _CLONE_FILES)
-    stream, packets = (Test(1, _EQUAL, kind, mask=0xF) for kind in (_SOCK_STREAM, _SOCK_SEQPACKET))
+    thread, thread_alone = any_bit(0, _CLONE_THREAD), ArgumentTest(0, _EQUAL, _CLONE_THREAD, mask=_CLONE_THREAD | _CLONE_FILES)
+    stream, packets = (ArgumentTest(1, _EQUAL, kind, mask=0xF) for kind in (_SOCK_STREAM, _SOCK_SEQPACKET))
     return {
-        # A datagram pair could be pointed at a socket in the file system; a connected stream cannot.
+        # A datagram pair could be redirected to a socket in the file system; a connected stream cannot.
         "socketpair": (Rule((equal(0, _AF_UNIX), stream), ALLOW), Rule((equal(0, _AF_UNIX), packets), ALLOW), no),
-        "sendto": (Rule((equal(4, 0), Test(4, _EQUAL, 0, high=True)), ALLOW), no),
-        # Larger buffers are kernel memory that the keeper does not count; the later options attach filters, which is code in the kernel.
+        "sendto": (Rule((equal(4, 0), ArgumentTest(4, _EQUAL, 0, high=True)), ALLOW), no),
+        # Larger buffers are kernel memory that the keeper does not count. The later options attach filters, which run code in the kernel.
         "setsockopt": (
             *(Rule((equal(1, _SOL_SOCKET), equal(2, size)), _NO) for size in (_SO_SNDBUF, _SO_RCVBUF)),
-            Rule((equal(1, _SOL_SOCKET), Test(2, _GREATER, _LAST_PLAIN_OPTION, wanted=False)), ALLOW),
+            Rule((equal(1, _SOL_SOCKET), ArgumentTest(2, _GREATER, _LAST_PLAIN_OPTION, wanted=False)), ALLOW),
             no,
         ),
-        # A thread with descriptors of its own would have as many again, and the keeper would not see them.
+        # A thread with its own descriptor table could open as many again, and the keeper would not see them.
         "clone": (Rule((any_bit(0, _CLONE_NEW | _CLONE_PARENT),), _NO), Rule((thread_alone,), _NO), Rule((thread,), ALLOW), *forks),
         "fork": forks, "vfork": forks, "execve": forks, "execveat": forks,
         "prctl": (*(Rule((equal(0, option),), _NO) for option in _PRCTLS), allow),
@@ -194,8 +195,8 @@ def _towards_others(own_pid: int | None) -> Rules:
     return {**dict.fromkeys(first, itself), "tkill": (no,), "setpriority": (*ranked, no)}
 
 
-def _on_files(held: Held) -> Rules:
-    """What Landlock does not see, where nothing but Landlock keeps the program from the user's own files."""
+def _on_files(held: OtherLocks) -> Rules:
+    """Calls on files that Landlock does not control, for the case that only Landlock protects the user's files."""
     modes = ["chmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "futimesat"]
     owners = ["chown", "lchown", "fchownat"]
     marks = ["setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"]
@@ -203,16 +204,16 @@ def _on_files(held: Held) -> Rules:
     found: Rules = dict.fromkeys(marks, (Rule((), refuse(errno.EOPNOTSUPP)),))
     found.update(dict.fromkeys(modes, allow if held.mounted else (Rule((), _PRETEND),)))
     found.update(dict.fromkeys(owners, allow if held.mounted else no))
-    # Through a descriptor a file is reached that the runner handed over, on a mount of the runner's, and perhaps of the same owner.
+    # A descriptor from the runner may refer to a file on the runner's mounts, perhaps with the same owner.
     found.update(dict.fromkeys(["fchmod", "fchown"], no))
     for name, path, flags in (("fchmodat2", 1, 3), ("fchownat", 1, 4), ("utimensat", 1, 3), ("futimesat", 1, None)):
-        through = [Rule((equal(path, 0), Test(path, _EQUAL, 0, high=True)), _NO)]
+        through = [Rule((equal(path, 0), ArgumentTest(path, _EQUAL, 0, high=True)), _NO)]
         through += [] if flags is None else [Rule((any_bit(flags, _AT_EMPTY_PATH),), _NO)]
         found[name] = (*through, *found[name])
     if held.mounted or held.landlock >= _TRUNCATE_ABI:
         return {**found, "truncate": allow, "openat2": allow}
-    # Older Landlock lets everybody truncate, by name or by opening for reading with O_TRUNC.
+    # Older versions of Landlock allow truncation, by name or by opening for reading with O_TRUNC.
     for name, flags in (("open", 1), ("openat", 2)):
-        emptied = (any_bit(flags, _O_TRUNC), Test(flags, _EQUAL, 0, mask=_O_ACCMODE))
+        emptied = (any_bit(flags, _O_TRUNC), ArgumentTest(flags, _EQUAL, 0, mask=_O_ACCMODE))
         found[name] = (Rule(emptied, _NO), *allow)
     return {**found, "truncate": no, "openat2": (Rule((), refuse(errno.ENOSYS)),)}

@@ -1,13 +1,14 @@
-"""The keeper of one attempt: makes its namespaces, forks the body, watches it, ends it, and says so when nothing of it is left.
+"""The keeper of one attempt: it makes the namespaces, forks the body, watches it, ends it, and reports when no process is left.
 
-It is trusted and stays outside. The runner speaks to it over a line of its own: `begin` starts the attempt's clock, the end of the line
-means kill. It answers with `locked` (and a descriptor of the body's process), later `ended`.
+The keeper is trusted and stays outside the jail. The runner talks to it over a control socket: `begin` starts the attempt's clock, and a
+closed socket means kill. The keeper answers with `locked` (and a descriptor of the body's process), later with `ended`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import resource
 import select
@@ -17,19 +18,21 @@ import time
 import traceback
 from typing import Any, Final, NamedTuple, NoReturn
 
-from holdfast.hosts.sandbox.inside import kernel, launching, locking, mounts, namespaces, wire
-from holdfast.hosts.sandbox.inside.clearing import clear, kill_below
+from holdfast.hosts.sandbox.inside import body_channel, kernel, launch, lockdown, mounts, namespaces
+from holdfast.hosts.sandbox.inside.cleanup import clear, kill_below
 from holdfast.hosts.sandbox.inside.limit_watch import Breach, LimitWatch
-from holdfast.hosts.sandbox.inside.plan import BODY_FD, EXITS, PERIOD_MS, Means, Plan
+from holdfast.hosts.sandbox.inside.plan import BODY_FD, EXITS, PERIOD_MS, KernelFeatures, Plan
 
 _SPARE_PERIOD_MS: Final = 200
 _NEARLY: Final = 0.9
 _WORTH_TELLING_KB: Final = 1024
-"""The runner adds up what all bodies have: it is told when a body's part has changed by as much."""
+"""The keeper reports the body's memory when it has changed by this much. The runner adds up the memory of all bodies."""
+_WORTH_TELLING_CPU_SECONDS: Final = 0.1
+"""The keeper reports the body's CPU time when it has grown by this much. The runner charges the body's tenant."""
 
 
-class Lines(NamedTuple):
-    """What the runner gave for one attempt."""
+class KeeperSockets(NamedTuple):
+    """The descriptors that the runner passed for one attempt."""
 
     channel: socket.socket
     output: int
@@ -37,16 +40,16 @@ class Lines(NamedTuple):
 
 
 class DiskPlace(NamedTuple):
-    """Where on the disk: an empty folder that becomes the root, and a scratch for when there can be no tmpfs."""
+    """Folders on the disk: an empty folder that becomes the root, and a scratch folder for systems without tmpfs in the jail."""
 
     root: str
     scratch: str
 
 
-def keep(plan: Plan, means: Means, place: DiskPlace, lines: Lines, mapper: socket.socket) -> NoReturn:
-    """One attempt, from its namespaces to its end."""
+def keep(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, mapper: socket.socket) -> NoReturn:
+    """Run one attempt, from its namespaces to its end."""
     try:
-        _kept(plan, means, place, lines, mapper)
+        _kept(plan, features, place, lines, mapper)
     except BaseException as error:
         with contextlib.suppress(OSError):
             _say(lines.control, {"unable": "".join(traceback.format_exception(error)[-1:]).strip()})
@@ -54,9 +57,9 @@ def keep(plan: Plan, means: Means, place: DiskPlace, lines: Lines, mapper: socke
         os._exit(0)
 
 
-def _kept(plan: Plan, means: Means, place: DiskPlace, lines: Lines, mapper: socket.socket) -> None:
-    apart = means.jails(plan) and means.namespaces
-    tree = not means.jails(plan) and kernel.LINUX
+def _kept(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, mapper: socket.socket) -> None:
+    apart = features.jails(plan) and features.namespaces
+    tree = not features.jails(plan) and kernel.LINUX
     woken = _woken()
     if apart:
         namespaces.enter(mapper)
@@ -71,7 +74,7 @@ def _kept(plan: Plan, means: Means, place: DiskPlace, lines: Lines, mapper: sock
     body = os.fork()
     if not body:
         ours.close()
-        _body(plan, means, place, lines, theirs, mounts.SCRATCH if apart else place.scratch)
+        _body(plan, features, place, lines, theirs, mounts.SCRATCH if apart else place.scratch)
     theirs.close()
     lines.channel.close()
     os.close(lines.output)
@@ -91,39 +94,39 @@ def _kept(plan: Plan, means: Means, place: DiskPlace, lines: Lines, mapper: sock
     _say(lines.control, {"ended": _account(watch, breach, end or usage)})
 
 
-def _body(plan: Plan, means: Means, place: DiskPlace, lines: Lines, keeper: socket.socket, scratch: str) -> NoReturn:
+def _body(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, keeper: socket.socket, scratch: str) -> NoReturn:
     """The process that becomes the body."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         channel, output = (os.dup(fd) for fd in (lines.channel.fileno(), lines.output))
-        held = locking.lock(plan, means, place.root, scratch, keeper)
+        held = lockdown.lock(plan, features, place.root, scratch, keeper)
         keeper.sendall(json.dumps(held).encode() + b"\n")
         nothing = os.open(os.devnull, os.O_RDWR)
         for fd, to in ((nothing, 0), (output, 1), (output, 2), (channel, BODY_FD)):
-            os.dup2(fd, to)  # not inheritable by default, so a child has the channel only if the body hands it on
+            os.dup2(fd, to)  # not inheritable, so a child process gets the channel only if the body passes it on
         os.set_inheritable(BODY_FD, False)
         os.closerange(BODY_FD + 1, 1 << 16)
     except BaseException as error:
         with contextlib.suppress(OSError):
             keeper.sendall(json.dumps({"unable": f"{type(error).__name__}: {error}"}).encode() + b"\n")
         os._exit(1)
-    launching.launch(plan, scratch)
+    launch.launch(plan, scratch)
 
 
 def _locked(body: socket.socket) -> tuple[dict[str, Any], int | None] | tuple[None, str]:
-    """Wait for its report: what holds, and a descriptor of its scratch where that is its own. Until then it is our own code."""
+    """Wait for the body's report: the locks that hold, and a descriptor of its scratch if it has one. Until then it runs only our code."""
     text, fds = b"", []
     while not text.endswith(b"\n"):
         data, ancillary, _, _ = body.recvmsg(64 * 1024, socket.CMSG_SPACE(4))
         if not data:
             return None, "the process ended before it was locked"
-        fds += wire.received(ancillary)
-        data = data.removeprefix(wire.SCRATCH)
-        if data.startswith(wire.ARE_YOU_THERE):
-            body.sendall(wire.I_AM)
-            data = data.removeprefix(wire.ARE_YOU_THERE)
+        fds += body_channel.received(ancillary)
+        data = data.removeprefix(body_channel.SCRATCH)
+        if data.startswith(body_channel.ARE_YOU_THERE):
+            body.sendall(body_channel.I_AM)
+            data = data.removeprefix(body_channel.ARE_YOU_THERE)
         text += data
     body.close()
     told = json.loads(text)
@@ -131,12 +134,12 @@ def _locked(body: socket.socket) -> tuple[dict[str, Any], int | None] | tuple[No
 
 
 def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -> tuple[Breach | None, Any]:
-    """Until it ends by itself, passes a limit, or the runner lets go. The second part says how it ended by itself."""
+    """Watch the body until it ends, passes a limit, or the runner closes the socket. The second part is its exit status if it ended."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(woken, select.POLLIN)
     deadline: float | None = None
-    seconds, told_kilobytes, told_processes = 0.0, 0, 1
+    seconds, told_kilobytes, told_processes, told_cpu = 0.0, 0, 1, 0.0
     while True:
         period = _SPARE_PERIOD_MS if deadline is None else min(PERIOD_MS, max(0, (deadline - time.monotonic()) * 1000))
         for fd, _ in poll.poll(period):
@@ -147,9 +150,11 @@ def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -
             told = control.recv(4096)
             if not told:
                 return None, None
-            order = json.loads(told)
-            seconds, deadline = order["begin"], time.monotonic() + order["left"]
-            watch.begin(order["memory_mb"], order["cpu_seconds"])
+            for order in map(json.loads, told.splitlines()):
+                if "begin" in order:
+                    seconds = order["begin"]
+                    watch.begin(order["memory_mb"], order["cpu_seconds"], order["nice"])
+                deadline = math.inf if order["left"] is None else time.monotonic() + order["left"]  # None: its time stands still
         end = os.wait4(body, os.WNOHANG)
         if end[0]:
             return None, end
@@ -158,13 +163,14 @@ def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -
         breach = watch.look()
         if breach is not None:
             return breach, None
-        if abs(watch.kilobytes - told_kilobytes) >= _WORTH_TELLING_KB or watch.processes != told_processes:
-            told_kilobytes, told_processes = watch.kilobytes, watch.processes
-            _tell(control, {"uses": {"kilobytes": told_kilobytes, "processes": told_processes}})
+        changed = abs(watch.kilobytes - told_kilobytes) >= _WORTH_TELLING_KB or watch.processes != told_processes
+        if changed or watch.cpu - told_cpu >= _WORTH_TELLING_CPU_SECONDS:
+            told_kilobytes, told_processes, told_cpu = watch.kilobytes, watch.processes, watch.cpu
+            _tell(control, {"uses": {"kilobytes": told_kilobytes, "processes": told_processes, "cpu_seconds": told_cpu}})
 
 
 def _ended(body: int, tree: bool) -> Any:
-    """Kill what is left, and wait until it is gone. Where it is the first of a PID namespace, that is everything."""
+    """Kill the body and wait until it is dead. If it is the first process of a PID namespace, all its processes die with it."""
     end: Any = None
     with contextlib.suppress(ProcessLookupError):
         os.kill(body, signal.SIGKILL)
@@ -183,7 +189,10 @@ def _account(watch: LimitWatch, breach: Breach | None, end: Any) -> dict[str, An
     kilobytes = used.ru_maxrss if kernel.LINUX else used.ru_maxrss // 1024
     cpu = max(0.0, used.ru_utime + used.ru_stime - watch.cpu_before)
     code, detail = breach or _judged(watch, os.waitstatus_to_exitcode(status), kilobytes / 1024, used.ru_utime + used.ru_stime)
-    return {"code": code, "detail": detail, "cpu_seconds": round(cpu, 4), "max_rss_mb": round(kilobytes / 1024, 1)}
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    in_all = used.ru_utime + used.ru_stime + own.ru_utime + own.ru_stime
+    account = {"cpu_seconds": round(cpu, 4), "cpu_seconds_in_all": round(in_all, 4), "max_rss_mb": round(kilobytes / 1024, 1)}
+    return {"code": code, "detail": detail, **account}
 
 
 def _judged(watch: LimitWatch, exit_code: int, rss_mb: float, cpu: float) -> tuple[str | None, str]:
@@ -197,14 +206,14 @@ def _judged(watch: LimitWatch, exit_code: int, rss_mb: float, cpu: float) -> tup
         return "cpu_exceeded", detail
     if number == signal.SIGXFSZ:
         return "disk_exceeded", detail
-    # An allocation failed in code that was not prepared for it: the body had nearly all that it may, touched or not.
+    # An allocation failed in code that cannot handle it: the body had reserved nearly all its memory.
     if max(rss_mb, watch.most_data / 1024) > watch.memory_mb * _NEARLY:
         return "memory_exceeded", detail
     return "worker_crashed", detail
 
 
 def _signal_name(number: int) -> str:
-    """Those for real time have no names in Python."""
+    """The name of a signal. Real-time signals have no names in Python."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
@@ -219,13 +228,13 @@ def _woken() -> int:
 
 
 def _tell(control: socket.socket, message: dict[str, Any]) -> None:
-    """Tell the runner without waiting. The message is lost when the runner does not listen just now: the next look tells it again."""
+    """Send a message to the runner without waiting. If the socket is full the message is lost, and the next look sends it again."""
     with contextlib.suppress(OSError):
         control.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
 
 
 def _say(control: socket.socket, message: dict[str, Any], fd: int | None = None) -> None:
     text = json.dumps(message).encode() + b"\n"
-    control.sendmsg([text], [] if fd is None else wire.rights(fd))
+    control.sendmsg([text], [] if fd is None else body_channel.rights(fd))
     if fd is not None:
         os.close(fd)

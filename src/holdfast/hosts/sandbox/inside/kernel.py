@@ -1,4 +1,4 @@
-"""The kernel, asked directly: the calls that Python's library does not have (before 3.12)."""
+"""Direct system calls that Python's standard library does not have (before 3.12)."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ Argument = int | bytes | ctypes.Array[ctypes.c_char] | ctypes.Structure | None
 
 
 def call(number: int, *arguments: Argument) -> int:
-    """One system call; OSError when the kernel says no."""
+    """Make one system call. Raises OSError when it fails."""
     return _checked(_libc.syscall(ctypes.c_long(number), *map(_passed, arguments)))
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """One thing about this process."""
+    """Call prctl(2) for this process."""
     return _checked(_libc.prctl(option, *(ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4])))
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
-    """As mount(2)."""
+    """Call mount(2)."""
     _checked(_libc.mount(_text(source), _text(target), _text(kind), ctypes.c_ulong(flags), _text(data)))
 
 
 def detach(target: str) -> None:
-    """Take a mount away, also when it is in use."""
+    """Unmount, also when the mount is in use."""
     _checked(_libc.umount2(_text(target), 2))
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces for new ones of our own."""
+    """Move this process into new namespaces."""
     _checked(_libc.unshare(flags))
 
 
 def bound_capabilities() -> None:
-    """None can come back, not even through a program that brings some. Only whoever holds CAP_SETPCAP can say so."""
+    """Empty the bounding set, so that no later program gets a capability. This needs CAP_SETPCAP."""
     for capability in range(64):
-        with contextlib.suppress(OSError):  # no such capability here; or not ours to drop: then `no_new_privs` keeps it away
+        with contextlib.suppress(OSError):  # the kernel does not have this capability, or we may not drop it: then `no_new_privs` protects
             prctl(PR_CAPBSET_DROP, capability)
 
 
 def drop_capabilities() -> None:
-    """All that we have, for good."""
+    """Drop all capabilities of this process for good."""
     with contextlib.suppress(OSError):  # a kernel before 4.3 has no ambient set
         prctl(PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
@@ -70,7 +70,7 @@ def drop_capabilities() -> None:
 
 
 def has_capabilities() -> bool:
-    """Is anything left in the effective or permitted set?"""
+    """Whether the effective or permitted set still has a capability."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     sets = (ctypes.c_uint32 * 6)()
     _checked(_libc.capget(header, sets))

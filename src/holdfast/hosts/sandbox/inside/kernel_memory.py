@@ -1,8 +1,8 @@
-"""What a body may make the kernel keep for it, which no count of its own memory shows: sockets, and locks on files.
+"""Kernel memory that a body can use and that is not part of its own memory: socket buffers, and locks on files.
 
-A socket that no process reads keeps what was sent through it, and may itself be on its way through another socket, where no process has it
-any more. So all sockets of the body's network namespace are counted, wherever they are, each as if it were full. A body cannot make
-one larger: the filter refuses SO_SNDBUF, a larger pipe, and locks that outlive their descriptor (filters.py).
+A socket that no process reads keeps the sent data. The socket itself may be in flight through another socket, and then no process has it
+open. So all sockets of the body's network namespace are counted, each as if its buffer were full. A body cannot make a buffer larger: the
+filter refuses SO_SNDBUF, larger pipes, and locks that outlive their descriptor (filters.py).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from holdfast.hosts import processes
 MOST_LOCKS: Final = 10_000
 _USUAL_BYTES: Final = 212_992
 _FREE: Final = 16
-"""So many sockets cost nothing: an honest program has a few, and they are mostly empty."""
+"""The number of sockets that are not counted: an honest program has a few, mostly empty."""
 _LOOKS: Final = 8
-"""Locks are counted at every eighth look: that many of them are made slowly, and looking at each descriptor takes a while."""
+"""Locks are counted at every eighth look: counting reads every descriptor, which is slow, and so is making many locks."""
 
 
 class KernelMemory:
-    """What the kernel keeps for one body."""
+    """The kernel memory of one body."""
 
     def __init__(self, body: int, own_network: bool) -> None:
         self._body = body
@@ -30,20 +30,21 @@ class KernelMemory:
         self._looks = 0
 
     def of_sockets(self) -> int:
-        """Kilobytes they may hold. Without a network namespace only those are seen that the body has open, which is a bounded number."""
+        """The kilobytes that the body's sockets may hold. Without a network namespace only its open sockets count, and their number
+        is limited."""
         count = _in_namespace() if self._own_network else processes.open_sockets(self._body)
         if count is None:
-            raise processes.Unreadable("the kernel tells no more how many sockets it has")
+            raise processes.Unreadable("the kernel no longer tells how many sockets the body has")
         return max(0, count - _FREE) * self._each // 1024
 
     def too_many_locks(self, pids: list[int]) -> bool:
-        """Whether these processes hold more locks than anybody needs. Their number has no limit of its own in the kernel."""
+        """Whether these processes hold more locks than an honest program needs. The kernel itself has no limit for locks."""
         self._looks += 1
         return self._looks % _LOOKS == 0 and sum(map(processes.file_locks, pids)) > MOST_LOCKS
 
 
 def _in_namespace() -> int | None:
-    """Of the namespace that we have made for the body, and live in ourselves."""
+    """The number of sockets in the body's network namespace, in which the keeper runs too."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = processes.read("/proc/self/net/protocols").split(b"\n")
         return sum(int(line.split()[2]) for line in lines if line.startswith(b"UNIX"))
@@ -51,7 +52,8 @@ def _in_namespace() -> int | None:
 
 
 def _buffer_bytes() -> int:
-    """How much is kept for a socket, and a packet beyond that."""
+    """The most bytes that one socket can hold: the kernel's buffer size, and an eighth more, because the kernel takes a last packet beyond
+    it."""
     found = _USUAL_BYTES
     with contextlib.suppress(OSError, ValueError):
         found = int(processes.read("/proc/sys/net/core/wmem_default"))

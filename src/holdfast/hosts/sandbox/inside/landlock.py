@@ -1,4 +1,4 @@
-"""Landlock: which files a program may touch, whatever its user may. Where the kernel knows how: no TCP, abstract socket or signal out."""
+"""Landlock: restricts the files that a program may use, and, on newer kernels, TCP, abstract sockets and signals to other processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Beneath(ctypes.Structure):
 
 
 def version() -> int:
-    """The kernel's Landlock; 0 where there is none, or where it is switched off."""
+    """The kernel's Landlock version; 0 if it is missing or switched off."""
     if not kernel.LINUX:
         return 0
     try:
@@ -45,14 +45,14 @@ def version() -> int:
 
 
 def restrict(abi: int, allowed: Iterable[tuple[str, int]]) -> None:
-    """Only these paths from now on, each with its rights. Needs `no_new_privs`."""
+    """Allow only these paths from now on, each with its rights. Needs `no_new_privs`."""
     files = _handled(abi)
     ruleset = _Ruleset(files, 0b11 if abi >= 4 else 0, 0b11 if abi >= 6 else 0)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
     made = kernel.call(_CREATE, ruleset, size, 0)
     try:
         for path, rights in allowed:
-            with contextlib.suppress(FileNotFoundError):  # what is not there needs no permission
+            with contextlib.suppress(FileNotFoundError):  # a missing path needs no permission
                 _allow(made, path, rights & files)
         kernel.call(_RESTRICT, made, 0)
     finally:

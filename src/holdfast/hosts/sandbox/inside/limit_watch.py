@@ -1,4 +1,4 @@
-"""Watching a body from outside: what it uses, and whether that is too much."""
+"""LimitWatch: measures the usage of a body from outside, and finds the limit that it passes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from holdfast.hosts import processes
-from holdfast.hosts.sandbox.inside import kernel, limits
+from holdfast.hosts.sandbox.inside import kernel, kernel_limits
 from holdfast.hosts.sandbox.inside.kernel_memory import MOST_LOCKS, KernelMemory
-from holdfast.hosts.sandbox.inside.plan import TASKS, Plan
+from holdfast.hosts.sandbox.inside.plan import BUSY_SECONDS, NICE_OF_BUSY, TASKS, Plan
 
 _MB: Final = 1 << 20
 _BLOCK: Final = 512
 _FILES_PER_MB: Final = 256
 _REWRITES: Final = 8
-"""How often its whole scratch may be written anew: what is on its way between sockets is seen by no other count."""
+"""How many times the size of its scratch a body may write. This limits files in flight between sockets, which no other count sees."""
 
 
 class Breach(NamedTuple):
@@ -29,7 +29,7 @@ class Breach(NamedTuple):
 
 
 class LimitWatch:
-    """One body. `scratch` is a descriptor of its own tmpfs, or the path of a folder on a shared disk."""
+    """Watches one body. `scratch` is a descriptor of its own tmpfs, or the path of a folder on a shared disk."""
 
     def __init__(self, body: int, plan: Plan, scratch: int | str, whole_tree: bool, own_network: bool) -> None:
         self._body = body
@@ -40,46 +40,56 @@ class LimitWatch:
         self._orphans_come_here = whole_tree
         self._cpu = 0.0
         self._cpu_before = 0.0
+        self._busy = False
         self.kilobytes = 0
-        """What it had at the last look, kernel memory of its sockets included."""
+        """The body's memory at the last look, with the kernel memory of its sockets."""
         self.processes = 1
         self.most_data = 0
-        """The most kilobytes that it could write to, at any look."""
+        """The most writable kilobytes of the body at any look."""
         if kernel.LINUX:
             self._kernel = KernelMemory(body, own_network)
-            if processes.uses(body) is None:  # it is our child and cannot be gone: where processes are hidden (hidepid), say so now
+            if processes.uses(body) is None:  # our child exists, so this means that processes are hidden (hidepid)
                 raise processes.Unreadable("processes are hidden from the user who runs this")
             self._wrote = _written(body)
 
-    def begin(self, memory_mb: int | None, cpu_seconds: float | None) -> None:
-        """The import is over and the attempt begins: it may use as much CPU again. Its limits may be tighter than those of its jail."""
-        with contextlib.suppress(processes.Unreadable):  # which the next look tells
+    def begin(self, memory_mb: int | None, cpu_seconds: float | None, nice: int) -> None:
+        """The import is over and the attempt begins: the CPU count starts again, and tighter limits may apply."""
+        with contextlib.suppress(processes.Unreadable):  # the next look reports that the usage cannot be read
             if kernel.LINUX:
                 self._look_at_processes()
         self._cpu_before = self._cpu
+        if nice > self._plan.nice:
+            processes.give_way(self._body, nice)
         self._memory_mb = min(self._memory_mb, memory_mb or self._memory_mb)
         self._cpu_seconds = min(self._cpu_seconds, cpu_seconds or self._cpu_seconds)
         if kernel.LINUX and (self._memory_mb, self._cpu_seconds) != (self._plan.memory_mb, self._plan.cpu_seconds):
-            with contextlib.suppress(OSError):  # it is gone; or the kernel keeps to the jail's own limits, and we watch by the tighter ones
-                limits.tighten(self._body, self._memory_mb, self._cpu_before + self._cpu_seconds)
+            with contextlib.suppress(
+                OSError
+            ):  # the body is dead; or the kernel keeps the jail's limits, and this watch uses the tighter ones
+                kernel_limits.tighten(self._body, self._memory_mb, self._cpu_before + self._cpu_seconds)
+
+    @property
+    def cpu(self) -> float:
+        """The CPU seconds of the body at the last look, with those before the attempt began."""
+        return self._cpu
 
     @property
     def cpu_before(self) -> float:
-        """What was used before the attempt began."""
+        """The CPU seconds that were used before the attempt began."""
         return self._cpu_before
 
     @property
     def memory_mb(self) -> int:
-        """How much it may have."""
+        """The body's memory limit."""
         return self._memory_mb
 
     @property
     def cpu_limit(self) -> float:
-        """After how much CPU, the import's included, the kernel itself may have ended it."""
+        """The CPU seconds, with the import, after which the kernel itself may have ended the body."""
         return self._cpu_before + self._cpu_seconds
 
     def look(self) -> Breach | None:
-        """What is too much now, if anything. What a living body uses and cannot be read is a breach of its own: it is never zero."""
+        """The limit that the body passes now, if any. If the usage of a living body cannot be read, that is a breach too."""
         if not kernel.LINUX:
             return self._look_at_scratch()
         try:
@@ -89,7 +99,7 @@ class LimitWatch:
 
     def _look_at_processes(self) -> Breach | None:
         most = self._plan.most_processes()
-        tree = list(itertools.islice(self._tree(), most + 1))  # a bomb is not counted to its end: every look would cost more
+        tree = list(itertools.islice(self._tree(), most + 1))  # do not count a fork bomb to its end: each look would cost more
         self.processes = len(tree)
         if len(tree) > most:
             return Breach("process_limit", f"more than {most} processes")
@@ -97,16 +107,20 @@ class LimitWatch:
         for pid in tree:
             found, took = processes.uses(pid), processes.cpu_seconds(pid)
             if found is None or took is None:
-                if pid == self._body:  # no other process than this keeper can reap the body
+                if pid == self._body:  # only this keeper can reap the body, so it is not dead
                     raise processes.Unreadable("it is hidden")
-                continue  # a child that is gone
+                continue  # a child that has ended
             resident, tasks, data, cpu = resident + found.kilobytes, tasks + found.threads, data + found.data_kilobytes, cpu + took
             seen.append(pid)
         self._cpu, self.most_data = max(self._cpu, cpu), max(self.most_data, data)
+        if not self._busy and self._cpu - self._cpu_before > BUSY_SECONDS:
+            self._busy = True
+            for pid in tree:
+                processes.give_way(pid, NICE_OF_BUSY)
         allowed = self._memory_mb * 1024
         in_kernel = self._kernel.of_sockets()
         if resident + in_kernel > allowed and len(seen) > 1:
-            # When one ends, what it shared becomes another's, and may be met twice; but not in two rounds.
+            # When a process ends, its shared memory is counted for another one, and may be counted twice; but not in two rounds.
             resident = sum(map(processes.share, seen))
             if resident + in_kernel > allowed:
                 resident = min(resident, sum(map(processes.share, seen)))
@@ -123,7 +137,7 @@ class LimitWatch:
         return None
 
     def _tree(self) -> Iterator[int]:
-        """The body and all below it; where orphans come to us, all below us."""
+        """The body and its descendants; where the keeper adopts orphans, all descendants of the keeper."""
         if not self._plan.allow_children and not self._orphans_come_here:
             yield self._body
             return
@@ -143,7 +157,7 @@ class LimitWatch:
         return Breach("disk_exceeded", f"the scratch of {allowed} MB is full") if full else None
 
     def _used(self, folder: str) -> int:
-        """Bytes on disk, also of files that have no name any more. More than allowed when it cannot be told."""
+        """The bytes on disk, deleted but open files included. If they cannot be counted, a number above the limit."""
         too_much = (self._plan.scratch_mb + 1) * _MB
         total, count, todo = 0, 0, [folder]
         while todo:
@@ -163,7 +177,7 @@ class LimitWatch:
         return max(total + self._nameless(), self._written() // _REWRITES)
 
     def _nameless(self) -> int:
-        """Through every thread: the first one may have ended, and shows no descriptors then."""
+        """The size of deleted but open files, read through every thread: if the first thread has ended, it shows no descriptors."""
         total = 0
         for found in processes.open_files(self._body):
             if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
@@ -171,20 +185,20 @@ class LimitWatch:
         return total
 
     def _written(self) -> int:
-        if self._wrote is None:  # this kernel keeps no such account, of anybody
+        if self._wrote is None:  # this kernel does not count written bytes
             return 0
         found = _written(self._body)
         if found is None:
             left = processes.uses(self._body)
-            if left is not None and left.kilobytes:  # else it is ending, and belongs to root already
-                raise processes.Unreadable("the kernel tells no more what it wrote")
+            if left is not None and left.kilobytes:  # a process without memory is ending, and its files in /proc belong to root
+                raise processes.Unreadable("the kernel no longer tells how much the body wrote")
             return self._wrote
         self._wrote = found
         return found
 
 
 def _written(pid: int) -> int | None:
-    """Bytes that went to disk; None where that cannot be read."""
+    """The bytes that a process wrote to disk; None if they cannot be read."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         rows = dict(line.split(b": ") for line in processes.read(f"/proc/{pid}/io").split(b"\n") if line)
         return int(rows[b"write_bytes"]) - int(rows[b"cancelled_write_bytes"])

@@ -1,4 +1,4 @@
-"""A root of its own: the few folders that a body may read, read-only at their own places, and a scratch of a fixed size."""
+"""The body's own root folder: the folders that it may read, mounted read-only at their usual paths, and a scratch of a fixed size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from holdfast.hosts.sandbox.inside import kernel
 
 SCRATCH: Final = "/sandbox"
-"""Not `/tmp`: there, what the body reads may lie."""
+"""Not `/tmp`: files that the body must read may be in `/tmp`."""
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 _NEW_MOUNTS: Final = 0x00020000
@@ -30,8 +30,8 @@ class _Attributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "namespace"))
 
 
-class Step(NamedTuple):
-    """One thing to make in the new root: a folder, a link, or something of the old root, shown read-only."""
+class MountStep(NamedTuple):
+    """One entry to make in the new root: a folder, a link, or a read-only mount of something in the old root."""
 
     kind: Literal["folder", "link", "bound folder", "bound file"]
     path: str
@@ -39,7 +39,7 @@ class Step(NamedTuple):
 
 
 def enter(root: str, readable: Iterable[str], scratch_mb: int, owner: int, machine: str) -> None:
-    """Build the root at this empty folder, go there, and let go of everything else."""
+    """Build the root in this empty folder, make it the root of this process, and detach the old root."""
     kernel.unshare(_NEW_MOUNTS)
     kernel.mount(None, "/", None, _REC | _PRIVATE)
     kernel.mount("tmpfs", root, "tmpfs", _NOSUID | _NODEV, "mode=755,size=1m,nr_inodes=4k")
@@ -49,7 +49,7 @@ def enter(root: str, readable: Iterable[str], scratch_mb: int, owner: int, machi
     os.makedirs(root + SCRATCH, exist_ok=True)
     if not os.path.lexists(root + "/tmp"):
         os.symlink(SCRATCH, root + "/tmp")
-    # One page more than allowed: when nothing is free, the limit was passed.
+    # One page more than allowed: if no page is free, the body passed the limit.
     size = (scratch_mb << 20) + _PAGE
     options = f"mode=700,size={size},nr_inodes={scratch_mb * _FILES_PER_MB + 64},uid={owner},gid={owner}"
     kernel.mount("tmpfs", root + SCRATCH, "tmpfs", _NOSUID | _NODEV | _NOEXEC, options)
@@ -61,16 +61,19 @@ def enter(root: str, readable: Iterable[str], scratch_mb: int, owner: int, machi
 
 
 @functools.lru_cache
-def survey(paths: tuple[str, ...]) -> tuple[Step, ...]:
-    """What to make so that these paths lead where they lead outside. The stub asks first; whatever it forks knows the answer."""
-    steps: dict[str, Step] = {}
+def survey(paths: tuple[str, ...]) -> tuple[MountStep, ...]:
+    """The links, folders and mounts that the new root needs, so that each path leads to the same file inside and outside. The stub computes
+    them once; its forks inherit the result."""
+    steps: dict[str, MountStep] = {}
     for path in sorted(paths):
         _follow(path, steps)
-    return tuple(step for step in steps.values() if not _shown(step.path.rpartition("/")[0], steps))  # what a later folder shows whole
+    return tuple(
+        step for step in steps.values() if not _shown(step.path.rpartition("/")[0], steps)
+    )  # skip entries inside a folder that is mounted whole
 
 
-def _follow(path: str, steps: dict[str, Step]) -> None:
-    """Go down the path: links stay links, and what they point to is there too."""
+def _follow(path: str, steps: dict[str, MountStep]) -> None:
+    """Add the entries of a path. Links stay links, and their targets are added too."""
     todo, at, links = [part for part in path.split("/") if part], "", 0
     while todo:
         part = todo.pop(0)
@@ -82,7 +85,7 @@ def _follow(path: str, steps: dict[str, Step]) -> None:
         if os.path.islink(step):
             target = os.readlink(step)
             if not shown:
-                steps[step] = Step("link", step, target)
+                steps[step] = MountStep("link", step, target)
             links += 1
             if links > _LINKS:
                 return
@@ -93,15 +96,15 @@ def _follow(path: str, steps: dict[str, Step]) -> None:
             return
         if not shown and not todo:
             for below in [other for other in steps if other.startswith(f"{step}/")]:
-                del steps[below]  # shown with the whole
-            steps[step] = Step("bound folder" if os.path.isdir(step) else "bound file", step)
+                del steps[below]  # this entry is inside the mounted folder
+            steps[step] = MountStep("bound folder" if os.path.isdir(step) else "bound file", step)
         elif not shown:
-            steps.setdefault(step, Step("folder", step))
+            steps.setdefault(step, MountStep("folder", step))
         at = step
 
 
-def _shown(path: str, steps: dict[str, Step]) -> bool:
-    """Is it part of something that is shown already?"""
+def _shown(path: str, steps: dict[str, MountStep]) -> bool:
+    """Whether a path is inside a folder that is mounted already."""
     while path:
         if path in steps and steps[path].kind.startswith("bound"):
             return True
@@ -109,7 +112,7 @@ def _shown(path: str, steps: dict[str, Step]) -> bool:
     return False
 
 
-def _make(root: str, step: Step, flags: int) -> None:
+def _make(root: str, step: MountStep, flags: int) -> None:
     inside = root + step.path
     if step.kind == "link":
         if not os.path.lexists(inside):
@@ -122,5 +125,5 @@ def _make(root: str, step: Step, flags: int) -> None:
             os.mkdir(inside, 0o755)
     if step.kind != "folder":
         kernel.mount(step.path, inside, None, _BIND | _REC)
-        # With everything that is mounted below it, which a remount would leave writable.
+        # This covers the mounts below it too, which a remount would leave writable.
         kernel.call(_MOUNT_SETATTR, _HERE, os.fsencode(inside), _RECURSIVE, _Attributes(_RDONLY | _NOSUID | flags, 0, 0, 0), 32)

@@ -1,7 +1,7 @@
-"""Namespaces: own users, processes, network, IPC and host name for one attempt.
+"""Namespaces: separate users, processes, network, IPC and host name for one attempt.
 
-Whoever enters a user namespace has all capabilities in it and none outside. An ordinary user may map only itself. For root the stub, which
-stays outside, maps two users: root, which builds the mounts, and nobody, which the body becomes.
+A process that enters a user namespace has all capabilities inside and none outside. An ordinary user may map only itself. If root runs
+us, the stub, which stays outside, maps two users: `root`, which builds the mounts, and the Unix user `nobody`, which the body becomes.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.hosts.sandbox.inside import kernel
-from holdfast.hosts.sandbox.inside.plan import NOBODY
+from holdfast.hosts.sandbox.inside.plan import UNPRIVILEGED
 
 _NEW: Final = 0x10000000 | 0x20000000 | 0x40000000 | 0x08000000 | 0x04000000 | 0x02000000  # users, PIDs, network, IPC, host name, cgroups
 _ENTERED, _MAPPED = b"e", b"m"
 
 
 def enter(mapper: socket.socket) -> None:
-    """Into new namespaces; processes that are forked from here on are in the new PID namespace."""
+    """Enter new namespaces. Processes that are forked from now on are in the new PID namespace."""
     user, group = os.getuid(), os.getgid()
     kernel.unshare(_NEW)
     if user == 0:
@@ -33,20 +33,20 @@ def enter(mapper: socket.socket) -> None:
 
 
 def map_users(child: int, mapper: socket.socket) -> None:
-    """The stub's half, for root."""
+    """The stub's part of the mapping, if root runs us."""
     if os.getuid() != 0 or mapper.recv(1) != _ENTERED:
         return
-    lines = f"0 0 1\n{NOBODY} {NOBODY} 1\n"
+    lines = f"0 0 1\n{UNPRIVILEGED} {UNPRIVILEGED} 1\n"
     try:
         Path(f"/proc/{child}/uid_map").write_text(lines)
         Path(f"/proc/{child}/gid_map").write_text(lines)
     except OSError:
-        return  # closing the line tells it
+        return  # the closed socket tells the keeper
     mapper.sendall(_MAPPED)
 
 
 def become_nobody() -> None:
-    """From the namespace's root to a user that owns nothing."""
+    """Change from the namespace's root to a user that owns no files."""
     os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
+    os.setresgid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)
+    os.setresuid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)

@@ -1,4 +1,4 @@
-"""What the stub was told to do, and what the kernel lets it do."""
+"""Plan: the jail that the runner asked the stub for. KernelFeatures: what the kernel allows."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from typing import Any, Final, NamedTuple
 
 BODY_FD: Final = 3
 """The body's end of the channel."""
-NOBODY: Final = 65534
-"""Whom a body is when root runs us: a user that owns nothing, so that RLIMIT_NPROC binds it."""
+UNPRIVILEGED: Final = 65534
+"""The user of a body when root runs us. The user owns no files, and RLIMIT_NPROC applies to it."""
 PERIOD_MS: Final = 50
-"""How often the keeper looks at what a body uses."""
+"""How often the keeper measures the usage of a body."""
+NICE: Final = 2
+"""The nice value of a body while it is prepared and while it runs: the runner and the keepers have the CPU before it."""
+NICE_OF_BUSY: Final = 10
+"""The nice value of a body that used more CPU than most runs need, and of bodies of a tenant that used far more than others."""
+BUSY_SECONDS: Final = 0.05
+"""A body that used more CPU seconds than this is busy."""
 TASKS: Final = 256
-"""How many threads a body may have."""
+"""The most threads of a body."""
 EXITS: Final = {81: "memory_exceeded", 82: "disk_exceeded", 83: "process_limit"}
-"""How the launcher says which limit an exception was about. A body may say so itself; it only ends sooner."""
+"""Exit codes by which the launcher names the limit behind an exception. A body may use them itself; that only ends it earlier."""
 
 
 class Plan(NamedTuple):
-    """A jail, as it comes over the line."""
+    """A jail, as the runner sends it to the stub."""
 
     package: str
     entry: str
@@ -34,23 +40,25 @@ class Plan(NamedTuple):
     allow_children: bool
     processes: int
     isolation: str
+    nice: int = NICE
+    """The nice value of the attempt's body. The runner sends it with each attempt."""
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Plan:
-        """From the runner's message."""
-        return cls(**{name: data[name] for name in cls._fields})
+        """Read a plan from the runner's message."""
+        return cls(**{name: data[name] for name in cls._fields if name in data})
 
     def seen(self) -> list[str]:
         """Every path that the body may read."""
         return [*self.readable, *self.path, self.package]
 
     def most_processes(self) -> int:
-        """How many it may have, itself included."""
+        """The most processes, the body included."""
         return self.processes if self.allow_children else 1
 
 
-class Means(NamedTuple):
-    """What this kernel gives us."""
+class KernelFeatures(NamedTuple):
+    """The kernel features that can be used."""
 
     machine: str
     namespaces: bool
@@ -59,14 +67,14 @@ class Means(NamedTuple):
     why: str = ""
     """Why there are no namespaces."""
     cgroup_v2: bool = False
-    """Whether the kernel's own control of groups is here. It is only told: nothing uses it yet."""
+    """Whether the kernel has cgroup v2. It is only reported; nothing uses it yet."""
 
     def jails(self, plan: Plan) -> bool:
-        """Should and can the body be locked in?"""
+        """Whether the plan asks for a jail and the kernel can provide it."""
         return plan.isolation == "all" and not self.missing(plan)
 
     def missing(self, plan: Plan) -> str:
-        """What `all` would need and is not here; nothing for `process`."""
+        """The features that isolation `all` needs and the kernel lacks; empty for `process`."""
         if plan.isolation != "all":
             return ""
         if not self.seccomp:
@@ -78,5 +86,5 @@ class Means(NamedTuple):
         return ""
 
     def owner(self) -> int:
-        """Whom the body is, seen from inside."""
-        return NOBODY if self.namespaces and os.getuid() == 0 else os.getuid()
+        """The body's user id, seen from inside the jail."""
+        return UNPRIVILEGED if self.namespaces and os.getuid() == 0 else os.getuid()

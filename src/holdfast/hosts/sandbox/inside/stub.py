@@ -1,8 +1,8 @@
 """The stub of one worker version: a small trusted process that forks a keeper for each attempt.
 
-Run as `python -I -S -u stub.py PARENT`, with a socket as standard input: there comes a jail as JSON, then for each attempt one byte with
-three descriptors (the body's channel, what it prints to, the keeper's line). Never forked from the runner, and started with an empty
-environment: what the body inherits from it, memory included, holds nothing of the runner's. It ends with its socket, and leaves nothing.
+Run as `python -I -S -u stub.py PARENT`, with a socket as standard input. The runner sends a jail as JSON, then for each attempt two bytes
+with three descriptors: the body's channel, its output, and the keeper's control socket. The stub is never forked from the runner, and it
+is started with an empty environment, so that a body inherits no data of the runner, not even in memory. It ends when its socket closes.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if __name__ == "__main__":
     sys.path.append(_ROOT)
 
 from holdfast.hosts import processes
-from holdfast.hosts.sandbox.inside import keeper, kernel, locking, namespaces, wire
-from holdfast.hosts.sandbox.inside.clearing import clear, make_folder, sweep
-from holdfast.hosts.sandbox.inside.means import find
-from holdfast.hosts.sandbox.inside.plan import Means, Plan
+from holdfast.hosts.sandbox.inside import body_channel, keeper, kernel, lockdown, namespaces
+from holdfast.hosts.sandbox.inside.cleanup import clear, make_folder, sweep
+from holdfast.hosts.sandbox.inside.kernel_features import find
+from holdfast.hosts.sandbox.inside.plan import KernelFeatures, Plan
 
 _keepers: set[int] = set()
 
 
 def main() -> None:
-    """Serve one runner until it lets go."""
+    """Serve one runner until it closes the socket."""
     control = socket.socket(fileno=0)
     if kernel.LINUX:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # what a killed keeper leaves comes to us
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # the stub adopts the orphans of a killed keeper
         if os.getppid() != int(sys.argv[1]):
             return
     folder = make_folder()
@@ -46,24 +46,24 @@ def main() -> None:
         sys.path[:] = [*(path for path in sys.path if path != _ROOT), *plan.path]
         for module in plan.preload:
             importlib.import_module(module)
-        means = find(plan, folder)
-        locking.prepare(plan, means)
-        _say(control, {"means": means._asdict(), "missing": means.missing(plan)})
+        features = find(plan, folder)
+        lockdown.prepare(plan, features)
+        _say(control, {"features": features._asdict(), "missing": features.missing(plan)})
         sweep(folder)
         gc.collect()
         gc.freeze()  # so that a collection in a child does not copy every page that they share
-        _serve(control, plan, means, folder)
+        _serve(control, plan, features, folder)
     except Exception as error:
         with contextlib.suppress(OSError):
             _say(control, {"error": f"{type(error).__name__}: {error}"})
     finally:
         control.close()
-        while _keepers:  # they have heard it too
+        while _keepers:  # their sockets are closed too, so they end
             _reap(os.wait()[0])
         clear(folder)
 
 
-def _serve(control: socket.socket, plan: Plan, means: Means, folder: str) -> None:
+def _serve(control: socket.socket, plan: Plan, features: KernelFeatures, folder: str) -> None:
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
@@ -83,19 +83,26 @@ def _serve(control: socket.socket, plan: Plan, means: Means, folder: str) -> Non
                     while ended := os.waitpid(-1, os.WNOHANG)[0]:
                         _reap(ended)
                 continue
-            data, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(3 * 4))
+            data, ancillary, _, _ = control.recvmsg(2, socket.CMSG_SPACE(3 * 4))
             if not data:
                 return
             count += 1
-            wanted = plan._replace(allow_children=False) if data == wire.WITHOUT_CHILDREN else plan
-            _fork(wanted, means, f"{folder}/{count}", folder, wire.received(ancillary), (control, woken, wake))
+            wanted = plan._replace(nice=data[1], allow_children=plan.allow_children and data[:1] != body_channel.WITHOUT_CHILDREN)
+            _fork(
+                wanted,
+                features,
+                f"{folder}/{count}",
+                folder,
+                body_channel.received(ancillary),
+                (control, woken, wake),
+            )
 
 
-def _fork(plan: Plan, means: Means, scratch: str, folder: str, fds: list[int], ours: tuple[socket.socket, int, int]) -> None:
+def _fork(plan: Plan, features: KernelFeatures, scratch: str, folder: str, fds: list[int], ours: tuple[socket.socket, int, int]) -> None:
     try:
         stays, goes = socket.socketpair()
         child = os.fork()
-    except OSError:  # no process to be had: this one attempt has crashed, the others go on
+    except OSError:  # no process can be made: only this attempt fails
         for fd in fds:
             os.close(fd)
         return
@@ -104,8 +111,8 @@ def _fork(plan: Plan, means: Means, scratch: str, folder: str, fds: list[int], o
         for fd in fds:
             os.close(fd)
         goes.close()
-        with stays, contextlib.suppress(OSError):  # a keeper that died meanwhile tells the runner by that
-            if means.jails(plan) and means.namespaces:
+        with stays, contextlib.suppress(OSError):  # the keeper died meanwhile, which its closed socket tells the runner
+            if features.jails(plan) and features.namespaces:
                 namespaces.map_users(child, stays)
         return
     try:
@@ -117,14 +124,14 @@ def _fork(plan: Plan, means: Means, scratch: str, folder: str, fds: list[int], o
         os.dup2(nothing, 0)
         for fd in (nothing, woken, wake):
             os.close(fd)
-        lines = keeper.Lines(socket.socket(fileno=fds[0]), fds[1], socket.socket(fileno=fds[2]))
-        keeper.keep(plan, means, keeper.DiskPlace(f"{folder}/root", scratch), lines, goes)
+        lines = keeper.KeeperSockets(socket.socket(fileno=fds[0]), fds[1], socket.socket(fileno=fds[2]))
+        keeper.keep(plan, features, keeper.DiskPlace(f"{folder}/root", scratch), lines, goes)
     finally:
         os._exit(1)
 
 
 def _reap(ended: int) -> None:
-    """Take leave of a keeper. It leaves nothing, unless somebody killed it: then its orphans are ours."""
+    """Reap a keeper. It leaves no process, unless it was killed: then the stub kills its orphans."""
     if ended in _keepers:
         _keepers.discard(ended)
         for orphan in processes.children(os.getpid()) if kernel.LINUX else ():

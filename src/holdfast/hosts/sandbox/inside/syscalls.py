@@ -1,7 +1,7 @@
-"""The system calls we speak of, by name, with their numbers: x86_64, aarch64 (None: not on that machine).
+"""The system calls that the filter names, with their numbers on x86_64 and aarch64 (None: not on that machine).
 
-Sorted into what a jailed program may call, may call under a rule (`filters.py`), and may never call. What is in no list does not exist
-for it: it gets ENOSYS, as from an older kernel, so that libraries fall back. A test compares the numbers with the kernel's headers.
+They are sorted into calls that a jailed program may make, may make under a rule (`filters.py`), and may never make. A call in no list
+fails with ENOSYS, as on an older kernel, so that libraries fall back. A test compares the numbers with the kernel's headers.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ FILES: Final = (
     "renameat2", "mkdir", "mkdirat", "rmdir", "link", "linkat", "unlink", "unlinkat", "symlink", "symlinkat", "readlink", "readlinkat",
     "umask", "mknod", "mknodat", "getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr", "close_range",
 )  # fmt: skip
-"""Files, confined by what is mounted and by Landlock."""
+"""Files, restricted by the mounts and by Landlock."""
 WAITING: Final = (
     "poll", "ppoll", "select", "pselect6", "pipe", "pipe2", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait",
     "epoll_pwait2", "eventfd", "eventfd2", "signalfd", "signalfd4", "timerfd_create", "timerfd_settime", "timerfd_gettime", "futex",
     "futex_waitv", "pause", "nanosleep", "clock_nanosleep", "alarm", "getitimer", "setitimer", "timer_create", "timer_settime",
     "timer_gettime", "timer_getoverrun", "timer_delete", "restart_syscall",
 )  # fmt: skip
-"""Waiting, time, threads that meet."""
+"""Waiting, time, synchronisation of threads."""
 MEMORY: Final = (
     "mmap", "mprotect", "munmap", "brk", "mremap", "madvise", "mincore", "msync", "membarrier",
 )  # fmt: skip
-"""Memory, bounded by limits."""
+"""Memory, restricted by limits."""
 SELF: Final = (
     "getpid", "getppid", "gettid", "getuid", "geteuid", "getgid", "getegid", "getresuid", "getresgid", "getgroups", "getpgrp",
     "getpgid", "getsid", "setsid", "setpgid", "exit", "exit_group", "wait4", "waitid", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn",
@@ -36,11 +36,11 @@ SELF: Final = (
     "sched_rr_get_interval", "getpriority", "arch_prctl", "getrlimit", "setrlimit", "getrusage", "times", "sysinfo", "uname", "getcpu",
     "capget", "clock_gettime", "clock_getres", "gettimeofday", "time", "getrandom",
 )  # fmt: skip
-"""A program and its own state."""
+"""Calls on the state of the program itself."""
 CHANNEL: Final = (
     "sendmsg", "recvmsg", "recvfrom", "sendmmsg", "recvmmsg", "shutdown", "getsockopt", "getsockname", "getpeername",
 )  # fmt: skip
-"""Talking over a socket that it already has."""
+"""Communication over an open socket."""
 RULED: Final = (
     "socketpair", "sendto", "setsockopt", "clone", "fork", "vfork", "execve", "execveat", "kill", "tkill", "tgkill", "rt_sigqueueinfo",
     "rt_tgsigqueueinfo", "prlimit64", "prctl", "ioctl", "fcntl", "sched_setaffinity", "sched_setscheduler", "sched_setparam",
@@ -62,7 +62,7 @@ REFUSED: Final = (
     "mq_notify", "mq_getsetattr", "inotify_init", "inotify_init1", "inotify_add_watch", "fanotify_init", "fanotify_mark", "vhangup",
     "modify_ldt", "ioperm", "iopl", "lookup_dcookie", "migrate_pages", "move_pages", "ioprio_set", "io_setup", "vmsplice",
 )  # fmt: skip
-"""Refused with EPERM, whatever the arguments."""
+"""Refused with EPERM, with any arguments."""
 
 _NUMBERS: Final[dict[str, tuple[int | None, int | None]]] = {
     "accept": (43, 202), "accept4": (288, 242), "access": (21, None), "acct": (163, 89), "add_key": (248, 217), "adjtimex": (159, 171),
@@ -135,6 +135,6 @@ _MACHINES: Final = {"x86_64": 0, "aarch64": 1}
 
 
 def numbers(machine: str) -> dict[str, int]:
-    """The numbers of one machine; KeyError for one that we do not know."""
+    """The numbers of one machine. Raises KeyError for an unknown machine."""
     column = _MACHINES[machine]
     return {name: number for name, pair in _NUMBERS.items() if (number := pair[column]) is not None}

@@ -1,1 +1,3 @@
-"""Runtime clients of ours, for where the official ones cannot be had. Each is a script with nothing but its language's own library."""
+"""clients — our own runtime clients, used when the official one is not installed. Each is one script that needs only its language's
+standard library. Start reading at python_client.py.
+"""

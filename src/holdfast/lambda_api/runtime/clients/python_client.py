@@ -1,6 +1,7 @@
-"""A Lambda runtime client in plain Python: asks for invocations, calls the handler, answers. For where awslambdaric is not installed.
+"""A Lambda runtime client in plain Python: it asks for invocations, calls the handler, and answers. Used when awslambdaric is missing.
 
-Run as `python -u python_client.py module.function` in the function's folder. It imports nothing of Holdfast, which may not be there.
+Run as `python -u python_client.py module.function` in the function's folder. It imports nothing of Holdfast: the function's interpreter
+may not have Holdfast installed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _IS_JSON = os.environ.get("AWS_LAMBDA_LOG_FORMAT") == "JSON"
 
 
 class Fault(Exception):
-    """The runtime itself cannot go on, for a reason that Lambda has a name for."""
+    """The runtime cannot go on, for a reason that has a name in Lambda."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -31,7 +32,7 @@ class Fault(Exception):
 
 
 class Context:
-    """What a handler gets beside its event."""
+    """The context object of a handler."""
 
     def __init__(self, headers: http.client.HTTPMessage) -> None:
         environment = os.environ.get
@@ -48,7 +49,7 @@ class Context:
         self._deadline_ms = int(headers["Lambda-Runtime-Deadline-Ms"])
 
     def get_remaining_time_in_millis(self) -> int:
-        """How long the invocation may still take."""
+        """The time that the invocation has left."""
         # This runs in the function's process, where the machine's clock is the only one.
         return max(self._deadline_ms - round(time.clock_gettime(time.CLOCK_REALTIME) * 1000), 0)
 
@@ -58,7 +59,7 @@ class Context:
 
 
 class ClientContext:
-    """What a mobile client told about itself."""
+    """The data that a mobile client sent about itself."""
 
     def __init__(self, sent: dict[str, Any]) -> None:
         self.client = sent.get("client")
@@ -71,7 +72,7 @@ def _client_context(text: str | None) -> ClientContext | None:
 
 
 class _Requests(logging.Filter):
-    """Every record knows which request it belongs to."""
+    """Adds the request id to every log record."""
 
     request = ""
 
@@ -81,7 +82,7 @@ class _Requests(logging.Filter):
 
 
 class _Sink:
-    """Where records go: in frames to a descriptor of the platform's, so that each stays whole; without it, to the output."""
+    """Writes records: as frames to the platform's descriptor, so that each record stays whole; without that descriptor, to the output."""
 
     def __init__(self) -> None:
         frames = os.environ.pop("_LAMBDA_TELEMETRY_LOG_FD", None)
@@ -104,7 +105,7 @@ class _Sink:
 
 
 def _bits(level: int) -> int:
-    """The level of a frame: DEBUG is 2, FATAL is 6, and two bits stand below."""
+    """The level bits of a frame: DEBUG is 2, FATAL is 6, shifted left by two bits."""
     return 0 if level < logging.DEBUG else (min(level, logging.CRITICAL) // 10 + 1) << 2
 
 
@@ -180,7 +181,7 @@ def _described(error: BaseException) -> dict[str, Any]:
     return {"errorMessage": str(error), "errorType": kind, "stackTrace": traceback.format_list(own)}
 
 
-class Client:
+class RuntimeClient:
     """Speaks with the Runtime API."""
 
     def __init__(self, address: str, sink: _Sink) -> None:
@@ -188,7 +189,7 @@ class Client:
         self._connection = http.client.HTTPConnection(address)
 
     def next(self) -> tuple[http.client.HTTPMessage, bytes]:
-        """The next invocation, whenever it comes."""
+        """Wait for the next invocation."""
         self._connection.request("GET", f"{_API}invocation/next")
         answer = self._connection.getresponse()
         body = answer.read()
@@ -197,7 +198,7 @@ class Client:
         return answer.headers, body
 
     def post(self, path: str, body: bytes, kind: str | None = None) -> None:
-        """Tell what came of it."""
+        """Post the result of an invocation."""
         headers = {"Content-Type": "application/json"}
         if kind:
             headers["Lambda-Runtime-Function-Error-Type"] = kind.encode("ascii", "replace").decode()
@@ -205,7 +206,7 @@ class Client:
         self._connection.getresponse().read()
 
     def post_error(self, path: str, error: BaseException, request: str = "") -> None:
-        """Tell that it failed; the log has it too."""
+        """Post an error, and write it to the log."""
         told = _described(error)
         if _IS_JSON:
             now = logging.Formatter().formatTime(logging.makeLogRecord({}), "%Y-%m-%dT%H:%M:%SZ")
@@ -217,7 +218,7 @@ class Client:
         self.post(path, json.dumps(told).encode(), told["errorType"])
 
 
-def _handle(client: Client, handler: Callable[[Any, Any], Any], headers: http.client.HTTPMessage, body: bytes) -> None:
+def _handle(client: RuntimeClient, handler: Callable[[Any, Any], Any], headers: http.client.HTTPMessage, body: bytes) -> None:
     request = headers["Lambda-Runtime-Aws-Request-Id"]
     os.environ.pop("_X_AMZN_TRACE_ID", None)
     if headers["Lambda-Runtime-Trace-Id"]:
@@ -235,10 +236,10 @@ def _handle(client: Client, handler: Callable[[Any, Any], Any], headers: http.cl
 
 
 def main() -> None:
-    """Serve one function until nobody asks any more."""
+    """Serve one function until the process is ended."""
     sys.path[0] = os.environ.get("LAMBDA_TASK_ROOT", os.getcwd())
     sink = _Sink()
-    client = Client(os.environ["AWS_LAMBDA_RUNTIME_API"], sink)
+    client = RuntimeClient(os.environ["AWS_LAMBDA_RUNTIME_API"], sink)
     requests = _set_up_logging(sink)
     try:
         handler = _load(sys.argv[1])

@@ -9,7 +9,7 @@ export const fails = async (event) => {
   throw new TypeError(`no good: ${event}`);
 };
 export const rejects = async () => {
-  Promise.reject(new Error("nobody listens"));
+  Promise.reject(new Error("no listener"));
   await new Promise((resolve) => setTimeout(resolve, 10_000));
 };
 export const logs = async () => {

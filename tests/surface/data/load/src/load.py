@@ -15,7 +15,7 @@ from aws_durable_execution_sdk_python.config import Duration
 
 
 def note(event: dict[str, Any], *what: Any) -> None:
-    """One line of the journal, in one write: it stays, whoever is killed next."""
+    """One line of the journal, in one write, so that it stays when a process is killed."""
     journal = os.open(event["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(journal, json.dumps([event["name"], *what]).encode() + b"\n")

@@ -36,7 +36,7 @@ def process_order(step_context: StepContext, order_id: str, place: str | None, f
 
 
 def _stay(place: Path) -> None:
-    """The first time, tell that we are here and never come back: somebody is about to end us."""
+    """The first time, report that the step began and never return: the test will kill this process."""
     try:
         place.touch(exist_ok=False)
     except FileExistsError:

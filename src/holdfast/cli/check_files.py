@@ -1,0 +1,81 @@
+"""`holdfast check` of a worker's file: its pages, the files of its package, and the trust that its tools need. It is read, never run."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.cli.check_pages import read_page, unreadable
+from holdfast.cli.consent import Consent
+from holdfast.contract.terms import Level, PageReading, Problem
+from holdfast.hosts.sandbox.admitted_files import IncludeRefused, check_page
+from holdfast.hosts.sandbox.snapshot import gather, stays_behind
+from holdfast.model.errors import InvalidParameter, Rejected
+from holdfast.service.author_code import author_code
+from holdfast.service.folder_ownership import faults_of
+from holdfast.workers.tools.declarations import DeclaredWorker, declarations_of
+
+
+def worker_file(file: Path, tools: list[str]) -> list[tuple[Path, PageReading]]:
+    """The pages of a worker's file, checked with the names of its tools; the file itself too, if it has problems."""
+    try:
+        declared = declarations_of(file.read_bytes())
+    except (OSError, ValueError) as error:
+        return [(file, unreadable(error))]
+    wrong = [Problem(Level.ERROR, "worker_file", "", problem.line, problem.message) for problem in declared.problems]
+    if not declared.workers and not wrong:
+        wrong = [Problem(Level.ERROR, "worker_file", "", 1, 'The file declares no worker: mark its function with @worker("page.md").')]
+    unfit = [(body, _unfit(file, body)) for body in declared.workers]
+    wrong += [problem for _, problems in unfit for problem in problems]
+    own = [*tools, *(each.name for each in declared.tools)]
+    pages = [(file.parent / body.page, read_page(file.parent / body.page, own)) for body, problems in unfit if not problems]
+    left = tuple(Problem(Level.WARNING, "left_behind", "", 0, line) for line in stays_behind(file))
+    pages = [(page, msgspec.structs.replace(reading, problems=(*reading.problems, *left))) for page, reading in pages]
+    return [(file, PageReading(None, tuple(wrong))), *pages] if wrong else pages
+
+
+def has_workers(file: Path) -> bool:
+    """Whether a file declares a worker, or has problems that keep its workers from being read."""
+    if file.suffix != ".py":
+        return False
+    try:
+        declared = declarations_of(file.read_bytes())
+    except (OSError, ValueError):
+        return True
+    return bool(declared.workers or declared.problems)
+
+
+def _unfit(file: Path, body: DeclaredWorker) -> list[Problem]:
+    """The problems of its package: files that the package must not contain."""
+    try:
+        page = check_page(file, body.page)
+        gather(file, page if page.is_file() else None, body.include)
+    except IncludeRefused as refused:
+        return [Problem(Level.ERROR, "include_refused", "", body.line, str(refused))]
+    except InvalidParameter as wrong:
+        return [Problem(Level.ERROR, "worker_file", "", body.line, str(wrong))]
+    except OSError as error:
+        return [Problem(Level.ERROR, "file_not_readable", "", body.line, f"{error.filename} could not be read: {error.strerror}.")]
+    return []
+
+
+def trust_of(file: Path) -> list[dict[str, Any]]:
+    """The folder that must be trusted before the tools of a worker's file run, and whether it is; empty if the file has no tools."""
+    try:
+        code = author_code(file)
+    except (Rejected, OSError):
+        return []  # the caller reports this as a problem of the file
+    if code is None or code.ready:
+        return []
+    faults = faults_of(code.folder, code.files)
+    trusted = not faults and Consent(trust=False).has(code.folder)
+    names = [tool.name for tool in code.tools]
+    if faults:
+        stands = f"cannot be trusted: {'; '.join(faults)}"
+    else:
+        stands = "is trusted" if trusted else f"is not trusted: {shlex.join(['holdfast', 'trust', str(code.folder)])}"
+    told = f"{file}: its tools ({', '.join(names)}) run outside the sandbox; {code.folder} {stands}"
+    return [{"file": str(file), "folder": str(code.folder), "tools": names, "trusted": trusted, "faults": faults, "told": told}]

@@ -1,0 +1,37 @@
+"""`holdfast check` of a page: reads it up to a size limit, and reports a page that cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from holdfast.contract.page import mentions_pipeline
+from holdfast.contract.page_reader import MAX_PAGE_BYTES, read
+from holdfast.contract.terms import Level, PageReading, Problem
+
+_MOST_LOOKED_AT: Final = 1024 * 1024
+"""As many bytes as a pipeline.md may have."""
+
+
+def read_page(file: Path, tools: list[str]) -> PageReading:
+    """Read a page. It may name these tools besides the built-in ones."""
+    try:
+        with file.open("rb") as opened:
+            return read(opened.read(MAX_PAGE_BYTES + 1), tools=tools)
+    except (OSError, ValueError) as error:
+        return unreadable(error)
+
+
+def may_be_pipeline(file: Path) -> bool:
+    """Whether a page may be a pipeline.md. The modules that read one are slow to load."""
+    try:
+        with file.open("rb") as opened:
+            return mentions_pipeline(opened.read(_MOST_LOOKED_AT))
+    except (OSError, ValueError):
+        return False
+
+
+def unreadable(error: OSError | ValueError) -> PageReading:
+    """The problem of a file that could not be read."""
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return PageReading(None, (Problem(Level.ERROR, "file_not_readable", "", 0, f"The file could not be read: {why}."),))

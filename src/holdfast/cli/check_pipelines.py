@@ -1,0 +1,152 @@
+"""`holdfast check` of pipelines: a Python file is built in the sandbox, a page or a graph as JSON is read; then each is checked whole."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.cli.terminal import printable
+from holdfast.contract.terms import Level
+from holdfast.contract.terms import Problem as PageProblem
+from holdfast.model.errors import InvalidParameter, Rejected
+from holdfast.pipelines.builder.build import build
+from holdfast.pipelines.builder.declared import pipelines_of
+from holdfast.pipelines.check.known import workers_of
+from holdfast.pipelines.check.nested import with_pipelines
+from holdfast.pipelines.check.table import Problem
+from holdfast.pipelines.check.whole import problems
+from holdfast.pipelines.graph.contract import contract_in
+from holdfast.pipelines.graph.graph import Built, Graph, Line, kind_of
+from holdfast.pipelines.graph.refusals import PipelineInvalid
+from holdfast.pipelines.graph.text import MAX_TEXT_BYTES, graph_from
+from holdfast.pipelines.page.reader import is_pipeline
+from holdfast.service.worker_search import declares_pipelines, served_files, workers_for
+from holdfast.workers.packages import Packages
+from holdfast.workers.policy import Policy
+from holdfast.workers.tools.declarations import declarations_of
+
+
+class CheckedPipeline(msgspec.Struct, frozen=True):
+    """A pipeline and its problems; no graph if the file could not be built."""
+
+    file: Path
+    graph: Graph | None
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the pipeline has no error."""
+        return not any(problem.level is Level.ERROR for problem in self.problems)
+
+    def document(self) -> dict[str, Any]:
+        """As `holdfast check --json` prints it."""
+        graph = self.graph
+        return {
+            "file": str(self.file),
+            "ok": self.ok,
+            "pipeline": graph and graph.pipeline_id,
+            "version": graph and graph.version,
+            "problems": msgspec.to_builtins(self.problems),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """As `holdfast check` prints it."""
+        file = printable(str(self.file))
+        for problem in self.problems:
+            where = f"{printable(problem.line.file)}:{problem.line.line}" if problem.line else file
+            node = f" {printable(problem.node)}:" if problem.node is not None else ""
+            told = f"{problem.message} {problem.cure}".rstrip()
+            yield from (f"{where}: {problem.level.value}[{problem.code}]{node} {printable(line)}" for line in told.split("\n"))
+        errors = sum(problem.level is Level.ERROR for problem in self.problems)
+        warnings = len(self.problems) - errors
+        if self.graph is None or errors:
+            yield f"{file}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
+            return
+        graph = self.graph
+        yield f"{file}: {graph.pipeline_id} {graph.version} is fine, {_counted(warnings, 'warning')}"
+        kinds = Counter(kind_of(node) for node in graph.nodes)
+        yield f"  {'nodes':<10} {', '.join(f'{count} {kind}' for kind, count in kinds.items()) or 'none'}"
+        workers = sorted({worker for node in graph.nodes for worker in workers_of(node)})
+        yield f"  {'runs':<10} {printable(', '.join(workers)) or 'no worker'}"
+
+
+def has_pipelines(file: Path) -> bool:
+    """Whether a file is a graph or a pipeline.md, or declares pipelines. The file is read, not run."""
+    if file.suffix == ".json":
+        return True
+    try:
+        if file.suffix != ".py":
+            return is_pipeline(file.read_bytes())
+        source = file.read_bytes()
+        found = pipelines_of(source)
+        return bool(found.pipelines or (found.problems and not declarations_of(source).problems))
+    except (OSError, ValueError):
+        return False
+
+
+def built_of(file: Path, isolation: str | None) -> list[Built]:
+    """The graphs of a file."""
+    try:
+        if file.suffix == ".json":
+            with file.open("rb") as opened:
+                graph = graph_from(opened.read(MAX_TEXT_BYTES + 1))
+            contract_in(graph)
+            return [Built(graph)]
+        if isolation not in (None, "all", "process"):
+            raise InvalidParameter(f"--isolation is all or process here, not {isolation}.")
+        policy = Policy(isolation="process" if isolation == "process" else "all")
+        with tempfile.TemporaryDirectory(prefix="holdfast-check-") as folder:
+            return asyncio.run(build(file, Packages(Path(folder)), policy))
+    except OSError as error:
+        raise InvalidParameter(f"{file} could not be read: {error.strerror}.") from None
+
+
+def checked_pipelines(file: Path, more: Sequence[Path], isolation: str | None) -> list[CheckedPipeline]:
+    """The pipelines of a file with their problems."""
+    try:
+        built = built_of(file, isolation)
+    except Rejected as wrong:
+        problem = Problem(level=Level.ERROR, code=wrong.code, node=None, line=None, message=str(wrong), cure="")
+        of_page = _of_page(file, wrong.problems) if isinstance(wrong, PipelineInvalid) else ()
+        return [CheckedPipeline(file, None, of_page or (problem,))]
+    inner = [one.graph for other in _beside(file, more) for one in _built_or_none(other, isolation)]
+    workers = with_pipelines(workers_for(file, more), [*inner, *(one.graph for one in built)])
+    return [CheckedPipeline(file, one.graph, (*_of_page(file, one.warnings), *problems(one.graph, workers, one.lines))) for one in built]
+
+
+def _of_page(file: Path, told: Sequence[PageProblem]) -> tuple[Problem, ...]:
+    """The problems of a page, in the form of those of a graph."""
+    return tuple(
+        Problem(
+            level=each.level,
+            code=each.code,
+            node=None,
+            line=Line(str(file), each.line),
+            message=f"{each.section}: {each.message}" if each.section else each.message,
+            cure="",
+        )
+        for each in told
+    )
+
+
+def _beside(file: Path, more: Sequence[Path]) -> list[Path]:
+    """The other files whose pipelines the pipelines of this file may run."""
+    return [other for other in served_files([file, *more]) if other.resolve() != file.resolve() and declares_pipelines(other)]
+
+
+def _built_or_none(file: Path, isolation: str | None) -> list[Built]:
+    """The graphs of another file. What is wrong with that file is told when that file is checked."""
+    try:
+        return built_of(file, isolation)
+    except Rejected:
+        return []
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count or 'no'} {what}s"

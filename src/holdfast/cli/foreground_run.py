@@ -1,0 +1,219 @@
+"""A foreground run: runs one execution to its end in this process, prints what it waits for, and stops cleanly when interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.cli.arguments import StorePlace
+from holdfast.cli.operators_queues import operators_queues
+from holdfast.cli.terminal import printable, say
+from holdfast.model import codec
+from holdfast.model.clock import SystemClock, monotonic
+from holdfast.model.errors import ExecutionQuarantined, FunctionNotFound, Unsuccessful
+from holdfast.model.execution import State
+from holdfast.model.ids import checked_name, id_at
+from holdfast.service.declared_queues import declared_together, queues_beside
+from holdfast.service.engines import OpenEngine, Opening
+from holdfast.service.engines import open as open_engine
+from holdfast.service.execution_descriptions import Description
+from holdfast.service.function_loader import LoadedFunction
+from holdfast.service.open_execution import OpenExecution
+from holdfast.store.backends import shown
+from holdfast.store.seam import Filter
+
+_LOOK_SECONDS = 0.2
+_LOOK_SHARE = 20
+"""The command reads the execution's state for at most one part in this many of the time, however large the execution grows."""
+_INTERRUPTED = 130
+
+
+class WorkerOptions(msgspec.Struct, frozen=True):
+    """The options for the workers that the function runs."""
+
+    files: tuple[Path, ...] = ()
+    isolation: str | None = None
+    config: Path | None = None
+    trust: bool = False
+
+
+class RunOptions(msgspec.Struct, frozen=True):
+    """The options of the command line."""
+
+    target: str
+    payload: str | None
+    """The text of the input; None if the user gave none."""
+    name: str | None
+    place: StorePlace
+    again: bool = False
+    """Start the name again if its execution failed."""
+    workers: WorkerOptions = WorkerOptions()
+
+    @property
+    def on_failed(self) -> str:
+        """The value of `on_failed` for a start."""
+        return "restart" if self.again else "find"
+
+
+def follow(order: RunOptions, loaded: LoadedFunction) -> Description:
+    """Run the execution and return its description at the end. An interrupt leaves it in the store, and prints how to go on."""
+    following = _ForegroundRun(order, loaded)
+    try:
+        return asyncio.run(following.to_the_end())
+    except KeyboardInterrupt:
+        following.say_how_to_go_on()
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+class _ForegroundRun:
+    def __init__(self, order: RunOptions, loaded: LoadedFunction) -> None:
+        self._order = order
+        self._loaded = loaded
+        self._execution: OpenExecution | None = None
+        self._told: set[str] = set()
+
+    async def to_the_end(self) -> Description:
+        place = self._order.place
+        async with self._opening() as engine:
+            name = id_at(SystemClock().now()) if self._order.name is None else checked_name(self._order.name)
+            say(
+                f"{self._loaded.function.name}/{name} is in {shown(place.where)}"
+            )  # print this first: the function may print as soon as it begins
+            self._execution = execution = await self._begun(engine, name)
+            with _status(execution.name) as show:
+                watching = asyncio.create_task(self._watch(execution, show))
+                ending = asyncio.create_task(_end(execution))
+                try:
+                    await asyncio.wait({watching, ending}, return_when=asyncio.FIRST_COMPLETED)
+                    if not ending.done():
+                        watching.result()
+                    await ending
+                finally:
+                    watching.cancel()
+                    ending.cancel()
+            return self._not_aside(await self._last(engine, execution))
+
+    def _opening(self) -> Opening:
+        """The engine with the functions of the file, and with the workers that they run, if there are any."""
+        place, options = self._order.place, self._order.workers
+        files = [*options.files, *self._named()]
+        queues = declared_together(queues_beside(self._loaded.beside), {})
+        if not files:
+            queues = declared_together(queues, operators_queues(options.config, trust=options.trust))
+            return open_engine(place.where, functions=self._loaded.beside, queues=queues, codec=place.codec())
+        from holdfast.cli.consent import run_terms_of
+        from holdfast.service.worker_search import served_files
+
+        terms = run_terms_of(served_files(files), place, options.isolation, options.config, trust=options.trust)
+        functions, settings = self._loaded.beside, terms.settings
+        opening = open_engine(place.where, functions=functions, workers=files, queues=queues, worker_settings=settings, codec=place.codec())
+        opening.declares = False
+        assert opening.runtime is not None
+        terms.check(opening.runtime.packages)
+        opening.runtime.admits = lambda worker, tool: terms.refusal
+        return opening
+
+    def _named(self) -> Sequence[Path]:
+        """The files of the workers that functions of the target file run (`context.run("…")`), without the files that the caller gave.
+
+        A file without `.run(` has none; then Holdfast's code for workers is not imported.
+        """
+        file = Path(self._order.target.partition(":")[0])
+        if file.suffix != ".py" or not file.is_file() or b".run(" not in file.read_bytes():
+            return ()
+        from holdfast.service.worker_search import worker_files
+
+        given = {path.resolve() for path in self._order.workers.files}
+        return [found for found in worker_files(file) if found.resolve() not in given]
+
+    async def _last(self, engine: OpenEngine, execution: OpenExecution) -> Description:
+        """The description of the ended execution; if it continued as new executions, of the last one."""
+        told = await execution.describe()
+        while told.continued_as is not None:
+            told = await (await engine.get(told.continued_as)).describe()
+        return told
+
+    async def _begun(self, engine: OpenEngine, name: str) -> OpenExecution:
+        """Without an input: the execution that has this name. With an input: the execution that a start finds or makes."""
+        order, function = self._order, self._loaded.function
+        if order.payload is None and order.name is not None and not order.again:
+            for found in await engine.list(Filter(function=function.name, name=order.name, limit=1)):
+                if all((f.name, f.version) != (found.function, found.version) for f in self._loaded.beside):
+                    raise FunctionNotFound(
+                        f"{found.function}/{found.name} was started with version {found.version}, which {order.target} does not have."
+                    )
+                return await engine.get(found.id)
+        payload = order.payload or (await self._input_before(engine, name) if order.again else None) or "{}"
+        return await engine.start(function, codec.loads(payload), name=name, on_failed=order.on_failed)
+
+    async def _input_before(self, engine: OpenEngine, name: str) -> str | None:
+        """The input of the execution with this name. Without another input, `--again` starts the name with it."""
+        for found in await engine.list(Filter(function=self._loaded.function.name, name=name, limit=1)):
+            return codec.dumps((await (await engine.get(found.id)).describe()).input)
+        return None
+
+    async def _watch(self, execution: OpenExecution, show: Callable[[str], None]) -> None:
+        """Print the state of the execution until this is cancelled. Raises if the execution is quarantined, because then it cannot
+        end here."""
+        while True:
+            began = monotonic()
+            told = await execution.describe()
+            show(told.why)
+            self._tell_waits(self._not_aside(told))
+            await asyncio.sleep(max(_LOOK_SECONDS, _LOOK_SHARE * (monotonic() - began)))
+
+    def _not_aside(self, told: Description) -> Description:
+        """Refuse a quarantined execution, with the command that releases it."""
+        if told.state == State.QUARANTINED:
+            again = self._order.place.command("executions", "release", f"{told.function}/{told.name}")
+            raise ExecutionQuarantined(f"{told.function}/{told.name}: {told.why} Then: {again}", told.quarantine)
+        return told
+
+    def _tell_waits(self, told: Description) -> None:
+        """Print what only a person can do: answer a callback, or release an execution that this one invoked."""
+        if told.state != State.SUSPENDED:
+            return
+        for pending in told.waits_for:
+            if pending.quarantined is not None and pending.quarantined not in self._told:
+                self._told.add(pending.quarantined)
+                look = self._order.place.command("executions", "show", pending.quarantined)
+                say(f"waits for {printable(pending.woken_by)}; see why with: {look}")
+            for approval in pending.approvals:
+                if approval not in self._told:
+                    self._told.add(approval)
+                    look = self._order.place.command("approvals", "show", approval)
+                    say(f"waits for {printable(pending.name or pending.kind)}: {printable(pending.woken_by)}; see it with: {look}")
+            if pending.callback_id is not None and pending.callback_id not in self._told:
+                self._told.add(pending.callback_id)
+                answer = self._order.place.command("callbacks", "succeed", pending.callback_id, "--result", "TEXT")
+                say(f"waits for {printable(pending.name or pending.kind)}; answer it with: {answer}")
+
+    def say_how_to_go_on(self) -> None:
+        if self._execution is None:
+            say("interrupted before anything was started")
+            return
+        again = self._order.place.command("run", self._order.target, "--name", self._execution.name)
+        say(f"interrupted: the execution stays in {shown(self._order.place.where)}. Go on with: {again}")
+
+
+async def _end(execution: OpenExecution) -> None:
+    with contextlib.suppress(Unsuccessful, ExecutionQuarantined):  # a quarantine is reported with the command for this store
+        await execution.result()
+
+
+@contextlib.contextmanager
+def _status(name: str) -> Iterator[Callable[[str], None]]:
+    """A status line in a terminal; without a terminal nothing, so that logs stay short and stable."""
+    if not sys.stderr.isatty():
+        yield lambda why: None
+        return
+    with Console(stderr=True).status(Text(name)) as status:
+        yield lambda why: status.update(Text(f"{name}: {printable(why)}"))

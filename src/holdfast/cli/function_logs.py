@@ -1,0 +1,60 @@
+"""Log lines of functions: what they log through `context.logger` is printed to stderr, unless their author configured logging."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final
+
+from holdfast.cli.terminal import printable
+from holdfast.durable import plain
+from holdfast.model.errors import HoldfastError
+from holdfast.model.ids import Arn
+
+
+class FunctionLogHandler(logging.Handler):
+    """Prints lines for people: the execution, the operation, the message. Of other loggers it prints only warnings, as Python does."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Accept records of functions, and every warning."""
+        said = hasattr(record, "executionArn") or record.name == plain.log.name
+        return said or record.levelno >= logging.WARNING
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record. It uses the current sys.stderr each time, because stderr may be redirected meanwhile."""
+        try:
+            text = f"{_place(record)}{self.format(record)}"
+            print("\n".join(map(printable, text.splitlines())), file=sys.stderr)
+        except Exception:
+            self.handleError(record)
+
+
+def _place(record: logging.LogRecord) -> str:
+    arn = getattr(record, "executionArn", None)
+    if arn is None:
+        return ""
+    try:
+        execution = Arn.parse(str(arn))
+    except HoldfastError:  # the author's own field with this name
+        return ""
+    attempt = getattr(record, "attempt", None)
+    words = [
+        f"{execution.function}/{execution.name}",
+        str(getattr(record, "operationName", None) or ""),
+        f"(attempt {attempt})" if isinstance(attempt, int) and attempt > 1 else "",
+    ]
+    level = "" if record.levelno == logging.INFO else f"{record.levelname}: "
+    return f"{' '.join(word for word in words if word)}: {level}"
+
+
+_LINES: Final = FunctionLogHandler(logging.DEBUG)
+
+
+def print_function_logs() -> None:
+    """Begin to print log lines. Call this after the functions are loaded. If their author configured logging, this changes nothing."""
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    if root.level == logging.WARNING:  # Python's default
+        root.setLevel(logging.INFO)
+    logging.lastResort = _LINES

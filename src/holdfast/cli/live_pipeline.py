@@ -1,0 +1,115 @@
+"""The nodes of a pipeline while it runs: a table that changes in a terminal, and a line for each change elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.terminal import printable, say, shortened, span_of
+from holdfast.model.clock import SystemClock
+from holdfast.pipelines.draw.captions import STATES, NodeView, about, state_line
+from holdfast.pipelines.graph.graph import kind_of
+
+if TYPE_CHECKING:
+    from holdfast.pipelines.graph.graph import Graph
+    from holdfast.pipelines.record.states import NodeStanding
+    from holdfast.service.pipeline_view import PipelineView
+
+_LOOK_SECONDS = 0.25
+_MOST_DETAIL = 160
+Look = Callable[[], "Awaitable[PipelineView | None]"]
+
+
+@contextlib.asynccontextmanager
+async def shown_nodes(look: Look) -> AsyncIterator[None]:
+    """Show the nodes of a run until the block is left. `look` reads the run as it is now."""
+    console = Console(stderr=True)
+    live = Live(console=console, auto_refresh=False) if sys.stderr.isatty() else None
+    lines = NodeLines()
+    with live or contextlib.nullcontext():
+        watching = asyncio.create_task(_watch(look, live, lines))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await _show(look, live, lines)
+
+
+async def _watch(look: Look, live: Live | None, lines: NodeLines) -> None:
+    while True:
+        await _show(look, live, lines)
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _show(look: Look, live: Live | None, lines: NodeLines) -> None:
+    view = await look()
+    if view is None:
+        return
+    if live is None:
+        lines.tell(view)
+    else:
+        live.update(table_of(view.graph, view, SystemClock().now()), refresh=True)
+
+
+class NodeLines:
+    """Prints a line when a node ends, is undone, or begins to wait for a person. Each line is printed once, in the order of the history."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, int, str]] = set()
+
+    def tell(self, view: PipelineView) -> None:
+        """Print what is new."""
+        for ended in view.history:
+            self._say(view, ended, ended.state)
+        for standing in view.nodes:
+            if any(question.startswith("a_") for question in standing.waits_for):
+                self._say(view, standing, " ".join(standing.waits_for))
+
+    def _say(self, view: PipelineView, standing: NodeStanding, what: str) -> None:
+        key = (standing.node, standing.round, what)
+        if key not in self._told:
+            self._told.add(key)
+            say(f"{_name(standing)}: {_line(msgspec.structs.replace(view.view_of(standing), cost=None))}")
+
+
+def _name(standing: NodeStanding) -> str:
+    again = f" (round {standing.round})" if standing.round > 1 else ""
+    return f"{printable(standing.node)}{again}"
+
+
+def _line(view: NodeView) -> str:
+    detail = f" · {printable(shortened(view.detail, 400))}" if view.detail else ""
+    return f"{state_line(view)}{detail}"
+
+
+def table_of(graph: Graph, view: PipelineView, now: int) -> Table:
+    """The nodes as a table: what each does, its state, its items, its cost, how long it took, and what it waits for."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("NODE", style="bold", no_wrap=True)
+    table.add_column("STATE", no_wrap=True)
+    table.add_column("TOKENS", no_wrap=True, justify="right")
+    table.add_column("TOOK", no_wrap=True, justify="right")
+    table.add_column("", overflow="fold")
+    for standing, node in zip(view.nodes, graph.nodes, strict=True):
+        shown = view.view_of(standing)
+        look = STATES.get(shown.state)
+        detail = shown.detail or (f"{kind_of(node)} {about(node)}" if shown.state in ("waiting", "running") else "")
+        tokens = view.costs[standing.node].tokens if standing.node in view.costs else 0
+        table.add_row(
+            Text(_name(standing)),
+            Text(state_line(shown), style="" if look is None else look.dark),
+            Text(f"{tokens:,}" if tokens else ""),
+            Text("" if standing.began_at is None else span_of((standing.ended_at or now) - standing.began_at)),
+            Text(printable(shortened(detail, _MOST_DETAIL)), style="dim"),
+        )
+    return table

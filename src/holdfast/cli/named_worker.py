@@ -1,0 +1,22 @@
+"""Which worker of a file a command means, if it names the file alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.operations import Kind
+
+if TYPE_CHECKING:
+    from holdfast.workers.accept import Served
+
+
+def meant_worker(served: Mapping[str, Mapping[str, Served]], file: Path) -> str:
+    """The worker that a file's name alone means: its only pipeline, else its only worker."""
+    pipelines = [worker for worker, versions in served.items() if list(versions.values())[-1].kind is Kind.PIPELINE]
+    for found in (pipelines, list(served)):
+        if len(found) == 1:
+            return found[0]
+    raise InvalidParameter(f"{file} has several workers ({', '.join(served)}): say which, as {file}:WORKER_ID.")

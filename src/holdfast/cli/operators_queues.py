@@ -1,0 +1,34 @@
+"""The queues of the operator's file, for commands that run functions only: they need nothing else of that file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.service.declared_queues import QueueTable
+
+
+def operators_queues(config: Path | None, *, trust: bool) -> Mapping[str, QueueTable]:
+    """The tables `[queues.NAME]` that apply. A file without such tables is not asked for trust, and its other settings are not read."""
+    if not any(_mentions_queues(path) for path in _places(config)):
+        return {}
+    from holdfast.cli.consent import Consent, operators_settings  # most commands need no module of workers
+
+    return operators_settings(None, config, Consent(trust=trust))[0].queues
+
+
+def _places(config: Path | None) -> list[Path]:
+    from holdfast.service.trust import configuration_folder
+
+    named = config or (Path(os.environ["HOLDFAST_CONFIG"]) if os.environ.get("HOLDFAST_CONFIG") else None)
+    return [named] if named is not None else [Path("holdfast.toml"), configuration_folder(os.environ) / "holdfast.toml"]
+
+
+def _mentions_queues(path: Path) -> bool:
+    try:
+        return b"queues" in path.read_bytes()
+    except OSError:
+        return False

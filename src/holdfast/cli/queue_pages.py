@@ -1,0 +1,103 @@
+"""Queues and parked runs as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.cli.terminal import distance, print_table, printable, say, shortened, span_of
+from holdfast.service.queue_desk import ParkedRun, QueueView
+from holdfast.service.queue_documents import settings_document
+from holdfast.service.queue_settings import MEMBERS
+
+
+def queues_table(found: Sequence[QueueView], now: int) -> None:
+    """A table of queues."""
+    if not found:
+        say("no queues: an engine declares one with queues=[holdfast.Queue(…)], and a run that is enqueued makes one")
+        return
+    rows = [
+        (
+            view.row.name,
+            view.row.mode.value,
+            f"{view.standing.waiting:,}",
+            f"{view.standing.delayed:,}",
+            f"{view.standing.held:,}{'' if view.settings.limits.at_once is None else f' of {view.settings.limits.at_once:,}'}",
+            "-" if view.standing.oldest_at is None else span_of(max(now - view.standing.oldest_at, 0)),
+            f"{view.standing.per_minute:,.0f}/min",
+            f"{view.standing.parked:,}",
+        )
+        for view in found
+    ]
+    print_table(("QUEUE", "MODE", "WAITING", "DELAYED", "HELD", "OLDEST", "DRAINS", "PARKED"), rows, folds="QUEUE")
+
+
+def queue_page(view: QueueView, now: int) -> None:
+    """All of one queue: how it stands, declared and operator's settings side by side, and its lanes."""
+    standing = view.standing
+    oldest = "nothing waits" if standing.oldest_at is None else f"enqueued {distance(standing.oldest_at, now)}"
+    print(f"queue {view.row.name}, {view.row.mode.value}")
+    facts = [
+        ("waiting", f"{standing.waiting:,}, and {standing.delayed:,} delayed"),
+        ("oldest", oldest),
+        ("held", f"{standing.held:,} slots{_of(view.settings.limits.at_once)}"),
+        ("drains", f"{standing.per_minute:,.1f} a minute, {standing.admitted:,} admitted in all"),
+        ("next admission", view.next_admission),
+        ("parked", f"{standing.parked:,}"),
+    ]
+    for name, value in facts:
+        print(f"  {name:<14}  {value}")
+    print()
+    told = settings_document(view.row)
+    rows = [
+        (name, _shown(told["declared"].get(name, "")), _shown(told["operator"].get(name, "")), _shown(told["counts"][name]))
+        for name in MEMBERS
+    ]
+    print_table(("SETTING", "DECLARED", "OPERATOR", "COUNTS"), rows, folds="COUNTS")
+    if view.lanes:
+        print()
+        lanes = [
+            (
+                lane.key,
+                lane.level,
+                "-" if lane.at_once is None else f"{lane.at_once:,}",
+                f"{lane.held:,}",
+                f"{lane.waiting:,}",
+                "-" if lane.closed_until is None or lane.closed_until <= now else distance(lane.closed_until, now),
+            )
+            for lane in view.lanes
+        ]
+        print_table(("LANE", "LEVEL", "AT ONCE", "HELD", "WAITING", "OPENS"), lanes, folds="LANE")
+    if view.more_lanes:
+        say(f"and more lanes than {len(view.lanes)}: --lanes N shows more")
+
+
+def parked_table(found: Sequence[ParkedRun], now: int) -> None:
+    """A table of parked runs."""
+    if not found:
+        say("nothing is parked")
+        return
+    rows = [
+        (
+            run.header.id,
+            f"{run.header.function}/{run.header.name}",
+            "-" if run.header.place is None else run.header.place.queue,
+            "-" if run.header.ended_at is None else distance(run.header.ended_at, now),
+            run.error_code,
+            shortened(run.message, 200),
+        )
+        for run in found
+    ]
+    print_table(("RUN", "NAME", "QUEUE", "PARKED", "CODE", "MESSAGE"), rows, folds="MESSAGE")
+
+
+def _of(most: int | None) -> str:
+    return "" if most is None else f" of {most:,}"
+
+
+def _shown(value: Any) -> str:
+    if value is None or value in ([], ()):
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return printable(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))

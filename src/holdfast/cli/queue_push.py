@@ -1,0 +1,223 @@
+"""`holdfast queues push`: lines of a file become runs of a queue, with a progress bar, and a line for each mistake."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from holdfast.cli.arguments import StorePlace
+from holdfast.cli.terminal import print_document, printable, say
+from holdfast.cli.workers import declares_workers
+from holdfast.model.admission import Same
+from holdfast.model.codec import MAX_PAYLOAD_BYTES
+from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.model.places import checked_queue
+from holdfast.model.queue_errors import QueueFull
+from holdfast.service.client import Client
+from holdfast.service.function_loader import load
+from holdfast.service.pushes import PushedLine, PushOptions, PushTarget
+
+if TYPE_CHECKING:
+    from holdfast.service.worker_pushes import WorkerPush
+
+_LONGEST: Final = MAX_PAYLOAD_BYTES + 1
+_SHOWN: Final = 20
+"""So many mistakes are printed; the others are counted."""
+_REFUSED = 1
+
+
+class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """One push, as the command line asks for it."""
+
+    target: str
+    file: Path | None
+    """None: stdin."""
+    place: StorePlace
+    options: PushOptions
+
+    @classmethod
+    def of(
+        cls,
+        queue: str,
+        target: str,
+        inputs: str,
+        place: StorePlace,
+        *,
+        key_field: str | None,
+        lane_field: str | None,
+        tenant: str | None,
+        same: str,
+        delay: float,
+        ttl: float | None,
+        head_start: float,
+    ) -> PushCommand:
+        """The push, if its options can be meant."""
+        if same not in [word.value for word in Same]:
+            raise InvalidParameter(f"--same is {same!r:.50}; it is existing, replace or refuse.")
+        options = PushOptions(
+            queue=checked_queue(queue),
+            tenant=tenant,
+            key_field=key_field,
+            lane_field=lane_field,
+            delay_ms=round(delay * 1000),
+            ttl_ms=None if ttl is None else round(ttl * 1000),
+            head_start_ms=round(head_start * 1000),
+            same=Same(same),
+        )
+        return cls(target=target, file=_file_of(inputs), place=place, options=options)
+
+    def run(self, *, json_output: bool) -> int:
+        """Push everything. Returns the exit code: 1 if lines were refused."""
+        counted = _Counted()
+        target = self._target()
+        with contextlib.ExitStack() as stack:
+            opened = stack.enter_context(_opened(self.file))
+            client = stack.enter_context(self.place.client(create=not isinstance(target, str)))
+            bar = stack.enter_context(_Bar(self.file))
+            lines = _lines(opened, bar)
+            pushing = client.queues.push(target, lines, self.options) if isinstance(target, str | PushTarget) else target.push(lines)
+            try:
+                for batch in pushing:
+                    counted.add(batch)
+            except QueueFull:
+                counted.note(client, self.options.queue)
+                say(counted.told() + ("" if self.options.key_field is None else "; the same command goes on where this one ended"))
+                raise
+            counted.note(client, self.options.queue)
+        if json_output:
+            errors = [{"line": one.line, "error": _code_of(one.error), "message": str(one.error)} for one in counted.refused if one.error]
+            print_document({"pushed": counted.new, "there_already": counted.there, "refused": counted.refusals, "errors": errors})
+        else:
+            counted.say_mistakes()
+            say(f"queue {self.options.queue}: {counted.told()}")
+        return _REFUSED if counted.refusals else 0
+
+    def _target(self) -> PushTarget | WorkerPush | str:
+        """The worker or the function of a file, else a name that the store knows."""
+        if declares_workers(self.target):
+            return self._worker()
+        if ":" not in self.target and not self.target.endswith(".py"):
+            return self.target
+        with contextlib.redirect_stdout(sys.stderr):
+            function = load(self.target).function
+        return PushTarget(function.name, function.version, function.terms)
+
+    def _worker(self) -> WorkerPush:
+        """The worker, with the operator's settings: a rate that the operator sets counts for its lane. Nothing of it is run here."""
+        from holdfast.cli.consent import Consent, operators_settings
+        from holdfast.service.worker_pushes import WorkerPush
+
+        file, _, worker = self.target.partition(":")
+        settings, _ = operators_settings(None, None, Consent(trust=False))
+        return WorkerPush(
+            store=self.place.where,
+            file=Path(file),
+            worker=worker or None,
+            settings=settings,
+            codec=self.place.codec(),
+            options=self.options,
+        )
+
+
+class _Counted:
+    def __init__(self) -> None:
+        self.new = self.there = self.refusals = 0
+        self.refused: list[PushedLine] = []
+
+    def add(self, batch: Sequence[PushedLine]) -> None:
+        for one in batch:
+            if one.error is not None:
+                self.refusals += 1
+                if len(self.refused) < _SHOWN:
+                    self.refused.append(one)
+            elif one.created:
+                self.new += 1
+            else:
+                self.there += 1
+
+    def told(self) -> str:
+        there = f", {self.there:,} were there already" if self.there else ""
+        refused = f", {self.refusals:,} lines were refused" if self.refusals else ""
+        return f"pushed {self.new:,}{there}{refused}"
+
+    def note(self, client: Client, queue: str) -> None:
+        client.queues.noted("push", queue, self.told())
+
+    def say_mistakes(self) -> None:
+        for one in self.refused:
+            assert one.error is not None
+            say(f"line {one.line}: error[{_code_of(one.error)}]: {printable(str(one.error))}")
+        if self.refusals > len(self.refused):
+            say(f"and {self.refusals - len(self.refused):,} more lines with mistakes")
+
+
+def _code_of(error: HoldfastError) -> str:
+    """The code of a refused line; a worker's contract has its own."""
+    return str(getattr(error, "error_code", error.code))
+
+
+class _Bar:
+    """A progress bar on stderr, if that is a terminal. It counts bytes of a file, or lines of stdin."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._bytes = None if file is None else file.stat().st_size
+        parts = (TextColumn("pushing"), BarColumn(), MofNCompleteColumn(), TextColumn("bytes" if file else "lines"), TimeRemainingColumn())
+        self._progress = Progress(*parts, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
+        self._task = self._progress.add_task("push", total=self._bytes)
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def read(self, line: bytes) -> None:
+        self._progress.advance(self._task, 1 if self._bytes is None else len(line))
+
+
+def _lines(opened: IO[bytes], bar: _Bar) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not empty, with their numbers. Of a line that is longer than any payload, only the beginning
+    is given, which is still too long: the push refuses it."""
+    number = 0
+    while line := opened.readline(_LONGEST + 1):
+        number += 1
+        bar.read(line)
+        while len(line) > _LONGEST and not line.endswith(b"\n"):
+            more = opened.readline(_LONGEST + 1)
+            bar.read(more)
+            if len(more) <= _LONGEST:
+                break
+        if line.strip():
+            yield number, line
+
+
+@contextlib.contextmanager
+def _opened(file: Path | None) -> Iterator[IO[bytes]]:
+    if file is None:
+        yield sys.stdin.buffer
+        return
+    try:
+        opened = file.open("rb")
+    except OSError as error:
+        raise InvalidParameter(f"{file} could not be read: {error.strerror}.") from None
+    with opened:
+        yield opened
+
+
+def _file_of(value: str) -> Path | None:
+    """The file that `@FILE` names; None for `-`, which is stdin."""
+    if value == "-":
+        return None
+    if not value.startswith("@"):
+        raise InvalidParameter(f"{value!r:.100} names no inputs. Write @FILE, a file with one JSON document on each line, or - for stdin.")
+    if not (file := Path(value[1:])).is_file():
+        raise InvalidParameter(f"There is no file {file}.")
+    return file

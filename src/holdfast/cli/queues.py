@@ -1,0 +1,226 @@
+"""`holdfast queues`: look at queues, fill them, pause and limit them, and start parked runs again. These commands never run anything."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import queue_pages as pages
+from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace
+from holdfast.cli.terminal import print_document, print_line, printable, say
+from holdfast.model.clock import SystemClock
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.queues import Mode, QueueRow
+from holdfast.service.queue_documents import parked_document, queue_document, settings_document
+from holdfast.service.queue_documents import queue_page as page_document
+from holdfast.service.queue_settings import read_assignment
+
+app = typer.Typer(help="Look at queues; fill, pause and limit them; start parked runs again.", no_args_is_help=True, rich_markup_mode=None)
+
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.")]
+_ALL = 1 << 62
+
+
+@app.command("list")
+def list_(json_lines: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
+    """List queues: how many runs wait, hold a slot and are parked, and how fast each queue drains."""
+    with StorePlace.of(store, codec).client() as client:
+        found = client.queues.list()
+    if json_lines:
+        for view in found:
+            print_line(queue_document(view))
+    else:
+        pages.queues_table(found, SystemClock().now())
+
+
+@app.command("show")
+def show(
+    queue: QueueArgument,
+    lanes: Annotated[int, typer.Option("--lanes", metavar="N", min=0, max=10_000, help="At most so many lanes.")] = 50,
+    json_output: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Show a queue: how it stands, what code and operator have set and what counts, and its lanes with their limits."""
+    with StorePlace.of(store, codec).client() as client:
+        view = client.queues.show(queue, lanes=lanes)
+    if json_output:
+        print_document(page_document(view))
+    else:
+        pages.queue_page(view, SystemClock().now())
+
+
+@app.command("push")
+def push(
+    queue: QueueArgument,
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="A function that the store knows, or FILE:NAME; a worker or pipeline by file or id."),
+    ],
+    inputs: Annotated[str, typer.Argument(metavar="@FILE|-", help="The inputs, one JSON document on each line: a file, or stdin.")],
+    key_field: Annotated[
+        str | None,
+        typer.Option(
+            "--key-field",
+            metavar="NAME",
+            help="The member of each input that is its idempotency key. The same push again then pushes only what is missing.",
+        ),
+    ] = None,
+    lane_field: Annotated[
+        str | None, typer.Option("--lane-field", metavar="NAME", help="The member of each input that is the key of its lane.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="The tenant of the runs.")] = None,
+    same: Annotated[
+        str, typer.Option("--same", metavar="WORD", help="What to do if a key was pushed before: existing, replace or refuse.")
+    ] = "existing",
+    delay: Annotated[float, typer.Option("--delay", metavar="SECONDS", min=0, help="Keep the runs out of their lanes for so long.")] = 0.0,
+    ttl: Annotated[
+        float | None, typer.Option("--ttl", metavar="SECONDS", min=0.001, help="How long a run may wait before it expires.")
+    ] = None,
+    head_start: Annotated[
+        float, typer.Option("--head-start", metavar="SECONDS", min=0, help="Admit the runs as if they came so much earlier.")
+    ] = 0.0,
+    json_output: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Push many runs into a queue, a thousand in each commit. A line with a mistake is named by its number, and the others go in.
+
+    If the command is interrupted, give it again: with --key-field it finds what it has pushed.
+    """
+    from holdfast.cli.queue_push import PushCommand
+
+    place = StorePlace.of(store, codec)
+    order = PushCommand.of(
+        queue,
+        target,
+        inputs,
+        place,
+        key_field=key_field,
+        lane_field=lane_field,
+        tenant=tenant,
+        same=same,
+        delay=delay,
+        ttl=ttl,
+        head_start=head_start,
+    )
+    raise typer.Exit(order.run(json_output=json_output))
+
+
+@app.command("pause")
+def pause(queue: QueueArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
+    """Pause a queue: it takes runs and admits none. Runs that hold a slot go on."""
+    with StorePlace.of(store, codec).client() as client:
+        _print_mode(client.queues.pause(queue), json_output=json_output)
+
+
+@app.command("resume")
+def resume(queue: QueueArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
+    """Let a paused or draining queue take and admit runs again."""
+    with StorePlace.of(store, codec).client() as client:
+        _print_mode(client.queues.resume(queue), json_output=json_output)
+
+
+@app.command("drain")
+def drain(queue: QueueArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
+    """Drain a queue: it admits what waits and takes no more, until it is resumed."""
+    with StorePlace.of(store, codec).client() as client:
+        _print_mode(client.queues.drain(queue), json_output=json_output)
+
+
+def _print_mode(row: QueueRow, *, json_output: bool) -> None:
+    words = {
+        Mode.OPEN: "takes and admits runs",
+        Mode.PAUSED: "takes runs and admits none",
+        Mode.DRAINING: "admits what waits and takes no more",
+    }
+    if json_output:
+        print_document({"queue": row.name, "mode": row.mode.value})
+    else:
+        say(f"{row.mode.value}: queue {row.name} {words[row.mode]}")
+
+
+@app.command("set")
+def set_(
+    queue: QueueArgument,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE...]", help="at_once=5 per_tenant.at_once=2 rates=100/m … `none` takes a limit away."),
+    ] = None,
+    reset: Annotated[
+        list[str] | None,
+        typer.Option("--reset", metavar="NAME", help="Let what the code declares count again. May be given several times."),
+    ] = None,
+    json_output: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Set limits of a queue while it runs. What is set here wins over what code and holdfast.toml declare, until it is reset.
+
+    Names: at_once, rates, per_tenant.at_once, per_tenant.rates, per_key.at_once, per_key.rates, waiting, ordered, most_waiting,
+    most_waiting_usd, oldest, ttl, parks. Several rates are separated by commas.
+    """
+    said = dict(read_assignment(text) for text in settings or ())
+    with StorePlace.of(store, codec).client() as client:
+        row = client.queues.set(queue, said, reset or ())
+    if json_output:
+        print_document({"queue": row.name, "settings": settings_document(row)})
+    else:
+        say(f"set: queue {row.name}: {printable(', '.join([*(settings or ()), *(f'{name} reset' for name in reset or ())]))}")
+
+
+@app.command("parked")
+def parked(
+    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="Only runs of this queue.")] = None,
+    error: Annotated[str | None, typer.Option("--error", metavar="CODE", help="Only runs that failed with this code.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 50,
+    json_lines: LinesOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """List parked runs, the oldest first, with the code and the message of each error."""
+    with StorePlace.of(store, codec).client() as client:
+        found = list(client.queues.parked(queue, error=error, limit=limit))
+    if json_lines:
+        for run in found:
+            print_line(parked_document(run))
+    else:
+        pages.parked_table(found, SystemClock().now())
+
+
+@app.command("redrive")
+def redrive(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Parked runs, by their ids.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Instead of single runs: all parked runs, or those of --queue and --error.")] = False,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="With --all: only runs of this queue.")] = None,
+    error: Annotated[str | None, typer.Option("--error", metavar="CODE", help="With --all: only runs that failed with this code.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
+    json_output: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Start parked runs again, under the same keys and in the same queues. It counts them first; the parked ones stay, superseded."""
+    if every is bool(runs):
+        raise InvalidParameter("Name parked runs, or say --all for all of them (of --queue, with --error).")
+    if (queue or error) and not every:
+        raise InvalidParameter("--queue and --error are for --all.")
+    with StorePlace.of(store, codec).client() as client:
+        found = (
+            [run.header for run in client.queues.parked(queue, error=error, limit=_ALL)]
+            if every
+            else [client.find(run) for run in runs or ()]
+        )
+        say(f"{len(found)} {'run' if len(found) == 1 else 'runs'} to start again")
+        done = () if dry_run else client.queues.redrive(found)
+    refused = [one for one in done if one.error is not None]
+    if json_output:
+        started = [{"parked": one.parked, "started": one.started} for one in done if one.error is None]
+        errors = [{"parked": one.parked, "error": one.error.code, "message": str(one.error)} for one in refused if one.error]
+        print_document({"found": len(found), "started": started, "refused": errors})
+    elif not dry_run:
+        for one in refused:
+            say(f"not started again: {one.parked}: {one.error}")
+        say(f"started again: {len(done) - len(refused)}")
+    if refused:
+        raise typer.Exit(1)

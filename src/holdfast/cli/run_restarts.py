@@ -1,0 +1,165 @@
+"""`holdfast runs retry`, `restart` and `compare`: plan, ask, start. A runner that serves the pipeline runs what these commands start."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.arguments import CodecOption, JsonOption, StoreOption, StorePlace, read_json
+from holdfast.cli.terminal import print_document, print_table, printable, say, span_of
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.restart_errors import ConfirmationNeeded
+
+if TYPE_CHECKING:
+    from holdfast.pipelines.again.compare import Comparison, Difference, Side
+    from holdfast.pipelines.again.plan import Plan
+    from holdfast.service.run_restarts import RestartAsked
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, as `holdfast run` and `holdfast runs list` print it.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Start without a question.")]
+_DIFFERS = 1
+_WORDS = {"reused": "reused", "again": "runs again", "depends": "may run again"}
+
+
+def retry(
+    run: RunArgument, yes: YesOption = False, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None
+) -> None:
+    """Run what failed of a run again, in a new run. What went well is reused, and writes are not made twice.
+
+    The command says first what is reused and what runs again, and asks. The old run stays, superseded by the new one. A runner that serves
+    the pipeline takes the new run: `holdfast serve` or `holdfast runner`. The command is the operator's: it reads no holdfast.toml, so the
+    start counts for no cap of runs in a day and no rate, and `policy.estimate` does not refuse it. The calls of the run are counted.
+    """
+    from holdfast.service.run_restarts import RETRY
+
+    _restarted(run, RETRY, ["runs", "retry", run], StorePlace.of(store, codec), yes=yes, json_output=json_output)
+
+
+def restart(
+    run: RunArgument,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option("--from", metavar="NODE", help="The node from which on everything runs again. May be given several times."),
+    ] = None,
+    input_: Annotated[
+        str | None,
+        typer.Option("--input", metavar="JSON|@FILE|-", help="Other inputs for the new run. Nodes that they do not change are reused."),
+    ] = None,
+    resend: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--resend", metavar="NODE", help="Make the writes of this node again, without a question. May be given several times."
+        ),
+    ] = None,
+    yes: YesOption = False,
+    json_output: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Restart a run of a pipeline from a node, in a new run. The node and everything below it run again.
+
+    Every other node is reused if its inputs, its worker and the worker's code are the same. Writes that earlier runs made are not made
+    again; a write with other arguments is a question to a person. The command says first what it will do, and asks. As with
+    `holdfast runs retry`, the start counts for no cap of runs in a day and no rate, and `policy.estimate` does not refuse it.
+    """
+    from holdfast.service.run_restarts import RestartAsked
+
+    inputs = None if input_ is None else read_json("--input", input_)
+    if not isinstance(inputs, dict | None):
+        raise InvalidParameter("--input is a JSON object: the inputs by name.")
+    asked = RestartAsked(nodes=tuple(nodes or ()), inputs=inputs, resend=tuple(resend or ()))
+    words = ["runs", "restart", run, *(word for node in nodes or () for word in ("--from", node))]
+    words += [] if input_ is None else ["--input", input_]
+    words += [word for node in resend or () for word in ("--resend", node)]
+    _restarted(run, asked, words, StorePlace.of(store, codec), yes=yes, json_output=json_output)
+
+
+def _restarted(run: str, asked: RestartAsked, words: list[str], place: StorePlace, *, yes: bool, json_output: bool) -> None:
+    with place.client() as client:
+        desk = client.again
+        prepared = desk.prepare(client.find(run).id, asked)
+        say_plan(prepared.plan)
+        if not yes:
+            agreed("Start the new run?", place.command(*words, "--yes"))
+        header = desk.restart(prepared)
+    if json_output:
+        print_document({"run_id": header.id, "restarts": prepared.header.id, "plan": prepared.plan.document()})
+        return
+    print(header.id)
+    say(f"started: {header.function} run {header.id} begins as soon as a runner that serves {header.function} has room")
+
+
+def agreed(question: str, command: str) -> None:
+    """Ask the user at the terminal. Without a terminal, or without a yes, nothing happens."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfirmationNeeded(f"Nothing was started. To start it: {printable(command)}")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ConfirmationNeeded("Nothing was started.")
+
+
+def say_plan(plan: Plan) -> None:
+    """Say what a restart will do, for people."""
+    width = max((len(one.node) for one in plan.nodes), default=0)
+    for one in plan.nodes:
+        cost = f" (cost {one.cost_usd} USD last time)" if one.cost_usd and one.what != "reused" else ""
+        say(f"  {printable(one.node):<{width}}  {_WORDS[one.what]:<13}  {printable(one.why)}{cost}")
+    if not plan.nodes:
+        say(f"  {plan.worker_id} runs again as a whole")
+    count = sum(one.what == "reused" for one in plan.nodes)
+    say(f"{count} of {len(plan.nodes)} nodes are reused; writes that earlier runs made are not made again")
+    if plan.last_cost_usd:
+        say(f"what runs again cost {plan.last_cost_usd} USD last time")
+    if plan.may_cost_usd is not None:
+        say(f"the new run may cost up to {plan.may_cost_usd} USD")
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="A run's id.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The id of another run of the same pipeline.")],
+    json_output: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Compare two runs node by node: state, inputs, outputs, verdicts, time and cost. The exit code is 1 if something differs."""
+    with StorePlace.of(store, codec).client() as client:
+        told = client.again.compare(client.find(a).id, client.find(b).id)
+    if json_output:
+        print_document(told.document())
+    else:
+        _print_comparison(told)
+    if not told.is_same:
+        raise typer.Exit(_DIFFERS)
+
+
+def _print_comparison(told: Comparison) -> None:
+    rows = []
+    for one in told.nodes:
+        sides = [("-", "-", "-") if side is None else _side(side) for side in (one.a, one.b)]
+        rows.append((one.node, *(f"{x} | {y}" if x != y else x for x, y in zip(*sides, strict=True)), ", ".join(one.differs) or "-"))
+    print(f"A {told.a} {told.status[0]}")
+    print(f"B {told.b} {told.status[1]}")
+    if rows:
+        print()
+        print_table(("NODE", "STATE", "TOOK", "COST", "DIFFERS"), rows, folds="DIFFERS")
+    _print_differences("the inputs", told.inputs)
+    for one in told.nodes:
+        _print_differences(f"{one.node} inputs", one.inputs)
+        _print_differences(f"{one.node} outputs", one.outputs)
+        if one.a is not None and one.b is not None and one.a.verdict != one.b.verdict:
+            print(f"\n{printable(one.node)} verdict\n  A {printable(one.a.verdict or '-')}\n  B {printable(one.b.verdict or '-')}")
+    _print_differences("the outputs", told.outputs)
+
+
+def _side(side: Side) -> tuple[str, str, str]:
+    state = f"{side.state} (reused)" if side.reused else side.state
+    return state, "-" if side.duration_ms is None else span_of(side.duration_ms), str(side.cost_usd)
+
+
+def _print_differences(what: str, found: tuple[Difference, ...]) -> None:
+    for one in found:
+        print(f"\n{printable(what)} {printable(one.path)}")
+        print(f"  A {'(nothing)' if one.a is None else printable(one.a)}")
+        print(f"  B {'(nothing)' if one.b is None else printable(one.b)}")

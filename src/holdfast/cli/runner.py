@@ -1,0 +1,215 @@
+"""`holdfast runner`: runs functions, workers and pipelines of a store, without HTTP. Any number of runners may share a store.
+
+find → choose → open → (work) → drain
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
+from holdfast.cli.operators_queues import operators_queues
+from holdfast.cli.serve import DRAIN_SECONDS, set_function_log_level, told_to_leave
+from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
+from holdfast.cli.terminal import print_table, printable, say, warn_of_root
+from holdfast.model.errors import FunctionNotFound, InvalidParameter
+from holdfast.model.places import Only, checked_queue
+from holdfast.service.declared_queues import declared_together
+from holdfast.service.drain import drained
+from holdfast.service.engines import Opening
+from holdfast.service.engines import open as open_engine
+from holdfast.service.function_signals import FunctionSignals
+from holdfast.service.settings import Settings
+from holdfast.store.backends import shown
+from holdfast.store.seam import Hosted
+
+if TYPE_CHECKING:
+    from holdfast.lambda_api.templates.descriptions import FoundTargets
+
+TargetsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TARGET...",
+        help="A Python file or module with durable functions, a file of workers or pipelines, the id of a ready worker, or a folder.",
+    ),
+]
+FunctionOption = Annotated[
+    list[str] | None, typer.Option("--function", metavar="NAME", help="Run only this function. May be given several times.")
+]
+WorkerOption = Annotated[list[str] | None, typer.Option("--worker", metavar="ID", help="Run only this worker. May be given several times.")]
+PipelineOption = Annotated[
+    list[str] | None,
+    typer.Option("--pipeline", metavar="ID", help="Run only this pipeline, and the workers of its nodes. May be given several times."),
+]
+QueueOption = Annotated[
+    list[str] | None,
+    typer.Option("--queue", metavar="NAME", help="Take runs of this queue only, and what they invoke. May be given several times."),
+]
+TenantOption = Annotated[
+    list[str] | None, typer.Option("--tenant", metavar="NAME", help="Take runs of this tenant only. May be given several times.")
+]
+AtOnceOption = Annotated[
+    int | None, typer.Option("--at-once", metavar="N", min=1, max=100_000, help="Run at most so many at once, of all kinds together.")
+]
+
+
+class RunnerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the command line."""
+
+    targets: Sequence[str]
+    functions: Collection[str]
+    workers: Collection[str]
+    pipelines: Collection[str]
+    only: Only | None
+    at_once: int | None
+    place: StorePlace
+    isolation: str | None
+    config: Path | None
+    trust: bool
+
+    @property
+    def chosen(self) -> frozenset[str] | None:
+        """The names that are run; None for everything that the targets have."""
+        return frozenset((*self.functions, *self.workers, *self.pipelines)) or None
+
+
+def runner(
+    targets: TargetsArgument,
+    function: FunctionOption = None,
+    worker: WorkerOption = None,
+    pipeline: PipelineOption = None,
+    queue: QueueOption = None,
+    tenant: TenantOption = None,
+    at_once: AtOnceOption = None,
+    isolation: IsolationOption = None,
+    trust: TrustOption = False,
+    config: ConfigOption = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
+    ] = None,
+    codec: CodecOption = None,
+) -> None:
+    """Run what waits in a store: queued runs, timers, and what other runners left. It listens on no port.
+
+    It is what `celery worker` is for Celery, and what a process after DBOS.launch() is for DBOS: start as many as you like, beside
+    `holdfast serve` and beside programs that open the same store. `--queue` is Celery's -Q, `--at-once` its -c.
+
+    Ends with Ctrl-C or SIGTERM: it takes nothing new, waits a few seconds for what runs, and leaves the rest to other runners.
+    """
+    only = Only(frozenset(map(checked_queue, queue or ())), frozenset(tenant or ()))
+    order = RunnerOptions(
+        targets=targets,
+        functions=function or (),
+        workers=worker or (),
+        pipelines=pipeline or (),
+        only=only if only != Only() else None,
+        at_once=at_once,
+        place=StorePlace.of(store, codec),
+        isolation=isolation,
+        config=config,
+        trust=trust,
+    )
+    if order.place.where == ":memory:":
+        raise InvalidParameter("A store in memory belongs to one program: there is nothing for a runner to take.")
+    found = _found(order)
+    workers = ServeWorkers.of(found, order.place, order.isolation, order.config, trust=order.trust)
+    _check_chosen(order, found, workers)
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # only `holdfast[server]` brings it
+        from asyncio import new_event_loop  # type: ignore[assignment]
+    with asyncio.Runner(loop_factory=new_event_loop) as loop:
+        loop.run(_run(order, found, workers))
+
+
+def _found(order: RunnerOptions) -> FoundTargets:
+    """The functions and workers of the targets. Functions of templates run in processes that only a server has."""
+    from holdfast.lambda_api.templates.targets import find_all
+
+    with contextlib.redirect_stdout(sys.stderr):
+        found = find_all(order.targets, {})
+    for warning in found.warnings:
+        say(f"warning: {printable(warning)}")
+    if found.deployed:
+        names = ", ".join(one.name for one in found.deployed[:5])
+        raise InvalidParameter(
+            f"{names}: functions of templates run in `holdfast serve`. A runner takes Python files, modules and workers."
+        )
+    return found
+
+
+def _check_chosen(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None) -> None:
+    """Refuse a name that the targets do not have: a runner that waits for nothing looks like one that works."""
+    runtime = None if workers is None else workers.runtime
+    ids = set() if runtime is None else {package.contract.worker_id for package in runtime.packages}
+    kinds: tuple[tuple[str, Collection[str], Collection[str] | None], ...] = (
+        ("--function", order.functions, {one.name for one in found.inline}),
+        ("--worker", order.workers, ids),
+        ("--pipeline", order.pipelines, None if runtime is not None else ()),  # pipelines are known when the runtime is open
+    )
+    for option, wanted, known in kinds:
+        unknown = [] if known is None else sorted(set(wanted) - set(known))
+        if unknown:
+            told = ", ".join(sorted(known or ())) or "none"
+            raise FunctionNotFound(f"{option}: the targets have no {', '.join(unknown)}. Known: {told}.")
+
+
+async def _run(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None) -> None:
+    leaving = told_to_leave()
+    warn_of_root()
+    set_function_log_level()
+    measured = FunctionSignals(os.environ)
+    opening = _opening(order, found, workers, measured)
+    async with measured, opening:
+        _check_pipelines(order, workers)
+        _print_hosted(order, opening.engine.registry.hosted())
+        await leaving.wait()
+        say("leaving: waiting until running work can be stopped")
+        if not await drained(opening.engine, DRAIN_SECONDS):
+            say("some of it could not be stopped in time; it goes on from its last checkpoint on another runner")
+
+
+def _opening(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None, measured: FunctionSignals) -> Opening:
+    operators = operators_queues(order.config, trust=order.trust) if workers is None else workers.queues
+    settings = Settings(
+        codec=order.place.codec(),
+        observers=measured.observers,
+        at_once=order.at_once,
+        only=order.only,
+        queues=declared_together(found.queues, operators),
+    )
+    functions = [one for one in found.inline if order.chosen is None or one.name in order.functions]
+    opening = open_engine(order.place.where, functions=functions, settings=settings)
+    if workers is not None:
+        workers.runtime.chosen = order.chosen and frozenset((*order.workers, *order.pipelines))
+        opening.runtime = workers.runtime
+    return opening
+
+
+def _check_pipelines(order: RunnerOptions, workers: ServeWorkers | None) -> None:
+    known = set() if workers is None else {one.graph.pipeline_id for one in workers.runtime.pipelines}
+    unknown = sorted(set(order.pipelines) - known)
+    if unknown:
+        raise FunctionNotFound(f"--pipeline: the targets have no {', '.join(unknown)}. Known: {', '.join(sorted(known)) or 'none'}.")
+
+
+def _print_hosted(order: RunnerOptions, hosted: Sequence[Hosted]) -> None:
+    print(f"running what waits in {shown(order.place.where)}")
+    print_table(["RUNS", "VERSION", "KIND"], [(one.function, one.version, one.kind.value) for one in hosted], folds="RUNS")
+    only = order.only or Only()
+    for what, names in (("queues", only.queues), ("tenants", only.tenants)):
+        if names:
+            print(f"only {what} {', '.join(map(printable, sorted(names)))}")
+    if order.at_once is not None:
+        print(f"at most {order.at_once} at once")
+    sys.stdout.flush()

@@ -1,0 +1,274 @@
+"""`holdfast schedules`: what starts at which time. The commands only write to the store. The runners that host the functions read
+it there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, read_json
+from holdfast.cli.terminal import distance, print_document, print_line, print_table, printable, say, seconds, shortened
+from holdfast.model.clock import SystemClock
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.schedules import Origin
+
+if TYPE_CHECKING:
+    from holdfast.model.schedules import ScheduleState
+
+app = typer.Typer(help="Start functions, workers and pipelines at certain times.", no_args_is_help=True, rich_markup_mode=None)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+_MOST_TIMES = 100
+
+
+@app.command("add")
+def add(
+    name: NameArgument,
+    run: Annotated[str, typer.Argument(metavar="TARGET", help="The name of the function, worker or pipeline that it starts.")],
+    cron: Annotated[str | None, typer.Option("--cron", metavar="EXPRESSION", help="Five fields: '0 2 * * *' is 02:00 every day.")] = None,
+    every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="An interval instead: 30s, 15m, 2h, 1d.")] = None,
+    zone: Annotated[str, typer.Option("--zone", metavar="ZONE", help="The zone of --cron, such as Europe/Berlin.")] = "UTC",
+    value: Annotated[str, typer.Option("--input", metavar="JSON|@FILE|-", help="The input: JSON, a file's, or stdin's.")] = "null",
+    version: Annotated[str | None, typer.Option("--version", metavar="VERSION", help="Only this version of the target.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", metavar="TENANT", help="The tenant that it runs for.")] = None,
+    overlap: Annotated[
+        str, typer.Option("--overlap", metavar="WORD", help="If the run before still goes on: skip, queue, replace or allow.")
+    ] = "skip",
+    catch_up: Annotated[
+        str, typer.Option("--catch-up", metavar="WORD", help="What no runner started in time: latest, none, all, or all:N.")
+    ] = "latest",
+    clock: Annotated[
+        str, typer.Option("--clock", metavar="WORD", help="When clocks change: once (each wall time once) or real (each moment).")
+    ] = "once",
+    jitter: Annotated[str | None, typer.Option("--jitter", metavar="DURATION", help="Begin up to so much later.")] = None,
+    start: Annotated[str | None, typer.Option("--start", metavar="TIME", help="Nothing before: 2026-03-01T00:00:00Z.")] = None,
+    end: Annotated[str | None, typer.Option("--end", metavar="TIME", help="Nothing after.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Change the schedule if there is one of this name.")] = False,
+    json: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Add a schedule. What you say here counts more than what code, pages and holdfast.toml declare."""
+    from holdfast.service.schedule_declarations import Schedule
+
+    asked = Schedule(
+        name,
+        run,
+        cron=cron,
+        every=every,
+        zone=zone,
+        input=read_json("--input", value),
+        version=version,
+        tenant=tenant,
+        overlap=overlap,
+        catch_up=catch_up,
+        clock=clock,
+        jitter=jitter,
+        start=start,
+        end=end,
+    )
+    with StorePlace.of(store, codec).client(create=True) as client:
+        state = client.schedules.add(asked, Origin.CLI, replace=replace)
+        is_known = client.is_hosted(run)
+    if not is_known:
+        say(f"warning: no runner has hosted {printable(run)} with this store yet; the schedule waits for one that does")
+    if json:
+        _print_json(state)
+        return
+    _print_times(state, 5)
+
+
+@app.command("list")
+def list_(json_lines: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
+    """List the schedules by name."""
+    from holdfast.service.schedule_descriptions import described, expression
+
+    now = SystemClock().now()
+    with StorePlace.of(store, codec).client() as client:
+        found = list(client.schedules.list())
+    if json_lines:
+        for state in found:
+            print_line(described(state, now))
+        return
+    if not found:
+        say("there are no schedules")
+        return
+    rows = [
+        (x.name, expression(x.definition.timing), x.definition.function, _next(x), _last(x), x.definition.overlap.value, _origin(x))
+        for x in found
+    ]
+    print_table(("NAME", "WHEN", "RUNS", "NEXT", "LAST", "OVERLAP", "FROM"), rows, folds="LAST")
+
+
+@app.command("show")
+def show(name: NameArgument, json: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
+    """Show a schedule: its next times, what became of the last ones, and what an operator changed."""
+    with StorePlace.of(store, codec).client() as client:
+        state = client.schedules.get(name)
+    if json:
+        _print_json(state)
+        return
+    _print_shown(state)
+
+
+@app.command("next")
+def next_(
+    name: NameArgument,
+    count: Annotated[int, typer.Option("--count", metavar="N", help="How many times.", min=1, max=_MOST_TIMES)] = 5,
+    json: JsonOption = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Print the next times of a schedule."""
+    with StorePlace.of(store, codec).client() as client:
+        state = client.schedules.get(name)
+    if json:
+        from holdfast.service.schedule_descriptions import iso, next_times
+
+        print_document([iso(at) for at in next_times(state, SystemClock().now(), count)])
+        return
+    _print_times(state, count)
+
+
+@app.command("pause")
+def pause(name: NameArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
+    """Start nothing until the schedule is resumed. What runs goes on."""
+    with StorePlace.of(store, codec).client() as client:
+        client.schedules.pause(name)
+    say(f"paused {name}")
+
+
+@app.command("resume")
+def resume(
+    name: NameArgument,
+    catch_up: Annotated[
+        bool, typer.Option("--catch-up", help="Make up for what was due meanwhile, as far as the schedule's catch-up says.")
+    ] = False,
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Go on with a paused schedule. What was due meanwhile is not made up for."""
+    with StorePlace.of(store, codec).client() as client:
+        state = client.schedules.resume(name, catch_up=catch_up)
+    say(f"resumed {name}")
+    _print_times(state, 1)
+
+
+@app.command("run-now")
+def run_now(name: NameArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
+    """Start one run now, whatever else runs, also if the schedule is paused."""
+    with StorePlace.of(store, codec).client() as client:
+        state = client.schedules.run_now(name)
+    say(f"asked for one run of {state.definition.function}: a runner that hosts it starts it")
+
+
+@app.command("backfill")
+def backfill(
+    name: NameArgument,
+    begin: Annotated[str, typer.Argument(metavar="FROM", help="A time with its zone: 2026-03-01T00:00:00Z.")],
+    end: Annotated[str, typer.Argument(metavar="TO", help="Up to this time, without it.")],
+    store: StoreOption = None,
+    codec: CodecOption = None,
+) -> None:
+    """Start what was due in a time, by the expression that counted then. What ran already is not started again."""
+    from holdfast.service.schedule_declarations import moment_of
+
+    first, last = moment_of("FROM", begin), moment_of("TO", end)
+    if first is None or last is None:
+        raise InvalidParameter("A backfill has a begin and an end.")
+    with StorePlace.of(store, codec).client() as client:
+        state, count = client.schedules.backfill(name, first, last)
+    say(
+        f"asked for {count} runs of {state.definition.function}: a runner that hosts it starts them"
+        if count
+        else "nothing was due in that time"
+    )
+
+
+@app.command("remove")
+def remove(name: NameArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
+    """Remove a schedule. What it started goes on. A declared one stays removed until you add it again."""
+    with StorePlace.of(store, codec).client() as client:
+        client.schedules.remove(name)
+    say(f"removed {name}")
+
+
+# --- output
+
+
+def _print_json(state: ScheduleState) -> None:
+    from holdfast.service.schedule_descriptions import described
+
+    print_document(described(state, SystemClock().now()))
+
+
+def _print_times(state: ScheduleState, count: int) -> None:
+    from holdfast.service.schedule_descriptions import in_zone, next_times
+
+    now = SystemClock().now()
+    times = next_times(state, now, count)
+    for at in times:
+        print(f"{in_zone(at, state.definition.timing)} ({distance(at, now)})")
+    if not times:
+        say("it is paused" if state.paused else "there is no next time")
+
+
+def _print_shown(state: ScheduleState) -> None:
+    from holdfast.model.timing import in_words
+    from holdfast.service.schedule_descriptions import definition_told, expression
+
+    definition = state.definition
+    told = definition_told(definition)
+    lines = [
+        ("runs", definition.function + (f" version {definition.version}" if definition.version else "")),
+        ("when", f"{expression(definition.timing)}: {in_words(definition.timing)}"),
+        ("overlap", told["overlap"]),
+        ("catch-up", told["catch_up"]),
+        ("input", shortened(state.input, 200)),
+        ("from", _origin(state)),
+    ]
+    if definition.tenant is not None:
+        lines.insert(1, ("tenant", definition.tenant))
+    if state.paused:
+        lines.append(("paused", f"by {state.paused_by}" if state.paused_by else "yes"))
+    if state.changed_by is not None:
+        lines.append(("changed", f"by {state.changed_by}, {seconds(state.changed_at or 0)}"))
+    if state.declared is not None:
+        where = "" if state.declared_origin is None else f"{state.declared_origin.value}: "
+        lines.append(("declared", f"{where}{expression(state.declared.timing)}, {state.declared.function} (does not count)"))
+    if state.waiting:
+        lines.append(("waiting", ", ".join(map(seconds, state.waiting[:5])) + (" …" if len(state.waiting) > 5 else "")))
+    if state.asked:
+        lines.append(("asked for", f"{len(state.asked)} runs that no runner has started yet"))
+    print(printable(state.name))
+    for key, value in lines:
+        print(f"  {key:<10} {printable(value)}")
+    print("next")
+    _print_times(state, 5)
+    if state.recent:
+        print_table(
+            ("TIME", "OUTCOME", "EXECUTION", "WHY"),
+            [(seconds(x.at), _outcome(x.outcome, x.how.value), x.execution or "-", x.why or "-") for x in state.recent],
+            folds="WHY",
+        )
+
+
+def _outcome(outcome: str, how: str) -> str:
+    return outcome if how == "due" else f"{outcome} ({how})"
+
+
+def _next(state: ScheduleState) -> str:
+    from holdfast.service.schedule_descriptions import next_times
+
+    times = next_times(state, SystemClock().now(), 1)
+    return "paused" if state.paused else seconds(times[0]) if times else "never"
+
+
+def _last(state: ScheduleState) -> str:
+    line = state.recent[0] if state.recent else None
+    return "-" if line is None else f"{_outcome(line.outcome, line.how.value)} {seconds(line.at)}"
+
+
+def _origin(state: ScheduleState) -> str:
+    return f"{state.origin.value} (changed)" if state.declared is not None else state.origin.value

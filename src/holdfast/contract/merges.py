@@ -1,0 +1,207 @@
+"""Merges: several parts, one result. Pure: the same parts give the same result in the interpreter, in a tool and in a test.
+
+    merged([("facts", {"name": "Acme", "price": 10}), ("prices", {"price": 12})], "best_effort")
+    → Merged(outputs={"name": "Acme", "price": 10}, conflicts=(Conflict(".price", …),), completeness=1.0, missing=())
+
+Objects are merged field by field, at every level; `union` also merges lists, element by element. Everything else is one value, which a
+policy chooses as a whole:
+
+- `strict`: all parts that have a value there have the same one. If they differ, the value is left out. A missing part is a failure too.
+- `best_effort`: the value that most parts have; of several such values, the one of the source whose name sorts first. null counts as no
+  value where another part has one.
+- `majority`: the value that more parts have than any other value. A tie is a conflict, and the value is left out. null is a vote.
+- `union`: like `best_effort`; lists become one list with each element once. An element is found again in another part by its field `key`,
+  and such elements are merged field by field; without a key, or without that field, an element is found again if it is equal. Two equal
+  elements of one part stay two.
+- `first`: the first part that is there, unchanged. The other parts are not looked at, so there are no conflicts.
+
+What order means. Only `first` depends on the order of the parts, which is the order that the graph declares. All other policies read the
+parts sorted by source; the elements of a union stand in that order too. No policy depends on when a part arrived.
+
+Values are equal as JSON is equal: 1 and 1.0 are, 1 and true are not, the order of fields does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from holdfast.contract.equality import identity
+from holdfast.contract.paths import EACH, text_of
+
+MergePolicy: TypeAlias = Literal["strict", "best_effort", "first", "majority", "union"]
+
+MERGE_CONFLICT: Final = "merge_conflict"
+MAX_DEPTH: Final = 64
+"""Levels of objects and lists that are merged by field and element. What lies deeper is one value."""
+MAX_PATH: Final = 500
+"""Characters of a path. A longer one ends in `…`, because ten thousand conflicts may lie below one long name."""
+NO_CHOICES: Final[Mapping[str, str]] = MappingProxyType({})
+_CUT: Final = "…"
+
+
+class Missing(Enum):
+    """The type of MISSING."""
+
+    MISSING = "missing"
+
+
+MISSING: Final = Missing.MISSING
+"""Stands for the value of a part whose node was skipped."""
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """What one source says."""
+
+    source: str
+    value: Any
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """A place where sources differ, and what each of them says."""
+
+    path: str
+    """Where in the result: `.field`, `[0]`, `["a field"]`; empty for the result itself."""
+    values: tuple[Candidate, ...]
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """What a merge gives."""
+
+    outputs: Any
+    """null if no part is there, or if the parts differ as a whole and the policy makes no choice."""
+    conflicts: tuple[Conflict, ...] = ()
+    completeness: float = 1.0
+    """The share of parts that are there, times the share of values that could be chosen. For `first`: 1 if a part is there, else 0."""
+    missing: tuple[str, ...] = ()
+    """The sources whose part is missing, then the paths of values that were left out."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The result as JSON."""
+        conflicts = [
+            {"path": found.path, "values": [{"source": said.source, "value": said.value} for said in found.values]}
+            for found in self.conflicts
+        ]
+        return {"outputs": self.outputs, "conflicts": conflicts, "completeness": self.completeness, "missing": list(self.missing)}
+
+
+def merged(
+    parts: Sequence[tuple[str, Any]], policy: MergePolicy, key: str | None = None, choices: Mapping[str, str] = NO_CHOICES
+) -> Merged:
+    """One result of several parts. It never fails: conflicts and missing parts are data. `failure_of` says what `strict` makes of them.
+
+    `choices` settle conflicts that an earlier result of the same parts had: the path of the conflict, and the source whose value is taken.
+    A choice for another place, or of a source that says nothing there, changes nothing.
+    """
+    there = [Candidate(source, value) for source, value in parts if value is not MISSING]
+    absent = sorted(source for source, value in parts if value is MISSING)
+    if not there:
+        return Merged(None, (), 0.0, tuple(absent))
+    if policy == "first":
+        return Merged(there[0].value, (), 1.0, tuple(absent))
+    work = _Merge(policy, key, choices)
+    outputs = work.value(_sorted(there), "", 0)
+    completeness = len(there) / len(parts) * (1 - len(work.left_out) / max(work.places, 1))
+    return Merged(None if outputs is MISSING else outputs, tuple(work.conflicts), completeness, (*absent, *work.left_out))
+
+
+def failure_of(policy: MergePolicy, result: Merged) -> str | None:
+    """The error code of a result that its policy does not accept. Only `strict` refuses: a conflict, and a missing part."""
+    return MERGE_CONFLICT if policy == "strict" and (result.conflicts or result.missing) else None
+
+
+class _Merge:
+    def __init__(self, policy: MergePolicy, key: str | None, choices: Mapping[str, str]) -> None:
+        self._policy = policy
+        self._key = key
+        self._choices = choices
+        self.places = 0
+        self.conflicts: list[Conflict] = []
+        self.left_out: list[str] = []
+
+    def value(self, said: Sequence[Candidate], path: str, depth: int) -> Any:
+        """The value at one place; MISSING if the policy chooses none."""
+        if self._policy in ("best_effort", "union"):
+            said = [one for one in said if one.value is not None] or said
+        if len(said) == 1:
+            self.places += 1
+            return said[0].value
+        if depth < MAX_DEPTH and all(isinstance(one.value, dict) for one in said):
+            return self._object(said, path, depth)
+        if depth < MAX_DEPTH and self._policy == "union" and all(isinstance(one.value, list | tuple) for one in said):
+            return self._list(said, path, depth)
+        return self._chosen(said, path)
+
+    def _object(self, said: Sequence[Candidate], path: str, depth: int) -> dict[str, Any]:
+        fields: dict[str, list[Candidate]] = {}
+        for one in said:
+            for name, value in one.value.items():
+                fields.setdefault(name, []).append(Candidate(one.source, value))
+        values = {name: self.value(found, _below(path, name), depth + 1) for name, found in fields.items()}
+        return {name: value for name, value in values.items() if value is not MISSING}
+
+    def _list(self, said: Sequence[Candidate], path: str, depth: int) -> list[Any]:
+        elements: dict[Hashable, list[Candidate]] = {}
+        for one in said:
+            for name, element in _numbered((self._name(element), element) for element in one.value):
+                elements.setdefault(name, []).append(Candidate(one.source, element))
+        return [self.value(found, _cut(f"{path}[{at}]"), depth + 1) for at, found in enumerate(elements.values())]
+
+    def _name(self, element: Any) -> Hashable:
+        """The name by which an element is found again in another part."""
+        if self._key is not None and isinstance(element, dict) and self._key in element:
+            return ("key", identity(element[self._key]))
+        return ("equal", identity(element))
+
+    def _chosen(self, said: Sequence[Candidate], path: str) -> Any:
+        """The whole value of one of the sources."""
+        self.places += 1
+        groups: dict[Hashable, list[Candidate]] = {}
+        for one in said:
+            groups.setdefault(identity(one.value), []).append(one)
+        most = max(groups.values(), key=len)
+        if len(groups) == 1:
+            return most[0].value
+        if self._policy == "majority" and sum(len(group) == len(most) for group in groups.values()) == 1:
+            return most[0].value
+        source = None if path.endswith(_CUT) else self._choices.get(path)
+        if (settled := next((one for one in said if one.source == source), None)) is not None:
+            return settled.value
+        self.conflicts.append(Conflict(path, tuple(said)))
+        if self._policy in ("best_effort", "union"):
+            return most[0].value
+        self.left_out.append(path)
+        return MISSING
+
+
+def _sorted(there: Sequence[Candidate]) -> list[Candidate]:
+    """The parts by source. Several parts of one source stand in the order of their texts, which is no order of arrival either."""
+    if len({one.source for one in there}) == len(there):
+        return sorted(there, key=lambda one: one.source)
+    return sorted(there, key=lambda one: (one.source, repr(identity(one.value))))
+
+
+class _Name(NamedTuple):
+    name: Hashable
+    occurrence: int
+
+
+def _numbered(named: Iterable[tuple[Hashable, Any]]) -> Iterator[tuple[_Name, Any]]:
+    """The elements of one part. A number tells elements of the same name apart."""
+    seen: dict[Hashable, int] = {}
+    for name, element in named:
+        seen[name] = seen.get(name, 0) + 1
+        yield _Name(name, seen[name]), element
+
+
+def _below(path: str, name: str) -> str:
+    return _cut(path + ('["*"]' if name == EACH else text_of((name[:MAX_PATH],))))
+
+
+def _cut(path: str) -> str:
+    return path if len(path) <= MAX_PATH else path[: MAX_PATH - 1] + _CUT

@@ -1,0 +1,169 @@
+"""Values without their secrets: a place that a schema marks with `"writeOnly": true` or `"x-redact": true` is never shown.
+
+Only schemas that can reach a mark are walked, and only for a bounded time: a value that would take longer is not shown at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from holdfast.contract.patterns import matcher
+from holdfast.contract.references import References
+
+Schema = Mapping[str, Any] | bool
+REDACTED = "[redacted]"
+MAX_STEPS: Final = 20_000
+"""The most places and schemas to visit for one value. Beyond that the whole value counts as secret."""
+_MARKS = ("writeOnly", "x-redact")
+_ALL_OF_MANY = ("allOf", "anyOf", "oneOf")
+_SAME_PLACE = ("if", "then", "else", "not")
+
+
+def has_marks(schema: Any) -> bool:
+    """Whether a schema marks anything: most do not, and then nothing has to be walked."""
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            if any(part.get(mark) is True for mark in _MARKS):
+                return True
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
+    return False
+
+
+def redacted(value: Any, schema: Schema) -> Any:
+    """A copy of the value in which a placeholder replaces every marked place.
+
+    A place is marked if any schema that might apply to it marks it. All branches of an `anyOf` count, because a secret in a value that
+    fits no branch is still a secret.
+    """
+    return Redaction(schema).redacted(value)
+
+
+class _TooLong(Exception):
+    """The walk has reached its bound."""
+
+
+class Redaction:
+    """The marks of one schema."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._references = References(root)
+        self._together: dict[tuple[int, ...], list[Mapping[str, Any]]] = {}
+        self._steps = 0
+
+    def redacted(self, value: Any) -> Any:
+        """A copy of a value without its secrets."""
+        self._steps = 0
+        try:
+            return self._at(value, (self._root,))
+        except (_TooLong, RecursionError):
+            return REDACTED
+
+    def _at(self, value: Any, schemas: Iterable[Any]) -> Any:
+        starting = [part for part in schemas if id(part) in self._reaching]
+        if not starting:
+            return value
+        here = self._applying(starting)
+        self._step(1 + len(here))
+        if any(part.get(mark) is True for part in here for mark in _MARKS):
+            return REDACTED
+        if isinstance(value, dict):
+            return {key: self._at(item, self._of_property(here, str(key))) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._at(item, _of_item(here, index)) for index, item in enumerate(value)]
+        return value
+
+    def _step(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            raise _TooLong
+
+    def _applying(self, starting: list[Any]) -> list[Mapping[str, Any]]:
+        """Every schema that speaks of the same place: through references and the keywords that only combine."""
+        key = tuple(map(id, starting))
+        if key not in self._together:
+            found: dict[int, Mapping[str, Any]] = {}
+            waiting = list(starting)
+            while waiting:
+                part = waiting.pop()
+                if isinstance(part, Mapping) and id(part) not in found:
+                    self._step(1)
+                    found[id(part)] = part
+                    waiting.extend(self._beside(part))
+            self._together[key] = list(found.values())
+        return self._together[key]
+
+    def _beside(self, part: Mapping[str, Any]) -> Iterator[Any]:
+        """The schemas that a schema applies to its own place, not to a place below it."""
+        for word in _ALL_OF_MANY:
+            if isinstance(part.get(word), list):
+                yield from part[word]
+        yield from (part[word] for word in _SAME_PLACE if word in part)
+        if isinstance(part.get("dependentSchemas"), Mapping):
+            yield from part["dependentSchemas"].values()
+        for word in ("$ref", "$dynamicRef"):
+            if isinstance(part.get(word), str):
+                yield from (found.part for found in self._references.found(part[word]))
+
+    @cached_property
+    def _reaching(self) -> frozenset[int]:
+        """The schemas from which a mark can be reached: nothing below any other is secret."""
+        above: dict[int, list[int]] = {}
+        marked: list[int] = []
+        seen = set[int]()
+        waiting: list[Any] = [self._root]
+        while waiting:
+            part = waiting.pop()
+            if id(part) in seen or not isinstance(part, Mapping | list):
+                continue
+            seen.add(id(part))
+            if isinstance(part, list):
+                below = list(part)
+            else:
+                if any(part.get(mark) is True for mark in _MARKS):
+                    marked.append(id(part))
+                below = [*part.values(), *self._beside(part)]
+            for one in below:
+                above.setdefault(id(one), []).append(id(part))
+            waiting.extend(below)
+        reaching = set[int]()
+        while marked:
+            at = marked.pop()
+            if at not in reaching:
+                reaching.add(at)
+                marked.extend(above.get(at, ()))
+        return frozenset(reaching)
+
+    def _of_property(self, here: list[Mapping[str, Any]], key: str) -> Iterator[Any]:
+        for part in here:
+            properties = part.get("properties")
+            if isinstance(properties, Mapping) and key in properties:
+                yield properties[key]
+            patterns = part.get("patternProperties")
+            if isinstance(patterns, Mapping):
+                self._step(len(patterns) * (1 + len(key) // _KEY_CHARACTERS))
+                yield from (schema for pattern, schema in patterns.items() if _might_match(pattern, key))
+            yield from (part[word] for word in ("additionalProperties", "unevaluatedProperties") if word in part)
+
+
+_KEY_CHARACTERS: Final = 32
+
+
+def _might_match(pattern: str, key: str) -> bool:
+    """Whether a pattern might match a key. When in doubt, yes: it is safer to show too little."""
+    found = matcher(pattern)
+    return found is None or found.search(key) is not None
+
+
+def _of_item(here: list[Mapping[str, Any]], index: int) -> Iterator[Any]:
+    for part in here:
+        prefix = part.get("prefixItems")
+        if isinstance(prefix, list) and index < len(prefix):
+            yield prefix[index]
+        yield from (part[word] for word in ("items", "contains", "unevaluatedItems") if word in part)

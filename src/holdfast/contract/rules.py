@@ -1,0 +1,263 @@
+"""Rules: conditions on a JSON value, in the one form that gates, routes and `when=` share. Pure, and total for any JSON.
+
+| op | holds if the value at the path |
+|---|---|
+| `equals`, `differs` | is (is not) the rule's value; 1 and 1.0 are equal, 1 and true are not |
+| `less`, `at_most`, `more`, `at_least` | and the rule's value are two numbers, or two texts, in this order |
+| `in`, `not_in` | is (is not) an element of the rule's value, a list |
+| `exists`, `missing` | is there (null too); is not there |
+| `matches` | is a text in which the rule's RE2 pattern is found |
+| `length_at_least`, `length_at_most` | is a text, a list or an object of such a length |
+
+A path that reaches nothing breaks every rule but `missing`; the reason has the code `missing` unless the rule has a code of its own. A
+path with `[*]` asks every element: the rule holds if it holds for each, and each broken element is a reason of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+
+import msgspec
+
+from holdfast.contract.equality import equal, identity
+from holdfast.contract.paths import EACH, Path, PathInvalid, path_of, text_of
+
+Severity: TypeAlias = Literal["error", "warning"]
+Operator: TypeAlias = Literal[
+    "equals",
+    "differs",
+    "less",
+    "at_most",
+    "more",
+    "at_least",
+    "in",
+    "not_in",
+    "exists",
+    "missing",
+    "matches",
+    "length_at_least",
+    "length_at_most",
+]
+"""What a rule can ask. `matches` takes an RE2 pattern."""
+
+MAX_REASONS: Final = 100
+"""Reasons of one value; more are not listed."""
+DEFAULT_CODE: Final = "rule_broken"
+MISSING: Final = "missing"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One condition on a JSON value. Gates, routes and `when=` all use this form."""
+
+    path: str
+    """Where in the value: `.field`, `[0]`, `[*].field`; empty for the value itself."""
+    op: Operator
+    value: Any = None
+    code: str = "rule_broken"
+    message: str = ""
+    severity: Severity = "error"
+
+
+RULE_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["path", "op"],
+    "properties": {
+        "path": {"type": "string"},
+        "op": {"enum": list(get_args(Operator))},
+        "value": True,
+        "code": {"type": "string"},
+        "message": {"type": "string"},
+        "severity": {"enum": list(get_args(Severity))},
+    },
+}
+"""A rule as JSON Schema."""
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a value is not good: the form in which gates, people and revisions get it."""
+
+    code: str
+    path: str = ""
+    """The place in the value: `.offers[3].price`."""
+    message: str = ""
+    severity: Severity = "error"
+
+
+def broken(rules: Sequence[Rule], value: Any) -> list[Reason]:
+    """The reasons for which a value breaks the rules, in the order of the rules; empty if all hold. At most MAX_REASONS."""
+    reasons: list[Reason] = []
+    for rule in rules:
+        for reason in _broken(rule, value):
+            if len(reasons) == MAX_REASONS:
+                return reasons
+            reasons.append(reason)
+    return reasons
+
+
+def holds(rules: Sequence[Rule], value: Any) -> bool:
+    """Whether no rule of severity `error` is broken: the question of `when=` and of a route."""
+    return not any(reason.severity == "error" for rule in rules for reason in _broken(rule, value))
+
+
+def flaw_of(rule: Rule) -> str | None:
+    """Why a rule can never hold, or is no rule, as a sentence; None for a rule that can be asked."""
+    try:
+        path_of(rule.path)
+    except PathInvalid as wrong:
+        return str(wrong)
+    match rule.op:
+        case "matches":
+            return _pattern_flaw(rule.value)
+        case "in" | "not_in":
+            if not isinstance(rule.value, list | tuple):
+                return f"`{rule.op}` needs a list as its value."
+        case "less" | "at_most" | "more" | "at_least":
+            if not _is_number(rule.value) and not isinstance(rule.value, str):
+                return f"`{rule.op}` needs a number or a text as its value."
+        case "length_at_least" | "length_at_most":
+            if not _is_number(rule.value):
+                return f"`{rule.op}` needs a number as its value."
+        case _:
+            pass
+    return None
+
+
+def _pattern_flaw(value: Any) -> str | None:
+    from holdfast.contract.patterns import MAX_CHARACTERS, matcher  # loaded with the first pattern: most files of pipelines have none
+
+    if not isinstance(value, str):
+        return "`matches` needs a pattern, a text, as its value."
+    return None if matcher(value) else f"{value!r:.80} is no RE2 pattern of at most {MAX_CHARACTERS} characters."
+
+
+class _Nothing:
+    """The value of a path that leads to no place in a document."""
+
+
+_NOTHING: Final = _Nothing()
+
+
+class _Reached(NamedTuple):
+    value: Any
+    path: Path
+
+
+def _broken(rule: Rule, value: Any) -> Iterator[Reason]:
+    try:
+        path = path_of(rule.path)
+    except PathInvalid as wrong:
+        yield Reason(code=rule.code, message=str(wrong), severity=rule.severity)
+        return
+    fits = _question(rule)
+    for reached in _places(value, path):
+        if rule.op == "missing":
+            if not isinstance(reached.value, _Nothing):
+                yield _reason(rule, rule.code, reached.path, "must not be there.")
+        elif isinstance(reached.value, _Nothing):
+            yield _reason(rule, MISSING if rule.code == DEFAULT_CODE else rule.code, reached.path, "is missing.")
+        elif not fits(reached.value):
+            yield _reason(rule, rule.code, reached.path, f"must {_DEMANDS[rule.op]}{_shown(rule)}.")
+
+
+def _reason(rule: Rule, code: str, path: Path, told: str) -> Reason:
+    where = text_of(path)
+    return Reason(code=code, path=where, message=rule.message or f"{where or 'The value'} {told}", severity=rule.severity)
+
+
+def _shown(rule: Rule) -> str:
+    return "" if rule.op == "exists" else f" {rule.value!r:.80}"
+
+
+def _places(value: Any, path: Path) -> Iterator[_Reached]:
+    """Every place that a path names, in order; a place that is not there has the value `_NOTHING`."""
+    waiting = [(value, 0, ())]  # type: list[tuple[Any, int, Path]]
+    while waiting:
+        found, at, done = waiting.pop()
+        while at < len(path) and path[at] != EACH:
+            found = _inside(found, path[at])
+            done = (*done, path[at])
+            at += 1
+            if isinstance(found, _Nothing):
+                break
+        if at == len(path) or isinstance(found, _Nothing):
+            yield _Reached(found, done)
+        elif isinstance(found, list):
+            waiting.extend((element, at + 1, (*done, index)) for index, element in reversed(list(enumerate(found))))
+        else:
+            yield _Reached(_NOTHING, (*done, EACH))
+
+
+def _inside(value: Any, part: str | int) -> Any:
+    if isinstance(part, str):
+        return value.get(part, _NOTHING) if isinstance(value, dict) else _NOTHING
+    return value[part] if isinstance(value, list) and part < len(value) else _NOTHING
+
+
+# --- one question for each operator -----------------------------------------------------------------------------------------------
+
+
+def _question(rule: Rule) -> Callable[[Any], bool]:
+    """The question of a rule to one value. The options of `in` are read once, and not once for each element of a list."""
+    if rule.op in ("in", "not_in"):
+        options = frozenset(map(identity, rule.value)) if isinstance(rule.value, list | tuple) else None
+        return lambda value: options is not None and (identity(value) in options) == (rule.op == "in")
+    ask = _OPERATORS[rule.op]
+    return lambda value: ask(value, rule.value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def ask(value: Any, limit: Any) -> bool:
+        comparable = (_is_number(value) and _is_number(limit)) or (isinstance(value, str) and isinstance(limit, str))
+        return comparable and compare(value, limit)
+
+    return ask
+
+
+def _of_length(compare: Callable[[int, Any], bool]) -> Callable[[Any, Any], bool]:
+    return lambda value, limit: isinstance(value, str | list | dict) and _is_number(limit) and compare(len(value), limit)
+
+
+def _matches(value: Any, pattern: Any) -> bool:
+    from holdfast.contract.patterns import matcher  # loaded with the first pattern
+
+    found = matcher(pattern) if isinstance(pattern, str) and isinstance(value, str) else None
+    try:
+        return found is not None and found.search(value) is not None
+    except UnicodeError:  # a lone surrogate: Python's json reads one
+        return False
+
+
+_OPERATORS: Final[Mapping[Operator, Callable[[Any, Any], bool]]] = {
+    "equals": equal,
+    "differs": lambda value, other: not equal(value, other),
+    "less": _ordered(lambda value, limit: value < limit),
+    "at_most": _ordered(lambda value, limit: value <= limit),
+    "more": _ordered(lambda value, limit: value > limit),
+    "at_least": _ordered(lambda value, limit: value >= limit),
+    "exists": lambda value, _: True,
+    "missing": lambda value, _: False,
+    "matches": _matches,
+    "length_at_least": _of_length(lambda length, limit: length >= limit),
+    "length_at_most": _of_length(lambda length, limit: length <= limit),
+}
+_DEMANDS: Final[Mapping[Operator, str]] = {
+    "equals": "be",
+    "differs": "not be",
+    "less": "be less than",
+    "at_most": "be at most",
+    "more": "be more than",
+    "at_least": "be at least",
+    "in": "be one of",
+    "not_in": "be none of",
+    "exists": "be there",
+    "missing": "not be there",
+    "matches": "match",
+    "length_at_least": "have a length of at least",
+    "length_at_most": "have a length of at most",
+}

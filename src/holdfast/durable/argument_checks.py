@@ -1,0 +1,129 @@
+"""Checks of the arguments of durable calls: a wrong value raises on the author's own line, before anything is recorded.
+
+A member of a text enum is taken as plain text, and a subclass of int as a plain number: stores and the wire know only plain ones.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from datetime import timedelta
+from typing import Final
+
+from holdfast.durable.author_lines import author_line
+from holdfast.durable.exceptions import ValidationError
+
+MAX_NAME: Final = 256
+"""The most characters that the service takes for the name of an operation."""
+
+
+def name(given: object, call: str, what: str = "name") -> str | None:
+    """The name of an operation, if it has one."""
+    if given is None:
+        return None
+    text = given if type(given) is str else _plain(given, call, what)
+    if len(text) > MAX_NAME:
+        raise ValidationError(f"{call}: {what} has {len(text)} characters; a name has at most {MAX_NAME}.")
+    if text.isascii() and "\0" not in text:
+        return text
+    return _written(text, call, what)
+
+
+def text(given: object, call: str, what: str) -> str:
+    """A required text: the name of a function, or a payload from a serdes."""
+    return _written(given if type(given) is str else _plain(given, call, what), call, what)
+
+
+def optional_text(given: object, call: str, what: str) -> str | None:
+    """An optional text."""
+    return None if given is None else text(given, call, what)
+
+
+def seconds(duration: object, call: str, what: str = "duration") -> int:
+    """The whole seconds of a Duration, or of any object with `to_seconds()`."""
+    say = getattr(duration, "to_seconds", None)
+    if not callable(say):
+        raise _refused(f"{call}: {what} is {shown(duration)}, at {author_line()}. {_as_duration(duration, call, what)}")
+    return whole(say(), call, what)
+
+
+def _as_duration(given: object, call: str, what: str) -> str:
+    """How to write the argument correctly."""
+    if isinstance(given, timedelta):
+        cure = "Duration.from_seconds(the_timedelta.total_seconds())"
+    else:
+        number = given if isinstance(given, int | float) and not isinstance(given, bool) else 5
+        cure = f"Duration.from_seconds({number})"
+    there = f"context.{call}({cure})" if what == "duration" else f"{what}={cure}"
+    return f"It must be a Duration: write `{there}`, with `from holdfast import Duration`."
+
+
+def function(given: object, call: str, what: str = "its function") -> None:
+    """Refuse an object that cannot be called, and a decorated function that was not called with its arguments."""
+    decorator = getattr(given, "_binds_arguments", None)
+    if decorator is not None:
+        called = getattr(given, "__name__", "f")
+        raise _refused(
+            f"{call}: {called} is a @{decorator} that was not called, at {author_line()}. Write `{called}(...)`, with its arguments and "
+            f"without its context: `context.{call}({'[' if call == 'parallel' else ''}{called}(...){']' if call == 'parallel' else ''})`."
+        )
+    if not callable(given):
+        hint = "Pass the function itself, without calling it." if inspect.iscoroutine(given) else "It must be a function."
+        if inspect.iscoroutine(given):
+            given.close()  # so that Python does not also warn about the coroutine
+        raise _refused(f"{call}: {what} is {shown(given)}, at {author_line()}. {hint}")
+
+
+def address(given: object, call: str, what: str) -> str:
+    """The name of a function to invoke. A function that cannot be invoked is refused, and the message says what can."""
+    if not isinstance(given, str) and callable(given):
+        called = getattr(given, "__name__", type(given).__name__)
+        decorator = getattr(given, "_binds_arguments", None)
+        cure = "" if decorator is None else f" To run the @{decorator} here, write `context.step({called}(...))`."
+        raise _refused(
+            f"{call}: {called} is not a durable function, at {author_line()}. Pass a function under @durable_execution, or the name of "
+            f"one.{cure}"
+        )
+    return text(given, call, what)
+
+
+def _refused(message: str) -> ValidationError:
+    """An error whose message already names the author's line."""
+    error = ValidationError(message)
+    error.tells_line = True
+    return error
+
+
+def whole(given: object, call: str, what: str) -> int:
+    """A whole number; fractions are cut off."""
+    if type(given) is int:
+        return given
+    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+        raise ValidationError(f"{call}: {what} is {shown(given)}; it must be a whole number of seconds.")
+    return int(given)
+
+
+def shown(given: object) -> str:
+    """A value and its type, for a message."""
+    try:
+        said = f"{given!r:.60}"
+    except Exception:  # a user's __repr__ is user code
+        said = "a value"
+    return f"{said} ({type(given).__name__})"
+
+
+def _plain(given: object, call: str, what: str) -> str:
+    if not isinstance(given, str):
+        raise ValidationError(f"{call}: {what} is {shown(given)}; it must be a str.")
+    return str.__str__(given)
+
+
+def _written(text: str, call: str, what: str) -> str:
+    """The text, if every store can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValidationError(f"{call}: {what} is not valid Unicode: {error.reason} (at {error.start}).") from None
+    if "\0" in text:
+        raise ValidationError(f"{call}: {what} has a NUL character (at {text.index(chr(0))}), which no name may have.")
+    return text

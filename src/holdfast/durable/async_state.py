@@ -1,0 +1,315 @@
+"""The state of an execution on its event loop: its strands, its token, and the writes of an `async def` handler.
+
+A handler consists of strands: the handler itself, and every branch it spawns. A strand either runs or rests (until an operation changes,
+or until a branch ends). When all strands rest, the invocation is quiet: it can end as PENDING. The coroutines stay in memory until the next
+invocation resumes them, or until the host evicts them with a SuspendExecution. async_driver.py runs plans on this state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Final, TypeAlias, TypeVar, cast
+
+from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
+from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.plan import Suspend
+from holdfast.durable.state import ExecutionState
+from holdfast.durable.stragglers import Stragglers
+from holdfast.durable.user_code import Threads
+from holdfast.model.charges import Charge
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError, LimitReached, StoreBroken
+from holdfast.model.ledger import LedgerEntry
+from holdfast.model.operations import Operation, Update
+from holdfast.model.ports import ChargingPort, Invocation, Port
+from holdfast.model.verbs import Checkpointed
+
+T = TypeVar("T")
+Alone: TypeAlias = tuple[asyncio.Future[None], list[Update], tuple[Charge, ...], tuple[LedgerEntry, ...]]
+"""A write of its own: who waits for it, its updates, and what goes with them."""
+
+_MOST_UPDATES: Final = 500
+_EVICTED = "This execution is suspended and will come back. Not an error; let it pass."
+
+
+class AsyncState(ExecutionState):
+    """An execution's state on its event loop."""
+
+    __slots__ = (
+        "_alone",
+        "_in_write",
+        "_loop",
+        "_on_change",
+        "_owed",
+        "_quiet",
+        "_resting",
+        "_running",
+        "_unsent",
+        "_waiting",
+        "cancelled",
+        "threads",
+    )
+
+    hooks: RestingHooks | None
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        port: Port,
+        clock: Clock,
+        stragglers: Stragglers,
+        *,
+        threads: Threads,
+        quiet: Callable[[], None],
+    ) -> None:
+        super().__init__(invocation, port, clock, stragglers)
+        self._loop = asyncio.get_running_loop()
+        self.threads = threads
+        self._quiet = quiet
+        self._running = 1
+        self._resting: dict[asyncio.Future[None], None] = {}  # ordered, so that the same events always give the same course
+        self._on_change: dict[str, tuple[asyncio.Future[None], ...]] = {}
+        self._in_write: list[asyncio.Future[None]] | None = None
+        """The futures that wait for the write under way; None when no write is under way."""
+        self._waiting: list[asyncio.Future[None]] = []
+        """The futures that wait for the next write."""
+        self._alone: Sequence[Alone] = ()
+        """Writes that share no checkpoint with other updates."""
+        self._unsent = False
+        """The write under way waits for the end of the loop's tick, so that strands which run meanwhile join it."""
+        self._owed = 0
+        """How many updates of the write under way are not sent yet. A large write is sent in parts: other executions write in between."""
+        self.cancelled = False
+        """The engine ended this invocation, so a cancellation does not come from user code."""
+
+    # --- strands
+
+    @property
+    def is_quiet(self) -> bool:
+        """Every strand rests."""
+        return self._running == 0
+
+    def rest(self, suspend: Suspend) -> Awaitable[None]:
+        """Rest until an operation changes."""
+        future = self._loop.create_future()
+        for operation in (suspend.operation_id, *(other.id for other in suspend.others)):
+            self._on_change[operation] = (*self._on_change.get(operation, ()), future)
+        return self.rest_for(future)
+
+    async def rest_for(self, future: asyncio.Future[None]) -> None:
+        """Rest until `wake` is called with this future."""
+        self.check_usable()
+        self._resting[future] = None
+        self.ended()
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future in self._resting:
+                del self._resting[future]
+                self._running += 1
+            raise
+
+    def wake(self, future: asyncio.Future[None]) -> None:
+        """Let a strand run again. It counts as running from this call on, before the loop resumes it."""
+        if future in self._resting:
+            del self._resting[future]
+            self._running += 1
+        if not future.done():
+            future.set_result(None)
+
+    def waits_for(self, operation: str) -> bool:
+        """Whether a strand rests until this operation changes."""
+        return any(future in self._resting for future in self._on_change.get(operation, ()))
+
+    def awaited(self) -> list[Operation]:
+        """The operations that strands rest for, as far as they are written."""
+        return [self.operations[at] for at in self._on_change if at in self.operations and self.waits_for(at)]
+
+    def when_changed(self, operation: str) -> asyncio.Future[None]:
+        """A future that is done when an operation changes; the strand that asks does not rest."""
+        future = self._loop.create_future()
+        self._on_change[operation] = (*self._on_change.get(operation, ()), future)
+        return future
+
+    def began(self) -> None:
+        """A strand was added."""
+        self._running += 1
+
+    def ended(self) -> None:
+        """A strand rests or is over."""
+        self._running -= 1
+        if self._running == 0:
+            self._quiet()
+
+    def learn(self, operations: Iterable[Operation]) -> None:
+        """Store changed operations, and wake the strands that rest until they change."""
+        for operation in operations:
+            self.operations[operation.id] = operation
+            if self._on_change:
+                for future in self._on_change.pop(operation.id, ()):
+                    self.wake(future)
+
+    def hear(self, revision: int, operations: Collection[Operation]) -> None:
+        """A write from outside this invocation changed these operations; the execution has this revision now. Without operations, it is
+        only known that something changed.
+
+        If this state has seen the revision directly before this one, nothing else has changed. Otherwise other writes came between, and
+        this state asks the store for all changes. If a write of this state is under way, its answer brings the changes: its commit comes
+        after the one that is reported here.
+        """
+        is_sent = self._in_write is not None and not self._unsent
+        if is_sent or self.broken is not None or self.suspended or revision <= self.revision:
+            return
+        if revision > self.revision + 1 or not operations:
+            self.refresh()
+            return
+        self.revision = revision
+        self.token = self.token._replace(revision=revision)
+        if self.hooks is None:
+            self.learn(operations)
+        else:
+            self.hooks.learning(operations, self.learn)
+
+    def resume(self, invocation: Invocation) -> None:
+        """Go on under a new invocation: read what changed, and wake the strands that wait for it."""
+        changed = self.port.state(invocation.token, self.revision)
+        self.header = invocation.header
+        self.token = invocation.token
+        self.revision = invocation.header.revision
+        self.learn(changed)
+
+    def evict(self) -> None:
+        """Remove the coroutines from memory: raise a suspension in every resting strand, and refuse every later durable call."""
+        self.suspended = True
+        resting, self._resting = self._resting, {}
+        for future in resting:
+            self._running += 1
+            if not future.done():
+                future.set_exception(SuspendExecution(_EVICTED))
+
+    # --- writing
+
+    @property
+    def ends_ride(self) -> bool:
+        """Whether the end of a context may wait for the next write. With plugins it may not, because plugins are told of the end when it is
+        on disk."""
+        return self.hooks is None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write is under way."""
+        return self._in_write is not None
+
+    def flush(self) -> asyncio.Future[None]:
+        """A future that is done when everything recorded so far is on disk."""
+        if self.broken is not None:
+            raise self.broken
+        mine: asyncio.Future[None] = self._loop.create_future()
+        if self._in_write is None:
+            self._begin_write([mine])
+        elif self._unsent:
+            self._in_write.append(mine)
+        else:
+            self._waiting.append(mine)
+        return mine
+
+    async def record_alone(self, updates: list[Update], charges: tuple[Charge, ...], ledger: tuple[LedgerEntry, ...] = ()) -> None:
+        """Write these updates, charges and entries of the ledger alone. LimitReached refuses only this write: the token stays valid."""
+        self.check_usable()
+        mine: asyncio.Future[None] = self._loop.create_future()
+        self._alone = [*self._alone, (mine, updates, charges, ledger)]
+        if self._in_write is None:
+            self._go_on()
+        await mine
+
+    def _write_alone(self) -> None:
+        (mine, updates, charges, ledger), *self._alone = self._alone
+
+        def landed(answer: Checkpointed | HoldfastError) -> None:
+            if not isinstance(answer, LimitReached):
+                self._written(answer)
+                return
+            self._in_write = None
+            if not mine.done():
+                mine.set_exception(answer)
+            self._go_on()
+
+        self._in_write, self._owed = [mine], 0
+        try:
+            cast("ChargingPort", self.port).checkpoint_soon(self.token, updates, landed, charges=charges, ledger=ledger)
+        except Exception as error:
+            self._write_failed(error)
+
+    def _go_on(self) -> None:
+        """Begin the next write, if a strand waits for one. Updates that were recorded earlier go first."""
+        if self._alone and not self.unwritten:
+            self._write_alone()
+        elif self._waiting or self._alone:
+            waiting, self._waiting = self._waiting, []
+            self._begin_write(waiting)
+        elif self._running == 0:
+            self._quiet()
+
+    def write_deferred(self) -> None:
+        """Write the deferred updates, if they are not written yet. The strand that writes next gets a failure."""
+        if self.unwritten and self._in_write is None and self.broken is None:
+            self._begin_write([])
+
+    def refresh(self) -> None:
+        """Read what changed with an empty checkpoint. A write under way brings the changes as well."""
+        if self._in_write is None and self.broken is None and not self.suspended:
+            self._begin_write([])
+
+    def _begin_write(self, waiters: list[asyncio.Future[None]]) -> None:
+        """Begin a write. It belongs to the state and not to a strand: it goes on when the strand that waits for it is cancelled.
+
+        Strands that run now may have something to write, too, and a checkpoint costs one of them as much as all of them.
+        """
+        self._in_write = waiters
+        if self._running > 1:
+            self._unsent = True
+            self._loop.call_soon(self._send_all)
+        else:
+            self._send_all()
+
+    def _send_all(self) -> None:
+        self._unsent = False
+        self._owed = len(self.unwritten)
+        self._send()
+
+    def _send(self) -> None:
+        updates, self.unwritten = self.unwritten[:_MOST_UPDATES], self.unwritten[_MOST_UPDATES:]
+        self._owed -= len(updates)
+        try:
+            self.port.checkpoint_soon(self.token, updates, self._written)
+        except Exception as error:
+            self._write_failed(error)
+
+    def _write_failed(self, error: Exception) -> None:
+        """A write failed with an unexpected error: the strands that wait for it must learn that their updates are not on disk."""
+        broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
+        broken.__cause__ = error
+        self._written(broken)
+
+    def _written(self, answer: Checkpointed | HoldfastError) -> None:
+        waiters = self._in_write or []
+        try:
+            if isinstance(answer, HoldfastError):
+                raise self.failed(answer)
+            self.applied(answer)
+            if self._owed > 0:
+                self._send()
+                return
+        except BackgroundThreadError as over:
+            self.broken = over
+            waiters += [*self._waiting, *(waiter for waiter, *_ in self._alone)]
+            self._waiting, self._alone = [], ()
+        self._in_write = None
+        for waiter in waiters:
+            if not waiter.done():
+                if self.broken is None:
+                    waiter.set_result(None)
+                else:
+                    waiter.set_exception(self.broken)
+        self._go_on()

@@ -1,0 +1,336 @@
+"""The blocking driver: runs the plans of `def` handlers, each on a thread of a bounded pool.
+
+A suspension is raised through user code and frees the thread. Branches run on other threads of the pool if one is free; the thread
+that waits for them runs the remaining ones itself, so that a pool of one thread can run nested branches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Any, Protocol, TypeVar
+
+from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
+from holdfast.durable.plan import Accept, Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend, too_late
+from holdfast.durable.run_acceptance import accepted_blocking
+from holdfast.durable.state import ExecutionState
+from holdfast.durable.stragglers import Stragglers
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError
+from holdfast.model.operations import Operation, Update
+from holdfast.model.ports import Invocation, Port
+
+T = TypeVar("T")
+Lend = Callable[[Callable[[], None]], bool]
+"""Runs a call on a free thread; False when there is none."""
+
+
+class Strands(Protocol):
+    """The branches of one plan."""
+
+    def spawn(self, spawn: Spawn) -> None: ...
+    def next_done(self) -> Done: ...
+
+
+class _Gate:
+    """Closed until it is opened, once. Every write makes two gates, and a threading.Event costs ten times as much."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        """Let all waiting threads pass, and all later ones."""
+        self._lock.release()
+
+    def wait(self) -> None:
+        """Wait until the gate is open. Each thread that passes lets the next one pass."""
+        with self._lock:
+            pass
+
+
+class _Write:
+    """One write for all threads that wait for it. The first thread makes the write, when the write before it is done."""
+
+    __slots__ = ("done", "even_if_empty", "turn")
+
+    def __init__(self) -> None:
+        self.turn = _Gate()
+        self.done = _Gate()
+        self.even_if_empty = False
+        """A thread wants to read what changed, also when there is nothing to write."""
+
+
+class BlockingState(ExecutionState):
+    """An execution's state, shared by the threads of one invocation."""
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        port: Port,
+        clock: Clock,
+        stragglers: Stragglers,
+        *,
+        lend: Lend,
+        crowded: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(invocation, port, clock, stragglers)
+        self.lend = lend
+        self.crowded = crowded
+        """Whether another execution waits for a thread, so that a lent thread should be given back."""
+        self._taking = threading.Lock()
+        self._current: _Write | None = None
+        """The write that is under way."""
+        self._next: _Write | None = None
+        """The next write, for the threads that come meanwhile."""
+        self._blocked: dict[str, int] = {}
+
+    def record(self, update: Update) -> None:
+        """Take an update for the next write."""
+        with self._taking:
+            super().record(update)
+
+    def block(self, operation_id: str, looked: Operation | None) -> None:
+        """A strand gives up its thread because it waits for an operation, which it saw in this state."""
+        self._blocked[operation_id] = looked.revision if looked is not None else 0
+
+    @property
+    def acted_on(self) -> int:
+        """The revision up to which every strand has seen all changes.
+
+        A blocked strand is not woken. So a change of its operation that another strand's write brought is still new to the handler.
+        """
+        news = [self.operations[at].revision for at, then in list(self._blocked.items()) if self.operations[at].revision > then]
+        return min(news) - 1 if news else self.revision
+
+    def suspension(self, effect: Suspend) -> SuspendExecution:
+        """The exception that frees the thread of a blocked strand."""
+        return SuspendExecution(f"Waiting for operation {effect.operation_id}.")
+
+    def strands(self) -> Strands:
+        """An object that runs the branches of one plan."""
+        return _Strands(self)
+
+    def write(self, update: Update) -> None:
+        """Record an update and wait until it is on disk."""
+        self.record(update)
+        self.flush()
+
+    def flush(self, *, even_if_empty: bool = False) -> None:
+        """Wait until everything recorded so far is on disk."""
+        with self._taking:
+            if self.broken is not None:
+                raise self.broken
+            first = self._current is None
+            if first and not self.unwritten and not even_if_empty:
+                return
+            writes = first or self._next is None
+            if first:
+                write = self._current = _Write()
+            else:
+                write = self._next = self._next or _Write()
+            write.even_if_empty |= even_if_empty
+        if not writes:
+            write.done.wait()
+        else:
+            if not first:
+                write.turn.wait()
+            self._make(write)
+        if self.broken is not None:
+            raise self.broken
+
+    def _make(self, write: _Write) -> None:
+        try:
+            with self._taking:
+                updates, self.unwritten = self.unwritten, []
+            # Nothing is left when the write before took all updates; that write is done.
+            if (updates or write.even_if_empty) and self.broken is None:
+                self._checkpoint(updates)
+        except BaseException as error:
+            if self.broken is None:  # its updates are not on disk, and every thread that waits must learn that
+                self.broken = BackgroundThreadError("A write failed.", error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            if isinstance(error, Exception):
+                raise self.broken from error
+            raise
+        finally:
+            with self._taking:
+                self._current, self._next = self._next, None
+                if self._current is not None:
+                    self._current.turn.open()
+            write.done.open()
+
+    def write_deferred(self) -> None:
+        """Write the deferred updates, if they are not written yet. The strand that writes next gets a failure."""
+        with contextlib.suppress(BackgroundThreadError):
+            self.flush()
+
+    def _checkpoint(self, updates: list[Update]) -> None:
+        try:
+            self.applied(self.port.checkpoint(self.token, updates))
+        except HoldfastError as error:
+            self.broken = self.failed(error)
+            raise self.broken from error
+        except BackgroundThreadError as over:
+            self.broken = over
+            raise
+
+
+class _Strands:
+    """The branches of one plan."""
+
+    def __init__(self, state: BlockingState) -> None:
+        self._state = state
+        self._todo: deque[Spawn] = deque()
+        self._done: deque[Done] = deque()
+        self._changed = threading.Condition()
+        self._elsewhere = 0
+        self._fatal: BaseException | None = None
+
+    def spawn(self, spawn: Spawn) -> None:
+        self._todo.append(spawn)
+        self._lend()
+
+    def _lend(self) -> None:
+        """Let another thread run branches, if one is free."""
+        with self._changed:
+            self._elsewhere += 1
+        context = contextvars.copy_context()
+        if not self._state.lend(lambda: context.run(self._work_elsewhere)):
+            with self._changed:
+                self._elsewhere -= 1
+
+    def _work_elsewhere(self) -> None:
+        try:
+            while self._run_one() and not self._state.crowded():
+                pass
+        finally:
+            with self._changed:
+                self._elsewhere -= 1
+                self._changed.notify_all()
+
+    def _run_one(self) -> bool:
+        """Run a branch. Context variables that plugins set in it are not seen by other branches."""
+        return self._work() if self._state.hooks is None else contextvars.copy_context().run(self._work)
+
+    def _work(self) -> bool:
+        try:
+            spawn = self._todo.popleft()
+        except IndexError:
+            return False
+        try:
+            done = Done(spawn.key, drive(spawn.plan, self._state))
+        except Exception as error:
+            done = Done(spawn.key, None, error)
+        except SuspendExecution:
+            return True  # blocked: the next invocation replays it
+        except BaseException as fatal:
+            self._fatal = fatal
+            return True
+        with self._changed:
+            self._done.append(done)
+            self._changed.notify_all()
+        return True
+
+    def next_done(self) -> Done:
+        """The next branch that ended; raises a suspension when all remaining branches are blocked."""
+        while True:
+            if self._fatal is not None:
+                raise self._fatal
+            if self._done:
+                return self._done.popleft()
+            if self._run_one():
+                if self._todo:  # a thread may have become free meanwhile
+                    self._lend()
+                continue
+            with self._changed:
+                if self._done or self._fatal is not None:
+                    continue
+                if self._elsewhere == 0:
+                    raise SuspendExecution("All branches wait for something outside.")
+                self._changed.wait()
+
+
+def drive(plan: Plan[T], state: BlockingState) -> T:
+    """Run a plan to its end, or raise a suspension."""
+    answer: Any = None
+    raised: Exception | None = None
+    strands: Strands | None = None
+    looked: Operation | None = None
+    try:
+        while True:
+            try:
+                effect = plan.send(answer) if raised is None else plan.throw(raised)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            answer = raised = None
+            if isinstance(effect, Look):
+                answer = looked = state.look(effect.identity)
+            elif isinstance(effect, Record):
+                if state.hooks is not None:
+                    state.hooks.recording(effect.update)
+                if effect.wait:
+                    state.write(effect.update)
+                    if state.hooks is not None:
+                        state.hooks.recorded(effect.update)
+                else:
+                    state.record_later(effect.update)
+            elif isinstance(effect, Run):
+                try:
+                    answer = _run(effect)
+                except Exception as error:
+                    raised = error
+            elif isinstance(effect, Accept):
+                answer = accepted_blocking(state, effect)
+            elif isinstance(effect, Suspend):
+                state.block(effect.operation_id, looked)
+                for other in effect.others:
+                    state.block(other.id, other)
+                raise state.suspension(effect)
+            else:
+                if strands is None:
+                    strands = state.strands()
+                if isinstance(effect, NextDone):
+                    answer = strands.next_done()
+                else:
+                    strands.spawn(effect)
+    except BaseException as error:
+        plan.close()  # its `finally` blocks run now, not at garbage collection
+        state.raised(error)
+        raise
+
+
+def _run(run: Run) -> Any:
+    """Call user code. A coroutine that a `def` function returns runs on a loop of its own."""
+    if run.timeout is not None:
+        return _run_in_time(run, run.timeout)
+    value = run.func(*run.arguments)
+    if inspect.iscoroutine(value):
+        return asyncio.run(value)
+    return value
+
+
+def _run_in_time(run: Run, seconds: float) -> Any:
+    """Call user code on a thread of its own, so that this thread can go on when the time is over."""
+    context = contextvars.copy_context()
+    ended: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            ended.set_result(context.run(_run, Run(run.func, run.arguments)))
+        except BaseException as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=work, name="holdfast-step", daemon=True).start()
+    wait([ended], seconds)
+    if not ended.done():
+        raise too_late(run, cancelled=False)
+    return ended.result()

@@ -1,0 +1,95 @@
+"""The error of `context.enqueue`, and the check of its arguments."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.durable import argument_checks
+from holdfast.durable.exceptions import DurableOperationError, ValidationError, register_operation_error
+from holdfast.model import codec, reading
+from holdfast.model.errors import InvalidParameter, PayloadNotJson
+from holdfast.model.operations import Queued
+from holdfast.model.places import checked_queue
+from holdfast.model.run_port import EnqueueAsked
+from holdfast.model.typed import Unwritable, without_models
+
+OVERLOADED: Final = "overloaded"
+_MOST_SECONDS: Final = 10 * 366 * 86_400.0
+
+
+class EnqueueRefused(DurableOperationError):
+    """The execution was not enqueued. `error_type` says why: `overloaded` if the queue is full."""
+
+    code = "enqueue_refused"
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether the queue is full, so that a later try may succeed."""
+        return self.error_type == OVERLOADED
+
+    @property
+    def retry_after_seconds(self) -> int | None:
+        """When the queue expects to have a place again, if it is full."""
+        with contextlib.suppress(msgspec.MsgspecError):
+            return reading.decoded(self.data or "{}", _Full).retry_after_seconds
+        return None
+
+
+class _Full(msgspec.Struct):
+    """What the data of the error says about a queue that is full."""
+
+    retry_after_seconds: int | None = None
+
+
+register_operation_error(EnqueueRefused)
+
+
+def enqueue_asked(
+    target: object,
+    input: object,
+    *,
+    queue: object,
+    key: object,
+    version: object,
+    delay: object,
+    ttl: object,
+    head_start: object,
+    units: object,
+) -> EnqueueAsked:
+    """What is asked for, if the arguments can mean something. A wrong one raises on the author's own line."""
+    named = getattr(target, "name", None) if callable(target) else target
+    if not isinstance(named, str) or not named:
+        raise ValidationError(f"enqueue: the target is {argument_checks.shown(target)}. Give a durable function, or a name.")
+    wanted = version if version is not None else getattr(target, "version", None) if callable(target) else None
+    try:
+        checked = checked_queue(queue)
+        plain: Any = without_models(input)
+        codec.dumps(plain)
+    except InvalidParameter as odd:
+        raise ValidationError(f"enqueue: {odd}") from None
+    except (Unwritable, RecursionError, PayloadNotJson) as error:
+        raise ValidationError(f"enqueue: the input cannot be written as JSON: {error}.") from None
+    if units is not None and (type(units) is not int or units < 0):
+        raise ValidationError(f"enqueue: units is {argument_checks.shown(units)}; use a whole number from 0 on.")
+    queued = Queued(
+        queue=checked,
+        key=argument_checks.optional_text(key, "enqueue", "key"),
+        delay_ms=_milliseconds(delay, "delay"),
+        ttl_ms=None if ttl is None else max(1, _milliseconds(ttl, "ttl")),
+        head_start_ms=_milliseconds(head_start, "head_start"),
+        units=units or 0,
+    )
+    return EnqueueAsked(target=named, version=None if wanted is None else str(wanted), input=plain, queued=queued)
+
+
+def _milliseconds(given: object, what: str) -> int:
+    """A number of seconds, or a Duration."""
+    say = getattr(given, "to_seconds", None)
+    seconds = say() if callable(say) else given
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or not 0 <= seconds <= _MOST_SECONDS:
+        raise ValidationError(f"enqueue: {what} is {argument_checks.shown(given)}; use a number of seconds, from 0 up to ten years.")
+    return round(seconds * 1000)

@@ -1,0 +1,163 @@
+"""Calls of plugins: the plugin instances of one invocation, and the guard that keeps their errors away from the execution."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterable
+
+from holdfast.durable.plugin import (
+    DurableInstrumentationPlugin,
+    DurableInstrumentationPluginFactory,
+    InvocationEndInfo,
+    InvocationStartInfo,
+    OperationChangeInfo,
+    OperationEndInfo,
+    OperationStartInfo,
+    PropagationInput,
+    PropagationMetadata,
+    UserFunctionEndInfo,
+    UserFunctionStartInfo,
+)
+
+log = logging.getLogger("holdfast.plugins")
+
+Info = (
+    InvocationStartInfo
+    | InvocationEndInfo
+    | OperationStartInfo
+    | OperationEndInfo
+    | OperationChangeInfo
+    | UserFunctionStartInfo
+    | UserFunctionEndInfo
+)
+
+_HOOKS: dict[type, str] = {
+    InvocationStartInfo: "on_invocation_start",
+    InvocationEndInfo: "on_invocation_end",
+    OperationStartInfo: "on_operation_start",
+    OperationEndInfo: "on_operation_end",
+    OperationChangeInfo: "on_operation_change",
+    UserFunctionStartInfo: "on_user_function_start",
+    UserFunctionEndInfo: "on_user_function_end",
+}
+
+# Not a plugin's error but a request to end the thread. A CancelledError is not among them: it comes from the plugin's own loop.
+_STOP = (KeyboardInterrupt, SystemExit, GeneratorExit)
+
+
+class Plugins:
+    """The plugins of one invocation, in their order."""
+
+    def __init__(self, factories: Iterable[DurableInstrumentationPluginFactory], info: InvocationStartInfo) -> None:
+        self._all = [plugin for factory in factories if (plugin := _made(factory, info)) is not None]
+        self._begun: list[DurableInstrumentationPlugin] = []
+        """The plugins that were called at the start; only these are called later."""
+        self.want_changes = any(type(plugin).on_operation_change is not _NO_CHANGES for plugin in self._all)
+        """Whether a plugin overrides on_operation_change: else the map of all operations is not made."""
+
+    def begin(self, info: InvocationStartInfo) -> None:
+        """Report the start of the invocation. A plugin that fails here is still called at the end, because it may have something to clean
+        up."""
+        for plugin in self._all:
+            self._begun.append(plugin)
+            _call(plugin, info)
+
+    def tell(self, info: Info) -> None:
+        """Call one hook of every plugin."""
+        for plugin in self._begun:
+            _call(plugin, info)
+
+    def tell_change(self, info: OperationChangeInfo) -> None:
+        """Report what checkpoints changed. No operation waits for this report, so a plugin cannot stop the invocation here."""
+        for plugin in self._begun:
+            try:
+                _call(plugin, info)
+            except BaseException:
+                log.exception("The plugin %s says stop in on_operation_change; ignored.", _name(plugin))
+
+    def end(self, info: InvocationEndInfo) -> None:
+        """Report the end of the invocation to all plugins, even if one of them stops the invocation."""
+        stop: BaseException | None = None
+        for plugin in self._begun:
+            try:
+                _call(plugin, info)
+            except BaseException as said:
+                stop = stop or said
+        if stop is not None:
+            raise stop
+
+    def trace_id(self, asked: PropagationInput) -> str | None:
+        """The first trace id that a plugin gives for a chained invoke."""
+        found: str | None = None
+        for plugin in self._all:
+            try:
+                told = _trace_id(plugin.provide_propagation_metadata(asked))
+            except BaseException as error:
+                _contain(error, "The plugin %s raised in provide_propagation_metadata; ignored.", _name(plugin))
+                continue
+            if told is None or not told.strip():
+                continue
+            if found is None:
+                found = told
+            elif told != found:
+                log.warning("The plugin %s gives another trace id than an earlier plugin; the first one is kept.", _name(plugin))
+        return found
+
+
+_NO_CHANGES = DurableInstrumentationPlugin.on_operation_change
+
+
+def _made(factory: DurableInstrumentationPluginFactory, info: InvocationStartInfo) -> DurableInstrumentationPlugin | None:
+    try:
+        plugin: object = factory.create_plugin(info)
+        if isinstance(plugin, DurableInstrumentationPlugin):
+            return plugin
+    except BaseException as error:
+        _contain(error, "The plugin factory %s raised; the invocation goes without its plugin.", _name(factory))
+        return None
+    log.error("The plugin factory %s made %s, which is no DurableInstrumentationPlugin; ignored.", _name(factory), _name(plugin))
+    return None
+
+
+def _call(plugin: DurableInstrumentationPlugin, info: Info) -> None:
+    hook = _HOOKS[type(info)]
+    try:
+        answer = getattr(plugin, hook)(info)
+        if inspect.iscoroutine(answer):
+            answer.close()
+            raise TypeError("a hook is a plain function, not a coroutine: Holdfast does not await it")
+    except BaseException as error:
+        _contain(error, "The plugin %s raised in %s; ignored.", _name(plugin), hook)
+
+
+def _contain(error: BaseException, message: str, *names: str) -> None:
+    """Log what a plugin raised, and raise again what ends the thread. An exception group may hold both."""
+    stop: BaseException | None
+    rest: BaseException | None
+    if isinstance(error, BaseExceptionGroup):
+        stop, rest = error.split(_STOP)
+    else:
+        stop, rest = (error, None) if isinstance(error, _STOP) else (None, error)
+    if rest is not None:
+        log.error(message, *names, exc_info=rest)
+    if stop is not None:
+        raise stop from None
+
+
+def _trace_id(told: object) -> str | None:
+    if inspect.iscoroutine(told):
+        told.close()
+        raise TypeError("provide_propagation_metadata is a plain function, not a coroutine: Holdfast does not await it")
+    if told is None:
+        return None
+    if not isinstance(told, PropagationMetadata):
+        raise TypeError(f"expected PropagationMetadata or None, not {_name(told)}")
+    if not isinstance(told.x_amzn_trace_id, str | None):
+        raise TypeError(f"x_amzn_trace_id must be text or None, not {_name(told.x_amzn_trace_id)}")
+    return told.x_amzn_trace_id
+
+
+def _name(value: object) -> str:
+    """The name of a value's class, asked of the class: the value's own attributes may be what is broken."""
+    return type(value).__qualname__

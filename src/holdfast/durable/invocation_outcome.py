@@ -1,0 +1,112 @@
+"""The input of a handler, and its outcome: what the handler returned or raised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.durable.author_lines import raised_at, refused_at
+from holdfast.durable.exceptions import (
+    BackgroundThreadError,
+    ExecutionError,
+    InvocationError,
+    NonDeterministicExecutionError,
+    SerDesError,
+    SuspendExecution,
+)
+from holdfast.durable.failure_logs import tell_raised
+from holdfast.durable.interrupts import ContinueAsNew
+from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.plain_json import json_text
+from holdfast.durable.scope import Scope
+from holdfast.durable.state import ExecutionState
+from holdfast.model.cures import OF_A_RESULT
+from holdfast.model.execution import Outcome, OutcomeStatus
+from holdfast.model.ports import Invocation, Port
+
+PENDING = Outcome(OutcomeStatus.PENDING)
+
+
+def given(invocation: Invocation, port: Port) -> str | None:
+    """The input that the execution was started with."""
+    return invocation.input if invocation.input is not None else port.input(invocation.token)
+
+
+def event_of(payload: str | None) -> Any:
+    """The event that a handler gets: the input's JSON, or an empty object without input."""
+    return json.loads(payload) if payload and payload.strip() else {}
+
+
+def text_of(result: Any) -> str:
+    """The stored text of what a handler returned."""
+    return json_text(result, OF_A_RESULT, allow_nan=False)
+
+
+def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str | Outcome] = text_of) -> Outcome:
+    """A handler returned."""
+    if state.quarantines and state.mismatch is not None:
+        return mismatched(state.mismatch)
+    if state.misuse is not None:
+        return failed(state, ExecutionError(state.misuse))
+    try:
+        scope.check_not_swallowed()
+        written = write(result)
+        scope.tell_unread()
+        return written if isinstance(written, Outcome) else Outcome(OutcomeStatus.SUCCEEDED, written)
+    except (TypeError, ValueError, RecursionError, ExecutionError, SerDesError) as error:
+        return failed(state, error)
+
+
+def failed(state: ExecutionState, error: BaseException) -> Outcome:
+    """A handler raised. A suspension waits; an error of the invocation is tried again; any other error fails the execution.
+
+    A mismatch fails the execution too, unless the host quarantines it.
+    """
+    if state.quarantines and state.mismatch is not None:
+        return mismatched(state.mismatch)
+    if isinstance(error, BaseExceptionGroup):
+        leaving, _ = error.split((SuspendExecution, ContinueAsNew))
+        error = _innermost(leaving) if leaving is not None else error
+    if isinstance(error, SuspendExecution):
+        return PENDING
+    if isinstance(error, ContinueAsNew) and state.misuse is None:
+        return Outcome(OutcomeStatus.CONTINUED, error.input)
+    through = error
+    if isinstance(error, BackgroundThreadError):
+        error = error.source_exception
+        if not isinstance(error, InvocationError):
+            return crashed(error, through)
+    if state.misuse is not None and not isinstance(error, ExecutionError):
+        error = ExecutionError(state.misuse)
+    retried = isinstance(error, InvocationError) and error.is_retryable()
+    if retried or not isinstance(error, Exception):
+        return crashed(error, through)
+    described = ErrorObject.from_exception(error).to_failure()
+    if through is not error:  # the error was raised elsewhere, so only the exception that carried it has the line
+        described = msgspec.structs.replace(described, message=f"{described.message}{refused_at(error, through)}")
+    tell_raised(state, error, described)
+    return Outcome(OutcomeStatus.FAILED, error=described)
+
+
+def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
+    """The invocation failed with an error that does not fail the execution: it is tried again. The outcome names the author's line.
+
+    `through` is the exception that passed through the author's code, where that is another one.
+    """
+    line = raised_at(through or error)
+    place = None if line is None else str(line)
+    return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=place)
+
+
+def mismatched(error: NonDeterministicExecutionError) -> Outcome:
+    """The code does not match the history: the execution waits until the code is mended."""
+    return Outcome(OutcomeStatus.MISMATCHED, error=ErrorObject.from_exception(error).to_failure())
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

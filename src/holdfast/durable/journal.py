@@ -1,0 +1,159 @@
+"""The journal: the operations of one execution, for code of the runtime that chooses their ids itself.
+
+A durable context numbers its calls, so an operation is found by its place in the order of the code. A runtime that is built on top
+(workers, pipelines) finds an operation by what it is instead: the receipt of this call of that tool. A body may run again, die in the
+middle or be replaced by a person's answer, and must find its own past in any order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+
+from holdfast.durable.async_state import AsyncState
+from holdfast.durable.context import AsyncDurableContext
+from holdfast.durable.identifier import Identity
+from holdfast.durable.plan import Suspend
+from holdfast.model.charges import Charge
+from holdfast.model.clock import Clock
+from holdfast.model.execution import Execution
+from holdfast.model.ledger import LedgerEntry
+from holdfast.model.operations import OPEN, Action, Operation, Type, Update
+
+_NAME_LENGTH = 200
+
+
+def identity_of(kind: Type, sub_type: str, name: str, *parts: object, parent: Identity | None = None) -> Identity:
+    """The identity that follows from these words alone: the same words give the same operation, in every invocation."""
+    text = "\0".join((sub_type, name, *map(str, parts), parent.operation_id if parent else ""))
+    shown = (name if len(name) <= _NAME_LENGTH else f"{name[:_NAME_LENGTH]}…").replace("\0", "\ufffd")  # Postgres stores no NUL
+    return Identity(blake2b(text.encode(errors="replace")).hexdigest()[:64], kind, sub_type, parent.operation_id if parent else None, shown)
+
+
+def started(at: Identity, **values: object) -> Update:
+    """The update that starts an operation."""
+    return at.update(Action.START, **values)
+
+
+def succeeded(at: Identity, payload: str) -> Update:
+    """The update that ends an operation with a result."""
+    return at.update(Action.SUCCEED, payload=payload)
+
+
+class Journal:
+    """Finds and writes the operations of one execution."""
+
+    def __init__(self, state: AsyncState) -> None:
+        self._state = state
+        self._first: list[Update] = []
+        """Updates that go before the next write. An execution that ends before it had to write anything leaves only its result."""
+        self._listeners: dict[str, Callable[[], None]] = {}
+        self._changes: dict[str, asyncio.Future[None]] = {}
+
+    @classmethod
+    def of(cls, context: AsyncDurableContext) -> Journal:
+        """The journal of the execution whose handler was given this context."""
+        state = context._scope.state
+        assert isinstance(state, AsyncState)
+        return cls(state)
+
+    @property
+    def header(self) -> Execution:
+        """The execution: its id, function, tenant and times."""
+        return self._state.header
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the host that runs the execution."""
+        return self._state.clock
+
+    @property
+    def operations(self) -> Iterable[Operation]:
+        """Every operation of the execution that a replay needs."""
+        return self._state.operations.values()
+
+    @property
+    def by_id(self) -> Mapping[str, Operation]:
+        """The same operations by their ids."""
+        return self._state.operations
+
+    @property
+    def has_updates(self) -> bool:
+        """Whether the execution has written anything, or is about to write."""
+        return bool(self._state.operations or self._state.unwritten)
+
+    def find(self, at: Identity) -> Operation | None:
+        """The operation with this identity, if it is recorded. Raises if the recorded one is of another type or name."""
+        return self._state.look(at)
+
+    def is_closed(self, at: Identity) -> bool:
+        """Whether this operation is recorded and over."""
+        return self._is_closed(at.operation_id)
+
+    def _is_closed(self, operation_id: str) -> bool:
+        found = self._state.operations.get(operation_id)
+        return found is not None and found.status not in OPEN
+
+    # --- writing
+
+    async def write(self, *updates: Update, charges: tuple[Charge, ...] = (), ledger: tuple[LedgerEntry, ...] = ()) -> None:
+        """Write these updates together; they are on disk when this returns. With charges, LimitReached may refuse all of them."""
+        if charges or ledger:
+            for update in self._taken():
+                self._state.record(update)
+            await self._state.record_alone(list(updates), charges, ledger)
+            return
+        for update in (*self._taken(), *updates):
+            self._state.record(update)
+        await self._state.flush()
+
+    def write_later(self, update: Update) -> None:
+        """Write this update together with the next write, or alone if no write follows soon."""
+        for one in (*self._taken(), update):
+            self._state.record_later(one)
+
+    def write_first(self, update: Update) -> None:
+        """Write this update before the next one, if there is a next one."""
+        self._first.append(update)
+
+    def _taken(self) -> list[Update]:
+        first, self._first = self._first, []
+        if first:
+            for operation_id in list(self._listeners):
+                self._listen(operation_id)
+        return first
+
+    # --- waiting
+
+    async def until_closed(self, *places: Identity) -> None:
+        """Rest until one of these operations is closed. No other strand of the execution may run meanwhile."""
+        while True:
+            found = [operation for at in places if (operation := self._state.look(at)) is not None]
+            if any(operation.status not in OPEN for operation in found):
+                return
+            await self._state.rest(Suspend(places[0].operation_id, tuple(found[1:])))
+
+    def when_closed(self, at: Identity, tell: Callable[[], None] | None) -> None:
+        """Call `tell` when this operation is closed, while the handler goes on; None ends that.
+
+        As long as the execution has no updates, nothing is called: if another write ends such an execution, no operation of it changes.
+        """
+        if tell is None:
+            self._listeners.pop(at.operation_id, None)
+            return
+        self._listeners[at.operation_id] = tell
+        if self.has_updates:
+            self._listen(at.operation_id)
+
+    def _listen(self, operation_id: str) -> None:
+        tell = self._listeners.get(operation_id)
+        if tell is None:
+            return
+        if self._is_closed(operation_id):
+            tell()
+            return
+        change = self._changes.get(operation_id)
+        if change is None or change.done():
+            change = self._changes[operation_id] = self._state.when_changed(operation_id)
+            change.add_done_callback(lambda _: self._listen(operation_id))

@@ -1,0 +1,52 @@
+"""A copy of a value, equal to what its JSON text gives back.
+
+User code gets the same value as in a replay. For plain types a copy gives that value in a quarter of the time that parsing the text takes;
+a test compares the two for every kind of value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.durable.concurrency.models import BatchItem, BatchResult
+
+UNSURE: Any = object()
+"""The answer of `copied` when only parsing the text gives the value."""
+_UNCHANGED = frozenset({type(None), str, bool, int, float})
+
+
+def copied(value: Any) -> Any:
+    """The value that parsing its text would give; UNSURE for types other than the plain ones."""
+    kind = type(value)
+    if kind in _UNCHANGED:
+        return value
+    if kind is dict:
+        copy: dict[str, Any] = {}
+        for key, item in value.items():
+            if type(key) is not str:
+                return UNSURE
+            if type(item) not in _UNCHANGED:
+                item = copied(item)
+                if item is UNSURE:
+                    return UNSURE
+            copy[key] = item
+        return copy
+    if kind is list or kind is tuple:
+        items = [item if type(item) in _UNCHANGED else copied(item) for item in value]
+        if any(item is UNSURE for item in items):
+            return UNSURE
+        return items if kind is list else tuple(items)
+    if kind is BatchResult:
+        return _copied_batch(value)
+    return UNSURE
+
+
+def _copied_batch(batch: BatchResult[Any]) -> Any:
+    """A batch without failures, whose results are plain: most are, and a large one takes long to parse."""
+    items = []
+    for item in batch.all:
+        result = item.result if type(item.result) in _UNCHANGED else copied(item.result)
+        if result is UNSURE or item.error is not None:
+            return UNSURE
+        items.append(BatchItem(item.index, item.status, result))
+    return BatchResult(items, batch.completion_reason)

@@ -1,0 +1,40 @@
+"""enqueue: start an execution in a queue, and do not wait for it. The operation is a step that closes with the id of the execution.
+
+The execution is made in the write that closes the step: so it is made once, whatever crashes. It has no parent: a stop of this execution
+does not reach it. A queue that is full, and a target that is not there, fail the step.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.durable.enqueue_refusal import EnqueueRefused
+from holdfast.durable.identifier import Identity
+from holdfast.durable.operation.step import raise_recorded
+from holdfast.durable.plan import Accept, Look, Plan, Record
+from holdfast.durable.scope import Scope
+from holdfast.model.operations import Action, Failure, Kind, Operation, Order, Status
+from holdfast.model.run_port import EnqueueAsked
+
+
+def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:
+    """The id of the execution, or of the run, that was enqueued."""
+    seen: Operation | None = yield Look(at)
+    while seen is None or seen.status is Status.STARTED:
+        accepted: Order | Failure = yield Accept(at, asked)
+        if seen is None:
+            yield Record(at.update(Action.START), wait=False)
+        if isinstance(accepted, Failure):
+            yield Record(at.update(Action.FAIL, error=accepted))
+        else:
+            yield Record(at.update(Action.SUCCEED, function_name=_address(asked, accepted), order=accepted))
+        seen = yield Look(at)
+    scope.passed(seen)
+    if seen.status is Status.FAILED:
+        raise_recorded(seen, EnqueueRefused)
+    return msgspec.json.decode(seen.result or '""', type=str)
+
+
+def _address(asked: EnqueueAsked, order: Order) -> str:
+    """The function with its version. The order of a run has the version of its worker in it."""
+    return f"{asked.target}:{asked.version}" if order.kind is Kind.FUNCTION and asked.version is not None else asked.target

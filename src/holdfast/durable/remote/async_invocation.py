@@ -1,0 +1,109 @@
+"""One invocation of an `async def` handler in another process than its service: on a loop of its own, with its requests in a thread.
+
+The service does not tell this process about changes. So while one strand works, timers serve the strands that rest: when a wait is due,
+this process asks the service. When all strands rest, the invocation ends as PENDING.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.durable.async_state import AsyncState
+from holdfast.durable.context import AsyncDurableContext
+from holdfast.durable.exceptions import BackgroundThreadError
+from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.invocation_outcome import PENDING, failed, succeeded
+from holdfast.durable.plan import Suspend
+from holdfast.durable.plugin import DurableInstrumentationPluginFactory
+from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, Function, Threads
+from holdfast.durable.remote.port import RemotePort
+from holdfast.durable.scope import Scope
+from holdfast.durable.stragglers import LoopStragglers
+from holdfast.model.ports import Invocation
+
+
+class RemoteState(AsyncState):
+    """An execution's state that must ask the service for changes."""
+
+    def __init__(self, invocation: Invocation, port: RemotePort, threads: Threads) -> None:
+        super().__init__(invocation, port, port.clock, LoopStragglers(), threads=threads, quiet=self.settle)
+
+    def watch(self, factories: Sequence[DurableInstrumentationPluginFactory], context: contextvars.Context) -> None:
+        """Call plugins from now on, in the context of this task."""
+        self.hooks = RestingHooks(factories, self.operations, self.clock)
+        main = asyncio.current_task()
+        assert main is not None
+        self.hooks.main = main
+        self.hooks.spawned(main, context)
+
+    async def rest(self, suspend: Suspend) -> None:
+        """Rest until an operation changes; ask the service when a wait is due."""
+        for operation_id in (suspend.operation_id, *(other.id for other in suspend.others)):
+            due_at = self.operations[operation_id].due_at
+            if due_at is not None:
+                self._loop.call_later(max(0, due_at - self.clock.now()) / 1000, self._look, operation_id, SOON_MS)
+        await super().rest(suspend)
+
+    def _look(self, operation_id: str, pause_ms: int) -> None:
+        if operation_id in self._on_change and not self.suspended:
+            self.refresh()
+            self._loop.call_later(pause_ms / 1000, self._look, operation_id, min(2 * pause_ms, SELDOM_MS))
+
+    def settle(self) -> None:
+        """All strands rest: write what is left to write, then end them."""
+        if self.is_writing or self.suspended:
+            return  # the end of the write calls this again
+        if self.unwritten and self.broken is None:
+            self.write_deferred()
+        else:
+            self.evict()
+
+
+def run(function: Function, port: RemotePort, lambda_context: Any) -> Ended:
+    """Run the handler to its end."""
+    threads, context = Threads(), contextvars.copy_context()
+    try:
+        with asyncio.Runner() as runner:
+            return runner.run(_run(function, port, lambda_context, threads, context), context=context)
+    finally:
+        threads.close()
+
+
+async def _run(function: Function, port: RemotePort, lambda_context: Any, threads: Threads, context: contextvars.Context) -> Ended:
+    invocation = port.invocation(function.terms, getattr(lambda_context, "aws_request_id", None))
+    state = RemoteState(invocation, port, threads)
+    if function.plugins:
+        state.watch(function.plugins, context)
+    scope = Scope(state, lambda scope: AsyncDurableContext(scope, lambda_context), replaying=state.has_history)
+    try:
+        if state.hooks is not None:
+            state.hooks.begin(invocation, invocation.input)
+        result = await function.handler(function.read(invocation.input), AsyncDurableContext(scope, lambda_context))
+        if state.unwritten or state.broken is not None:
+            await state.flush()
+    except BaseException as error:
+        ended = await _failed(state, error)
+    else:
+        ended = Ended(succeeded(state, scope, result, function.write))
+    scope.leave()
+    state.suspended = True
+    port.close()
+    if state.hooks is not None:
+        ended = Ended(state.hooks.end(PENDING if port.revoked else ended.outcome), ended.error)
+    return ended
+
+
+async def _failed(state: RemoteState, error: BaseException) -> Ended:
+    """The outcome of an error, after the start was reported to plugins."""
+    ended = Ended(failed(state, error), error)
+    try:
+        if state.broken is not None:
+            raise state.broken
+        if state.unwritten:
+            await state.flush()
+    except BackgroundThreadError as refused:
+        ended = Ended(failed(state, refused), refused) if ended.outcome is PENDING else ended
+    return ended

@@ -1,0 +1,61 @@
+"""What `def` and `async def` handlers both need for one invocation in another process than the service."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from holdfast.durable.plugin import DurableInstrumentationPluginFactory
+from holdfast.model.execution import Outcome, Terms
+
+T = TypeVar("T")
+
+SOON_MS: Final = 50
+SELDOM_MS: Final = 1000
+"""When the service says that a wait is not over (its clock is behind ours), this process asks again soon, then less and less often."""
+_THREADS: Final = 256
+"""Threads are made only when needed. A batch with more branches runs the others on its own thread, one by one."""
+
+
+class Function(Protocol):
+    """A durable function, as its decorator makes it."""
+
+    handler: Callable[..., Any]
+    is_async: bool
+    terms: Terms
+    read: Callable[[str | None], Any]
+    write: Callable[[Any], str | Outcome]
+    boto3_client: Any
+    plugins: Sequence[DurableInstrumentationPluginFactory]
+
+
+class Ended(NamedTuple):
+    """How a handler ended: its outcome, and the exception behind it."""
+
+    outcome: Outcome
+    error: BaseException | None = None
+
+
+class Threads:
+    """The threads of one invocation. All end with it: Lambda freezes the process then, and a thread would go on in a later invocation."""
+
+    def __init__(self) -> None:
+        self._free = threading.Semaphore(_THREADS)
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="holdfast")
+
+    def submit(self, call: Callable[[], T], /) -> Future[T]:
+        """Run a call as soon as a thread is free."""
+        return self._executor.submit(call)
+
+    def lend(self, call: Callable[[], None]) -> bool:
+        """Run a call now on a free thread; False when there is none."""
+        if not self._free.acquire(blocking=False):
+            return False
+        self._executor.submit(call).add_done_callback(lambda _: self._free.release())
+        return True
+
+    def close(self) -> None:
+        """Wait until all are done."""
+        self._executor.shutdown()

@@ -1,0 +1,117 @@
+"""The entry from a Lambda runtime: one invocation, from its event to its output.
+
+The service sends an ARN, a token and the operations so far, and gets SUCCEEDED, FAILED or PENDING. An error that another invocation may
+not have is raised, so that the service invokes again. The official test runner works the same; its events carry a client of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from holdfast.durable.exceptions import BackgroundThreadError, BotoClientError, ExecutionError, InvocationError, wire_name
+from holdfast.durable.lambda_service import ErrorObject
+from holdfast.durable.remote import async_invocation, blocking_invocation
+from holdfast.durable.remote.client import InjectedClient, LambdaClient, default_client
+from holdfast.durable.remote.invocation import Ended, Function
+from holdfast.durable.remote.port import RemotePort
+from holdfast.model import wire
+from holdfast.model.clock import Clock, SystemClock
+from holdfast.model.execution import Outcome, OutcomeStatus
+from holdfast.model.operations import Action, Failure, Type, Update
+
+log = logging.getLogger("holdfast.durable")
+
+MAX_ANSWER: Final = 6 * 1024 * 1024 - 50
+"""The most bytes of an output; a larger result or error is written with a checkpoint instead."""
+
+_NOT_DURABLE = (
+    "This durable function was called with something that is not a durable invocation: it has no DurableExecutionArn and CheckpointToken. "
+    "On AWS, check that the function has a DurableConfig. Elsewhere start it through an engine: `holdfast.open(path, functions=[...])`, "
+    "then `engine.start(name, input)`."
+)
+_NO_SUCCESSOR = "Lambda's service cannot continue an execution as a new one; only Holdfast can. Start a new execution instead."
+_PENDING: Final[wire.Wire] = {"Status": OutcomeStatus.PENDING.value}
+
+
+class _Asked(NamedTuple):
+    """The fields of an event."""
+
+    arn: str
+    token: str
+    state: Mapping[str, Any]
+    updated: Iterable[str]
+    client: LambdaClient | None
+
+
+def answer(function: Function, event: Any, lambda_context: Any = None, *, clock: Clock | None = None) -> wire.Wire:
+    """Run one invocation; the output is for the service."""
+    asked = _read(event)
+    client = asked.client or function.boto3_client or default_client()
+    port = RemotePort(client, asked.arn, asked.token, clock or SystemClock())
+    try:
+        port.begin(asked.state, asked.updated)
+    except BotoClientError as error:
+        return _unless_retryable(error)
+    run = async_invocation.run if function.is_async else blocking_invocation.run
+    return _output(port, run(function, port, lambda_context))
+
+
+def _read(event: Any) -> _Asked:
+    client = None
+    if hasattr(event, "service_client"):
+        client = InjectedClient(event)
+        event = event.to_json_dict()
+    if isinstance(event, Mapping):
+        arn, token, state = event.get("DurableExecutionArn"), event.get("CheckpointToken"), event.get("InitialExecutionState")
+        if isinstance(arn, str) and isinstance(token, str) and isinstance(state, Mapping | None):
+            return _Asked(arn, token, state or {}, event.get("UpdatedOperationIds") or (), client)
+    raise ExecutionError(_NOT_DURABLE)
+
+
+def _output(port: RemotePort, ended: Ended) -> wire.Wire:
+    outcome, error = ended
+    if outcome.status is OutcomeStatus.CONTINUED:
+        outcome = Outcome(OutcomeStatus.FAILED, error=Failure(_NO_SUCCESSOR, wire_name(ExecutionError)))
+    if port.revoked or outcome.status is OutcomeStatus.PENDING:
+        return dict(_PENDING)
+    if outcome.status is OutcomeStatus.CRASHED:
+        if error is None:  # a plugin stopped the invocation
+            raise InvocationError((outcome.error and outcome.error.message) or "The invocation was stopped.")
+        raise error.source_exception if isinstance(error, BackgroundThreadError) else error
+    if outcome.status is OutcomeStatus.SUCCEEDED:
+        output: wire.Wire = {"Status": OutcomeStatus.SUCCEEDED.value, "Result": outcome.result}
+        large = len(outcome.result or "") > MAX_ANSWER
+    else:
+        failure = outcome.error or Failure()
+        log.error("%s failed: %s", port.arn, failure.message, exc_info=error)
+        output = {"Status": OutcomeStatus.FAILED.value, "Error": wire.failure_to_wire(failure)}
+        large = len(json.dumps(output)) > MAX_ANSWER
+    return _written(port, outcome) if large else output
+
+
+def _written(port: RemotePort, outcome: Outcome) -> wire.Wire:
+    """Write an end that is too large for the answer with a checkpoint; the answer then has only the status."""
+    succeeded = outcome.status is OutcomeStatus.SUCCEEDED
+    update = Update(
+        id=f"execution-result-{port.clock.now()}",
+        type=Type.EXECUTION,
+        action=Action.SUCCEED if succeeded else Action.FAIL,
+        payload=outcome.result,
+        error=outcome.error,
+    )
+    try:
+        port.end(update)
+    except BotoClientError as error:
+        return _unless_retryable(error)
+    return {"Status": OutcomeStatus.SUCCEEDED.value, "Result": ""} if succeeded else {"Status": OutcomeStatus.FAILED.value}
+
+
+def _unless_retryable(error: BotoClientError) -> wire.Wire:
+    """If the service refused for good, the execution fails; any other error is raised for the next invocation."""
+    if error.is_retryable():
+        raise error
+    log.error("The service refused for good: %s", error, extra=error.build_logger_extras())
+    return {"Status": OutcomeStatus.FAILED.value, "Error": ErrorObject.from_exception(error).to_dict()}

@@ -1,0 +1,61 @@
+"""How the drivers ask the service of workers to accept a run (plan.Accept), through the port."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from holdfast.durable.exceptions import InvocationError
+from holdfast.durable.plan import Accept
+from holdfast.durable.state import ExecutionState
+from holdfast.model.errors import HoldfastError, RunUnavailable
+from holdfast.model.operations import Failure, Order
+from holdfast.model.run_port import RunAsked, RunPort
+
+_NO_RUNS: Final = (
+    "context.run works only inside the process of a Holdfast engine, not in a function on AWS Lambda or in a process of the Lambda "
+    "runtime. There, call the worker over HTTP inside a step: POST /v1/workers/{id}/invoke, with an `idempotency_key` in the body, so "
+    "that a step that is tried again finds the same run."
+)
+
+
+_NO_QUEUES: Final = (
+    "context.enqueue works only inside the process of a Holdfast engine, not in a function on AWS Lambda or in a process of the Lambda "
+    "runtime. There, enqueue over HTTP inside a step: POST /v1/queues/{queue}, with an `idempotency_key` in the body, so that a step that "
+    "is tried again finds the same run."
+)
+
+
+async def accepted(state: ExecutionState, accept: Accept) -> Order | Failure:
+    """The order of a run, or the refusal, for an `async def` handler."""
+    port = _run_port(state, accept)
+    try:
+        return await port.accept(state.header, accept.identity.operation_id, accept.asked)
+    except Exception as error:
+        raise _not_accepted(state, error) from error
+
+
+def accepted_blocking(state: ExecutionState, accept: Accept) -> Order | Failure:
+    """The order of a run, or the refusal, for a `def` handler."""
+    port = _run_port(state, accept)
+    try:
+        return port.accept_blocking(state.header, accept.identity.operation_id, accept.asked)
+    except Exception as error:
+        raise _not_accepted(state, error) from error
+
+
+def _run_port(state: ExecutionState, accept: Accept) -> RunPort:
+    state.check_usable()
+    if not hasattr(state.port, "accept"):
+        raise RunUnavailable(_NO_RUNS if isinstance(accept.asked, RunAsked) else _NO_QUEUES)
+    return cast("RunPort", state.port)
+
+
+def _not_accepted(state: ExecutionState, error: Exception) -> BaseException:
+    """The error that says that the question got no answer. The author's code gets it only if the question can never be answered here;
+    else the invocation ends, and the next one asks again.
+    """
+    if isinstance(error, RunUnavailable):
+        return RunUnavailable(str(error))
+    trouble = error if isinstance(error, HoldfastError) else InvocationError(f"A run could not be accepted: {error!r}")
+    state.broken = state.failed(trouble)
+    return state.broken

@@ -1,0 +1,139 @@
+"""The response of a run, as `context.run` gives it to a durable function, and the error for a response that is not `ok`.
+
+It has the fields of the response that `engine.run` gives outside. These are dataclasses, so a function may return one, or give it to a
+step. A replay makes an equal one from the recorded text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+from holdfast.durable.exceptions import DurableOperationError, register_operation_error
+from holdfast.model import reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunError:
+    """Why a run did not end well."""
+
+    error_code: str
+    message: str
+    retryable: bool = False
+    retry_after_seconds: float | None = None
+    details: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTokens:
+    """The tokens that language models read and wrote."""
+
+    input: int = 0
+    output: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunUsage:
+    """What a run has used, all its attempts together."""
+
+    tokens: RunTokens = field(default_factory=RunTokens)
+    cost_usd: Decimal = Decimal(0)
+    tool_calls: int = 0
+    cached_tokens: int = 0
+    """Of the input: tokens that the server had in its cache."""
+    reasoning_tokens: int = 0
+    """Of the output: tokens that the model thought with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunObservability:
+    """What operators look at."""
+
+    trace_id: str = ""
+    span_id: str | None = None
+    attempt: int = 0
+    duration_ms: int = 0
+    usage: RunUsage = field(default_factory=RunUsage)
+    isolation: str | None = None
+    partial: bool = False
+    """The outputs came with an error."""
+    log_fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunArtifact:
+    """A reference to a large value, which is stored apart."""
+
+    artifact_id: str
+    name: str
+    media_type: str
+    size_bytes: int
+    sha256: str
+    uri: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResponse:
+    """The result of a worker's run."""
+
+    run_id: str
+    """The run, for `holdfast runs show`; empty if the request was refused and no run began."""
+    worker_id: str
+    version: str
+    status: str
+    """`ok`, `retryable_error`, `invalid_request`, `invalid_output`, `needs_human` or `permanent_error`."""
+    outputs: dict[str, Any] | None = None
+    error: RunError | None = None
+    artifacts: tuple[RunArtifact, ...] = ()
+    approvals: tuple[dict[str, Any], ...] = ()
+    logs: tuple[dict[str, Any], ...] = ()
+    observability: RunObservability = field(default_factory=RunObservability)
+
+    @property
+    def usage(self) -> RunUsage:
+        """What the run has used: tokens, money and tool calls."""
+        return self.observability.usage
+
+
+_decoder: Final = reading.decoder(RunResponse)
+_WITHOUT_RESPONSE: Final = {
+    "timeout": ("retryable_error", True),
+    "cancelled": ("permanent_error", False),
+    "worker_crashed": ("retryable_error", True),
+    "worker_not_found": ("invalid_request", False),
+    "rate_limited": ("retryable_error", True),
+}
+"""The status of the codes that runs without a response of their own have, and whether they are retryable."""
+
+
+def response_from(text: str) -> RunResponse:
+    """The response in a JSON text."""
+    return _decoder.decode(text)
+
+
+def without_response(worker_id: str, version: str | None, code: str, message: str) -> RunResponse:
+    """The response of a run that ended without one."""
+    status, retryable = _WITHOUT_RESPONSE[code]
+    error = RunError(error_code=code, message=message, retryable=retryable)
+    return RunResponse(run_id="", worker_id=worker_id, version=version or "", status=status, error=error)
+
+
+class WorkerFailed(DurableOperationError):
+    """The run of a worker did not end with the status `ok`."""
+
+    code = "worker_failed"
+
+    @property
+    def response(self) -> RunResponse:
+        """The whole response of the run: its status, its error, and partial outputs if it has some."""
+        return response_from(self.data or "{}")
+
+    @property
+    def error_code(self) -> str:
+        """The code of the response's error, for example `access_denied`; its status if it has no error."""
+        response = self.response
+        return response.status if response.error is None else response.error.error_code
+
+
+register_operation_error(WorkerFailed)

@@ -1,0 +1,67 @@
+"""Durable calls that the code never awaited. They took their place in the order and never ran, so the execution fails.
+
+Every call of an `async def` handler is remembered until it begins. The calls that are left when a context ends were not awaited. This does
+not depend on the garbage collector: the scope holds the coroutine until then and closes it, so that Python does not warn as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Coroutine
+from types import CodeType
+from typing import Any, Final, NamedTuple
+
+from holdfast.durable.author_lines import calling_frame, line_at
+from holdfast.durable.exceptions import ExecutionError
+from holdfast.durable.identifier import Identity, described
+from holdfast.durable.plan import Plan
+
+_SHOWN: Final = 3
+
+
+class Unstarted(NamedTuple):
+    """A durable call that has not begun, and where the author wrote it."""
+
+    coroutine: Coroutine[Any, Any, Any]
+    at: Identity | None
+    code: CodeType
+    instruction: int
+
+    def __str__(self) -> str:
+        what = "with_retry" if self.at is None else described(self.at.type, self.at.sub_type, self.at.name)
+        return f"{what} at {line_at(self.code, self.instruction)}"
+
+
+Unstarteds = dict[Plan[Any], Unstarted]
+
+
+def remembered(plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], at: Identity | None) -> tuple[Plan[Any], Unstarted]:
+    """A call that has not begun. The author's frame is three frames out, or further."""
+    frame = calling_frame(4)
+    return plan, Unstarted(coroutine, at, frame.f_code, frame.f_lasti)
+
+
+def let_go(calls: Unstarteds) -> list[Unstarted]:
+    """Close the calls that will not begin, and return them. A call inside a task will begin; a closed call has ended."""
+    tasks = {task.get_coro() for task in asyncio.all_tasks()}
+    left = [
+        call for call in calls.values() if call.coroutine not in tasks and inspect.getcoroutinestate(call.coroutine) == inspect.CORO_CREATED
+    ]
+    for call in left:
+        call.coroutine.close()
+    calls.clear()
+    return left
+
+
+def not_awaited(forgotten: list[Unstarted]) -> ExecutionError:
+    """The error of an execution with calls that were not awaited."""
+    places = "; ".join(map(str, forgotten[:_SHOWN]))
+    more = f" and {len(forgotten) - _SHOWN} more" if len(forgotten) > _SHOWN else ""
+    one = len(forgotten) == 1
+    error = ExecutionError(
+        f"{'A durable call was' if one else f'{len(forgotten)} durable calls were'} never awaited, so {'it' if one else 'they'} did not "
+        f"run: {places}{more}. Write `await` in front of {'the call' if one else 'each call'}."
+    )
+    error.tells_line = True
+    return error

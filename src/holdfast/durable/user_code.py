@@ -1,0 +1,62 @@
+"""Calls of user code from an event loop: an `async def` on the loop, a plain `def` in a thread, both with an optional time limit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from holdfast.durable.plan import Run, too_late
+
+T = TypeVar("T")
+
+
+class Threads(Protocol):
+    """Threads for steps that may block."""
+
+    def submit(self, call: Callable[[], T], /) -> Future[T]: ...
+
+
+async def ran_in_time(run: Run, threads: Threads) -> Any:
+    """Call user code with a time limit. The time begins with the body: waiting for a free thread does not count."""
+    loop, seconds = asyncio.get_running_loop(), run.timeout or 0.0
+    cancelled = is_async(run.func)
+    limit = asyncio.timeout(seconds if cancelled else None)
+
+    def begin() -> None:
+        with contextlib.suppress(RuntimeError):  # the body is over already
+            limit.reschedule(loop.time() + seconds)
+
+    def body(*arguments: Any) -> Any:
+        loop.call_soon_threadsafe(begin)
+        return run.func(*arguments)
+
+    try:
+        async with limit:
+            return await ran(run if cancelled else Run(body, run.arguments), threads)
+    except TimeoutError:
+        if not limit.expired():  # the body itself raised the TimeoutError
+            raise
+        raise too_late(run, cancelled=cancelled) from None
+
+
+async def ran(run: Run, threads: Threads) -> Any:
+    """Call user code: an `async def` on the loop, a step's plain `def` in a thread, because it may block."""
+    func = run.func
+    if run.inline or is_async(func):
+        value = func(*run.arguments)
+    else:
+        context = contextvars.copy_context()
+        value = await asyncio.wrap_future(threads.submit(lambda: context.run(func, *run.arguments)))
+    return await value if inspect.isawaitable(value) else value
+
+
+def is_async(func: Callable[..., Any]) -> bool:
+    """Whether a call of this function gives a coroutine, also behind Holdfast's own wrappers."""
+    func = getattr(func, "_original", func)
+    code = getattr(func, "__code__", None)
+    return bool(code.co_flags & inspect.CO_COROUTINE) if code is not None else inspect.iscoroutinefunction(func)

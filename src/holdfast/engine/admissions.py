@@ -1,0 +1,135 @@
+"""Admissions: takes executions that wait in queues from the store, and begins their invocations in this runner; and enqueues many at once.
+
+Which execution is admitted next, the store decides (store.lanes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, cast, overload
+
+from holdfast.engine.agenda import Agenda
+from holdfast.engine.entries import Admission, Bulk, Landed
+from holdfast.engine.health import spared
+from holdfast.engine.registry import Capacity, Function, Registry
+from holdfast.engine.writer import Writer
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Claimant, Execution
+from holdfast.model.ids import IdSource
+from holdfast.model.verbs import Answer, Start, Started
+from holdfast.store.seam import ExecutionStore, Target
+
+_SMALL: Final = 64 * 1024
+"""The most bytes of an input that is read with others."""
+
+
+class _Invocations(Protocol):
+    """The invocations of the runner, as far as admissions need them."""
+
+    def made(self, header: Execution) -> None: ...
+    def begin(self, header: Execution, function: Function, payload: str | None = None) -> None: ...
+    def interrupt(self, header: Execution) -> None: ...
+    def doubt(self, answer: Answer | HoldfastError) -> None: ...
+
+
+class _Claimants(Sequence[Claimant]):
+    """As many claimants as there is room. Each gets its id when the store asks for it, because most admissions find few executions."""
+
+    def __init__(self, count: int, make: Callable[[], Claimant]) -> None:
+        self._count, self._make = count, make
+        self._made: list[Claimant] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Claimant: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Claimant]: ...
+    def __getitem__(self, at: int | slice) -> Claimant | list[Claimant]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(self._count))]
+        at = at + self._count if at < 0 else at
+        if not 0 <= at < self._count:
+            raise IndexError(at)
+        while len(self._made) <= at:
+            self._made.append(self._make())
+        return self._made[at]
+
+
+class Admissions:
+    """What one runner asks the store to admit."""
+
+    def __init__(
+        self,
+        store: ExecutionStore,
+        writer: Writer,
+        registry: Registry,
+        agenda: Agenda,
+        invocations: _Invocations,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        runner: str,
+    ) -> None:
+        self._store = store
+        self._writer, self._registry, self._agenda, self._invocations = writer, registry, agenda, invocations
+        self._clock, self._ids, self._runner = clock, ids, runner
+
+    async def admit(self, targets: Sequence[Target], capacity: Capacity, room: int) -> int:
+        """Let the store admit queued executions, as many as there is room for, and begin them. Answers how many there were.
+
+        The room is reserved. An error after the commit may leave executions claimed that do not run: they are looked for, as after any
+        claim.
+        """
+        now = self._clock.now()
+        lot = Admission(targets, _Claimants(room, lambda: Claimant(self._runner, self._ids(now))))
+        taken: list[Execution] = []
+
+        def landed(answer: Landed | HoldfastError) -> None:
+            if isinstance(answer, HoldfastError):
+                self._agenda.queued = True
+                self._invocations.doubt(answer)
+            else:
+                taken.extend(one for one in answer.answers if isinstance(one, Execution))
+            capacity.free += room - len(taken)
+            if self._agenda.backlog and len(taken) < room:  # a start may have found the room reserved
+                self._agenda.ring()
+            inputs = self._inputs(taken)
+            for header in taken:
+                with spared(header.id):
+                    self._begin(header, capacity, inputs.get(header.id))
+
+        await self._writer.write_lot(lot, landed)
+        return len(taken)
+
+    def _inputs(self, taken: Sequence[Execution]) -> Mapping[str, str | None]:
+        """The small inputs of executions that begin for the first time. One that is not here is read by its invocation."""
+        wanted = [header.id for header in taken if header.epoch == 1 and header.stored <= _SMALL]
+        try:
+            return self._store.inputs(wanted) if len(wanted) > 1 else {}
+        except HoldfastError:  # an input that cannot be read is its own execution's trouble
+            return {}
+
+    def _begin(self, header: Execution, capacity: Capacity, payload: str | None) -> None:
+        function = self._registry.get(header.function, header.version)
+        if function is not None:
+            self._invocations.begin(header, function, payload)
+        else:  # the function left meanwhile
+            capacity.free += 1
+            self._invocations.interrupt(header)
+
+    async def start_all(self, starts: Sequence[Start]) -> Sequence[Started | HoldfastError]:
+        """Make many executions in one transaction, and claim none of them."""
+        answers: list[Answer | HoldfastError] = []
+
+        def landed(answer: Landed | HoldfastError) -> None:
+            if isinstance(answer, Landed):
+                answers.extend(answer.answers)
+            for one in answers:
+                if isinstance(one, Started) and one.created:
+                    self._invocations.made(one.header)
+
+        await self._writer.write_lot(Bulk(starts), landed)
+        return cast("Sequence[Started | HoldfastError]", answers)

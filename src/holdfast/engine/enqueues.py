@@ -1,0 +1,124 @@
+"""Enqueues: what a caller asks of a queue, and the start that redrives a parked execution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+from urllib.parse import unquote
+
+import msgspec
+
+from holdfast.model.admission import Enqueue, Same
+from holdfast.model.charges import Charge
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Execution, ExecutionStatus, GraphText, Terms, new_execution
+from holdfast.model.history import KIND
+from holdfast.model.operations import Kind
+from holdfast.model.places import Level, checked_queue
+from holdfast.model.rates import Rate
+from holdfast.model.verbs import Start
+from holdfast.store.seam import ExecutionStore, GraphStore
+
+_MOST_SECONDS: Final = 10 * 366 * 86_400.0
+BULK: Final = 1000
+"""Executions that one commit enqueues."""
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One of many executions that are enqueued together."""
+
+    input: str
+    name: str | None = None
+    kind: Kind = Kind.FUNCTION
+    terms: Terms | None = None
+    charges: tuple[Charge, ...] = ()
+    identity: str | None = None
+    """The text that two enqueues of one name must share; None for the whole input."""
+    graph: GraphText | None = None
+    enqueue: Enqueue | None = None
+    """How it is enqueued, if not as the others."""
+
+    def start(self, id: str, function: str, version: str, terms: Terms, tenant: str | None, now: int, asked: Enqueue) -> Start:
+        """The write that makes it."""
+        who = {"tenant": tenant, "same": self.identity}
+        header = new_execution(id, self.name, function, version, payload=self.input, now=now, terms=self.terms or terms, **who)
+        return Start(header, self.input, None, self.charges, self.identity, self.kind, graph=self.graph, enqueue=self.enqueue or asked)
+
+
+class RedriveStore(ExecutionStore, GraphStore, Protocol):
+    """The part of a store that a redrive reads."""
+
+
+Redrive = Callable[[RedriveStore, Execution, str, int], Start]
+"""Makes the start that enqueues a parked execution again, from the store, the parked execution, the new one's id and the time."""
+
+
+def enqueue_of(
+    queue: str,
+    *,
+    key: str | None = None,
+    delay: float = 0.0,
+    ttl: float | None = None,
+    head_start: float = 0.0,
+    units: int | None = None,
+    same: str = "existing",
+    rates: Sequence[Rate] = (),
+) -> Enqueue:
+    """What is asked of a queue, checked: times are seconds. The store checks it against the settings of the queue."""
+    if same not in [member.value for member in Same]:
+        told = ", ".join(repr(member.value) for member in Same)
+        raise InvalidParameter(f"same is {same!r:.50}; use one of {told}.")
+    if units is not None and (type(units) is not int or units < 0):
+        raise InvalidParameter(f"units is {units!r:.50}; use a whole number from 0 on.")
+    return Enqueue(
+        queue=checked_queue(queue),
+        key=key,
+        delay_ms=_milliseconds(delay, "delay"),
+        ttl_ms=None if ttl is None else max(1, _milliseconds(ttl, "ttl")),
+        head_start_ms=_milliseconds(head_start, "head_start"),
+        units=units or 0,
+        same=Same(same),
+        rates=tuple(rates),
+    )
+
+
+def _milliseconds(seconds: object, what: str) -> int:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or not 0 <= seconds <= _MOST_SECONDS:
+        raise InvalidParameter(f"{what} is {seconds!r:.50}; use a number of seconds, from 0 up to ten years.")
+    return round(seconds * 1000)
+
+
+def key_of(header: Execution) -> str | None:
+    """The key that an execution was enqueued with."""
+    parts = () if header.place is None else header.place.lane.split("/")
+    return next((unquote(part.partition("=")[2]) for part in parts if part.startswith(f"{Level.KEY}=")), None)
+
+
+def redriven(
+    store: RedriveStore, header: Execution, identity: str, now: int, *, payload: str | None = None, same: str | None = None
+) -> Start:
+    """The start that enqueues a parked execution again, under its name. The parked one is superseded.
+
+    `payload` is the input if it is not that of the parked execution; `same` is as in `verbs.Start`.
+    """
+    place = header.place
+    if place is None or not header.parked or header.status is ExecutionStatus.RUNNING or header.superseded_by is not None:
+        raise InvalidParameter(
+            f"Execution {header.name!r} is not parked: only an execution that came from a queue and failed can be redriven."
+        )
+    first = store.history(header.id, 0, 1)[0].event
+    text = payload if payload is not None else first.payload or "null"
+    who = {"tenant": header.tenant, "trace": header.trace}
+    made = new_execution(identity, None, header.function, header.version, payload=text, now=now, terms=header.terms, **who)
+    made = msgspec.structs.replace(made, name=header.name, input_hash=header.input_hash)
+    graph = None if header.graph is None else store.graph(header.graph)
+    return Start(
+        made,
+        text,
+        same=same,
+        kind=Kind((first.detail or {}).get(KIND, Kind.FUNCTION.value)),
+        again=True,
+        graph=None if graph is None or header.graph is None else GraphText(header.graph, graph),
+        enqueue=Enqueue(queue=place.queue, key=key_of(header), units=place.units, money=place.money),
+    )

@@ -1,0 +1,136 @@
+"""Entries: what waits for the writer's turn, and who waits for its answer.
+
+Most entries are one write, and share a transaction with the writes beside them. A lot has a transaction of its own: an admission, which the
+store decides (`QueueStore.admit`), and many starts at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Claimant
+from holdfast.model.verbs import Admit, Answer, Checkpoint, Start, Write
+from holdfast.store.isolation import committed_apart
+from holdfast.store.seam import CommitStore, Committed, QueueStore, Target
+
+log = logging.getLogger("holdfast.engine")
+
+
+class WriterStore(CommitStore, QueueStore, Protocol):
+    """The part of a store that writes executions."""
+
+
+class Admission(NamedTuple):
+    """Admit queued executions of these functions, one for each claimant."""
+
+    targets: Sequence[Target]
+    by: Sequence[Claimant]
+
+    def commit(self, store: WriterStore, now: int) -> Committed:
+        """Let the store pick and claim them."""
+        return store.admit(self.targets, self.by, now)
+
+    def writes(self, done: Committed) -> Sequence[Write]:
+        """The writes that the store made, one for each answer."""
+        taken = zip(done.answers, self.by, strict=False)
+        return [Admit(getattr(header, "id", ""), by) for header, by in taken]
+
+
+class Bulk(NamedTuple):
+    """Make many executions in one transaction."""
+
+    starts: Sequence[Start]
+
+    def commit(self, store: WriterStore, now: int) -> Committed:
+        """Write all of them; one that is refused spoils no other."""
+        return committed_apart(self.starts, partial(store.commit, now=now), shared)
+
+    def writes(self, done: Committed) -> Sequence[Write]:
+        """The starts."""
+        return self.starts
+
+
+Lot = Admission | Bulk
+
+
+class Landed(NamedTuple):
+    """The answer to a lot: an answer or an error for each of its executions."""
+
+    answers: Sequence[Answer | HoldfastError]
+
+
+Reply = Answer | Landed
+Deliver = Callable[[Answer | HoldfastError], None]
+DeliverLot = Callable[[Landed | HoldfastError], None]
+
+
+class Entry(NamedTuple):
+    """A write or a lot, where its answer goes, and the thread or the coroutine that waits for the answer, if one does."""
+
+    write: Write | Lot
+    deliver: Callable[[Any], None] | None
+    thread: Waiter | None = None
+    future: asyncio.Future[Any] | None = None
+
+
+class Waiter:
+    """A thread that waits for its answer, or for the turn."""
+
+    __slots__ = ("_lock", "answer")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.answer: Reply | HoldfastError | None = None
+
+    def deliver(self, answer: Reply | HoldfastError) -> None:
+        """Give the thread its answer."""
+        self.answer = answer
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the thread look: it has its answer, or it may have the turn."""
+        with contextlib.suppress(RuntimeError):  # woken twice
+            self._lock.release()
+
+    def wait(self) -> None:
+        """Wait until the thread is woken."""
+        self._lock.acquire()
+
+
+def deliver(entry: Entry, answer: Reply | HoldfastError) -> None:
+    """Give an entry its answer: to the code that acts on it, then to the caller that waits."""
+    if entry.deliver is not None:
+        try:
+            entry.deliver(answer)
+        except Exception:  # an error of one receiver must not keep the others from their answers
+            log.exception("an answer could not be taken")
+    if entry.thread is not None:
+        entry.thread.deliver(answer)
+    elif entry.future is not None and not entry.future.done():
+        if isinstance(answer, HoldfastError):
+            entry.future.set_exception(answer)
+        else:
+            entry.future.set_result(answer)
+
+
+def payload_bytes(write: object) -> int:
+    """About how large a checkpoint is; nothing for one that cannot be measured, which the store refuses."""
+    if not isinstance(write, Checkpoint):
+        return 0
+    try:
+        return sum([len(update.payload) for update in write.updates if update.payload is not None])
+    except Exception:
+        return 0
+
+
+def shared(error: Exception) -> HoldfastError | None:
+    """An error of ours that a store raises concerns all entries, says the seam. Any other is a bug that one entry may have met."""
+    return error if isinstance(error, HoldfastError) else None

@@ -1,0 +1,378 @@
+"""The life of an invocation, one stage after the other, in the order of this file.
+
+    claim ───▶ begin ───▶ run in the host ───▶ ended ───▶ settled ───▶ finish
+      │          ▲              │                │ ▲         │  │
+      │          │              │ lease lost     │ └─────────┘  │ ready again at once: the write that
+      │          │              ▼                │  the store   │ settled it has claimed it, too
+      │          │            drop               │  failed      │
+      │          └───────────────────────────────┼──────────────┘
+      └─ refused: the room is free again         └─ the engine closes: nothing is written, another runner takes over
+
+1. claim    A write takes the execution for this runner: a start, a wake-up (an answer, a timer) or a claim. Room is reserved before it.
+2. begin    The write is on disk. The invocation is live from now on, and the host gets it.
+3. run      The host runs the handler, which writes its checkpoints through the port (port.py).
+4. ended    The host reports the outcome. The write that ends the invocation is a Settle.
+5. settled  The Settle is on disk: the execution is closed, suspended, ready again, or put aside.
+6. finish   The room is free; those who wait for the end of the execution are answered.
+
+When a write fails: a claim that may have been written is looked for a second later (`doubt`); a Settle is tried again every second, and
+one that the store can never write is replaced by a crash that says so. When the lease is lost, another runner has the execution: the
+handler's next checkpoint is refused, its Settle too, and this runner only makes room. The scheduler calls `fire` and `claim`; everything
+here runs on the engine's loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, cast
+
+from holdfast.engine.admissions import Admissions
+from holdfast.engine.agenda import Agenda
+from holdfast.engine.endings import Endings
+from holdfast.engine.health import readable, spared
+from holdfast.engine.live_parents import Live, LiveParents
+from holdfast.engine.outcomes import INTERRUPTED, blameless, uninvoked, unwritable, warn_of_crash
+from holdfast.engine.port import EnginePort
+from holdfast.engine.quarantines import quarantined
+from holdfast.engine.registry import Function, Registry
+from holdfast.engine.rooms import Rooms
+from holdfast.engine.writer import Writer
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError, LeaseLost, Rejected, Retryable, RowDamaged, WriteFailed
+from holdfast.model.execution import Change, Claimant, Execution, ExecutionStatus, Outcome, OutcomeStatus, State
+from holdfast.model.ids import Arn, IdSource, Position
+from holdfast.model.operations import Operation
+from holdfast.model.outside import Fire, Stop
+from holdfast.model.ports import Host, Invocation
+from holdfast.model.verbs import Answer, Claim, Settle, Start, Started, Write
+from holdfast.store.seam import Store
+
+log = logging.getLogger("holdfast.engine")
+_AGAIN_SECONDS: Final = 1.0
+NOTHING: Final[Mapping[str, Operation]] = {}
+
+
+class Invocations:
+    """The invocations of one runner."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        host: Host,
+        port: EnginePort,
+        registry: Registry,
+        endings: Endings,
+        agenda: Agenda,
+        live: dict[str, Live],
+        rooms: Rooms,
+        parents: LiveParents,
+        *,
+        loop: AbstractEventLoop,
+        clock: Clock,
+        ids: IdSource,
+        chance: random.Random,
+        runner: str,
+    ) -> None:
+        self._store, self._writer, self._host, self._port = store, writer, host, port
+        self._registry, self._endings, self._agenda = registry, endings, agenda
+        self._loop, self._clock, self._ids, self._chance, self._runner = loop, clock, ids, chance, runner
+        self._live, self._rooms, self._parents = live, rooms, parents
+        rooms.doubt = self.doubt
+        self.admissions = Admissions(store, writer, registry, agenda, self, clock=clock, ids=ids, runner=runner)
+
+    def is_live(self, execution: str) -> bool:
+        """Whether an invocation of this execution runs here."""
+        return execution in self._live
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs and nothing is being written."""
+        return not self._live and self._writer.idle and self._host.idle()
+
+    # --- 1. claim
+
+    async def start(self, write: Start, function: Function) -> Execution:
+        """Write a start. If the write also claims the execution, the caller has reserved the capacity for it."""
+        started = await self._writer.write(write, partial(self._started, write, function))
+        return cast("Started", started).header
+
+    def _started(self, write: Start, function: Function, answer: Answer | HoldfastError) -> None:
+        made = answer.header if isinstance(answer, Started) and answer.created else None
+        if made is not None and write.by is not None and made.invocation == write.by.invocation:
+            self.begin(made, function, write.input)
+            return
+        function.capacity.free += write.by is not None
+        self.doubt(answer)
+        if made is not None:
+            self.made(made)
+            if function.capacity.free > 0:  # a claim or an admission had taken the room, and has given it back
+                self._agenda.ring()
+
+    def made(self, header: Execution) -> None:
+        """An execution was made that no runner has yet."""
+        if header.place is not None:
+            self._agenda.expect_queue(header)
+        if header.state is State.READY:
+            self._agenda.backlog = True
+            self._parents.ask_for_room()
+
+    async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
+        """Write what may make an execution ready, and claim the execution in the same write if there is room."""
+        header = self._store.find(execution)
+        function = None if header is None else self._registry.get(header.function, header.version)
+        claimant = None if function is None else self._rooms.reserve(function, self._clock.now())
+        await self._writer.write(write(claimant), partial(self._woken, function, claimant))
+
+    def _woken(self, function: Function | None, claimant: Claimant | None, answer: Answer | HoldfastError) -> None:
+        if function is not None and claimant is not None:
+            if isinstance(answer, Execution) and answer.invocation == claimant.invocation:
+                self._taken(answer, function)
+                return
+            function.capacity.free += 1
+        self.doubt(answer)
+        if isinstance(answer, Execution):
+            self._moved(answer)
+
+    async def stop(self, write: Stop) -> Execution:
+        """Write a stop. It wakes each child run that listens for its cancel; the scheduler claims that run in its next round."""
+        header = cast("Execution", await self._writer.write(write))
+        self._moved(header)
+        return header
+
+    async def fire(self, execution: str) -> None:
+        """Let the due timers of one execution act."""
+        await self.wake(partial(Fire, execution), execution)
+
+    async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
+        """Claim one execution; the room for it is reserved."""
+        write = Claim(execution, Claimant(self._runner, self._ids(self._clock.now())), dead, alone)
+        with contextlib.suppress(LeaseLost):  # another runner was quicker
+            await self._writer.write(write, partial(self._claimed, write, function))
+
+    def _claimed(self, write: Claim, function: Function, answer: Answer | HoldfastError) -> None:
+        if not isinstance(answer, Execution) or answer.invocation != write.by.invocation:
+            function.capacity.free += 1
+        self.doubt(answer)
+        if isinstance(answer, Execution):
+            self._taken(answer, function)
+
+    def _taken(self, header: Execution, function: Function) -> None:
+        """A claim is on disk: begin the invocation, unless the claim ended the execution or put it aside."""
+        if header.state is State.RUNNING and header.runner == self._runner:
+            self.begin(header, function)
+        else:
+            self._tell_if_quarantined(header)
+            self.finish(header)
+
+    # --- 2. begin, and 3. run in the host
+
+    def begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
+        """A claim is on disk: let the host run the invocation. The room for it is reserved."""
+        execution = header.id
+        if not self._writer.open or self._registry.get(header.function, header.version) is None:
+            function.capacity.free += 1  # the claim was under way when the engine closed, or when the function left
+            self.interrupt(header)
+            return
+        if execution in self._live:
+            self._drop(execution)  # another runner had it since, and this runner has not heard of that
+        live = self._live[execution] = Live(header, function)
+        self._parents.add(header)
+        token = Position(execution, header.epoch, header.sequence, header.revision)
+        arn = str(Arn(header.function, header.version, header.name, execution))
+        is_fresh = header.epoch == 1 and not header.operations  # a restart begins with operations of an earlier execution
+        invocation = Invocation(arn, header, token, is_fresh, payload, parents=self._parents)
+        try:
+            self._host.invoke(invocation, self._port, partial(self._ended, live))
+        except Exception as error:  # a host that cannot begin is a failed invocation, not a failed engine
+            if not isinstance(error, HoldfastError):
+                log.exception("could not invoke %s", header.name)
+            self._ended(live, uninvoked(error), header.revision)
+
+    # --- 4. ended
+
+    def _ended(self, live: Live, outcome: Outcome, seen: int) -> None:
+        """The host reports an outcome, and the revision up to which the handler had seen everything: write the end."""
+        if self._writer.open:
+            outcome = blameless(outcome)
+            # Only an execution that waits can be ready again at once, so only a PENDING outcome gets the id of a next invocation.
+            by = Claimant(self._runner, self._ids(self._clock.now())) if outcome.status is OutcomeStatus.PENDING else None
+            self._writer.submit(self._settle(live.header, outcome, seen, by), partial(self._settled, live, outcome, seen))
+
+    def _settle(self, header: Execution, outcome: Outcome, seen: int, by: Claimant | None = None) -> Settle:
+        return Settle(
+            execution=header.id,
+            epoch=header.epoch,
+            invocation=header.invocation or "",
+            seen=seen,
+            outcome=outcome,
+            jitter=self._chance.random() if outcome.status is OutcomeStatus.CRASHED else 1.0,
+            by=by,
+            successor=self._ids(self._clock.now()) if outcome.status is OutcomeStatus.CONTINUED else None,
+        )
+
+    # --- 5. settled
+
+    def _settled(self, live: Live, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
+        if isinstance(answer, Execution):
+            self._make_room(live)
+            self._go_on(live.function, outcome, answer)
+        elif isinstance(answer, HoldfastError):
+            self._not_settled(live, outcome, seen, answer)
+
+    def _go_on(self, function: Function, outcome: Outcome, header: Execution) -> None:
+        """What follows an invocation whose end is on disk."""
+        if outcome.status is OutcomeStatus.CRASHED:
+            warn_of_crash(outcome, header, self._clock.now())
+        if header.state is State.RUNNING and header.runner == self._runner:
+            function.capacity.free -= 1  # what this invocation just gave back, also where there is no room for others
+            self.begin(header, function)
+            return
+        self._tell_if_quarantined(header)
+        succeeded = outcome.status is OutcomeStatus.SUCCEEDED and header.status is ExecutionStatus.SUCCEEDED
+        self.finish(header, outcome.result if succeeded else None)
+        if header.state is not State.CLOSED:
+            self._agenda.expect(header)
+
+    def _not_settled(self, live: Live, outcome: Outcome, seen: int, trouble: HoldfastError) -> None:
+        """The end of an invocation was refused: write another end, try again, or leave the execution to the runner that has it."""
+        header = live.header
+        lost = isinstance(trouble, LeaseLost | Rejected)
+        if isinstance(trouble, WriteFailed | RowDamaged):
+            if (instead := unwritable(trouble, outcome)) is not None:
+                self._ended(live, instead, seen)
+                return
+            log.error("the end of an invocation of %s cannot be written; a person must look at it: %s", header.name, trouble)
+        elif not lost:  # the store failed; the invocation is over, so only its end is tried again
+            log.warning("could not settle %s, trying again: %s", header.name, trouble)
+            self._loop.call_later(_AGAIN_SECONDS, self._ended, live, outcome, seen)
+            return
+        self._make_room(live)
+        self._learn_end(header.id, lost=lost)
+
+    def _learn_end(self, execution: str, *, lost: bool) -> None:
+        """Another runner closed or claimed an execution, or an earlier try was written after all: callers here may wait for its end."""
+        try:
+            for current in readable(self._store, [execution], Retryable):
+                self.finish(current, ours=False)
+                if lost and current.runner == self._runner:
+                    self._let_go()  # the earlier try had a claim in it
+        except Retryable as trouble:
+            log.warning("could not learn how %s ended, trying again: %s", execution, trouble)
+            self._loop.call_later(_AGAIN_SECONDS, partial(self._learn_end, execution, lost=lost))
+
+    # --- 6. finish
+
+    def finish(self, header: Execution, payload: str | None = None, *, ours: bool = True) -> None:
+        """If an execution is over or quarantined, drop its invocation and answer those who wait for its end.
+
+        A payload that is not at hand is read from the store. `ours` says that this engine wrote the end.
+        """
+        aside = header.state is State.QUARANTINED
+        if header.status is ExecutionStatus.RUNNING and not aside:
+            return
+        if header.state is State.CLOSED or aside:
+            self._drop(header.id)
+        self._endings.tell(header, payload, ours=ours)
+        if header.place is not None:
+            self._agenda.expect_queue(header)
+
+    def _make_room(self, live: Live) -> None:
+        """An invocation ended. One that was dropped before has made room already."""
+        if self._live.get(live.header.id) is live:
+            del self._live[live.header.id]
+            self._parents.detach(live.header.id)
+            self._parents.remove(live.header)
+            live.function.capacity.free += 1
+            if self._agenda.backlog or self._agenda.queued:
+                self._agenda.ring()
+
+    def _drop(self, execution: str) -> None:
+        """This runner has lost an execution, or the execution is over: end its invocation, and do not wait for its report."""
+        self._host.cancel(execution)
+        live = self._live.get(execution)
+        if live is not None:
+            self._make_room(live)
+
+    def interrupt_all(self) -> None:
+        """The engine closes: end what is live, so that any runner may go on at once."""
+        for live in list(self._live.values()):
+            with spared(live.header.id):
+                self._host.cancel(live.header.id)
+            self.interrupt(live.header)
+
+    def interrupt(self, header: Execution, landed: Callable[[Answer | HoldfastError], None] = lambda _: None) -> None:
+        """Give up an execution that this runner has claimed: any runner may go on at once."""
+        self._writer.submit(self._settle(header, INTERRUPTED, header.revision), landed)
+
+    def _tell_if_quarantined(self, header: Execution) -> None:
+        if header.state is State.QUARANTINED:
+            log.error("%s", quarantined(self._store, header))
+
+    # --- what other writes and other processes do to executions
+
+    def followed(self, changes: Sequence[Change]) -> None:
+        """A write of this engine changed other executions too: children began or were stopped, parents got their answer."""
+        for change in changes:
+            with spared(change.header.id):
+                self._follow(change)
+
+    def _follow(self, change: Change) -> None:
+        header = change.header
+        child = self._rooms.taken(header)
+        if child is not None:
+            self.begin(header, child.function, child.input)
+        elif self._writer.open:
+            self._moved(header, change.operations)
+
+    def _moved(self, header: Execution, operations: Mapping[str, Operation] = NOTHING) -> None:
+        """A write changed an execution and did not claim it. A live one learns of the operations that are given, or reads what changed."""
+        self.finish(header)
+        if header.state is State.RUNNING and header.id in self._live and not self._parents.learn(header, operations):
+            self._host.nudge(header.id)
+        self._agenda.backlog |= header.state is State.READY
+        self._agenda.expect(header)
+
+    def others_wrote(self) -> None:
+        """Another process wrote: read what it did to the executions that callers here wait for, and to those that run here."""
+        for header in readable(self._store, self._endings.awaited):
+            with spared(header.id):
+                self.finish(header, ours=False)
+        self._parents.others_wrote(lambda waiting: list(readable(self._store, waiting)))
+        if self._live:
+            held = self._store.held(self._runner)
+            for header in [live.header for execution, live in self._live.items() if execution not in held]:
+                with spared(header.id):
+                    now = self._store.find(header.id)
+                    if now is None or now.epoch != header.epoch:
+                        self._drop(header.id)
+
+    # --- a claim that may be on disk although its write failed
+
+    def doubt(self, answer: Answer | HoldfastError) -> None:
+        """A write that may hold a claim failed. The store says that nothing of it is on disk; should the store be wrong, no runner would
+        ever run what was claimed. So look a second later."""
+        if isinstance(answer, HoldfastError) and not isinstance(answer, LeaseLost | Rejected):
+            self._loop.call_later(_AGAIN_SECONDS, self._let_go)
+
+    def _let_go(self) -> None:
+        """Give up executions that this runner has on disk, but not in memory. This may hit an invocation that is just beginning; it then
+        begins again."""
+        if not self._writer.open:
+            return
+        try:
+            held = list(readable(self._store, set(self._store.held(self._runner)) - self._live.keys(), Retryable))
+        except HoldfastError as trouble:  # what could not be read now is read a second later
+            self.doubt(trouble)
+            return
+        for header in held:
+            if header.state is State.RUNNING and header.runner == self._runner:
+                log.warning("%s was claimed by a write that failed; it begins again", header.name)
+                self.interrupt(header, self.doubt)
+                self._agenda.backlog = True
+                self._agenda.ring()

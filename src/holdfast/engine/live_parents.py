@@ -1,0 +1,152 @@
+"""Live parents: invocations that stay live while an execution which they have invoked is live in this process.
+
+    waits ──▶ a child that it waits for is live here? ──no──▶ rests: its invocation ends as PENDING, as that of any handler that waits
+      ▲            │ yes
+      │            ▼
+      │        stays live: the end of the child reaches it with the commit of that end, and costs no write
+      │            │
+      └────────────┴─ a child rests, ends, or runs elsewhere; or the room that the parent takes is needed
+
+No clock decides: a parent stays exactly as long as such a child is live, and a child that only waits for its own children is live for the
+same reason. So something runs at the bottom of every such family, and when nothing runs there, all of them rest.
+
+A parent that waits takes room and does nothing. It gives the room up as soon as another execution is ready for it (`make_room`): so a
+family that is deeper than there is room reaches its end, and no parent keeps the room that a child needs. Everything here runs on the
+engine's loop.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from holdfast.engine.agenda import Agenda
+from holdfast.engine.registry import Capacity, Function
+from holdfast.model.execution import Execution
+from holdfast.model.operations import Operation
+from holdfast.model.ports import Parent
+
+
+class Live(NamedTuple):
+    """An invocation that runs here: the header that its claim left, and the function whose room it takes."""
+
+    header: Execution
+    function: Function
+
+
+class LiveParents:
+    """Who waits for whom among the invocations of one runner."""
+
+    def __init__(self, live: Mapping[str, Live], agenda: Agenda, loop: AbstractEventLoop) -> None:
+        self._live, self._agenda, self._loop = live, agenda, loop
+        self._attached: dict[str, Parent] = {}
+        self._children: dict[str, dict[str, str]] = {}
+        """By parent: its children that are live here, or that a write under way makes and claims, each with the parent's operation."""
+        self._waiting: dict[str, bool] = {}
+        """The parents that stay and only wait, in the order they began to; and whether each waits for something else, too."""
+        self._leaving: set[str] = set()
+        """The parents whose room is needed: they rest when they next have nothing to do."""
+        self._planned: set[str] = set()
+
+    def __len__(self) -> int:
+        """How many live invocations may have something to write: all but those that only wait."""
+        return len(self._live) - len(self._waiting)
+
+    # --- what the invocation itself says
+
+    def attach(self, parent: Parent) -> None:
+        """An invocation is live, and can be told of changes."""
+        self._attached[parent.execution] = parent
+
+    def stays(self, parent: Parent) -> bool:
+        """Whether an invocation that only waits shall stay live."""
+        execution = parent.execution
+        children = self._children.get(execution)
+        if not children or execution in self._leaving or not any(parent.waits_for(at) for at in children.values()):
+            self._waiting.pop(execution, None)
+            return False
+        awaited = parent.awaited()
+        others = [operation for operation in awaited if operation.id not in children.values()] if len(awaited) > len(children) else []
+        self._waiting[execution] = bool(others)
+        for operation in others:
+            if operation.due_at is not None:
+                self._agenda.plan(operation.due_at)
+        live = self._live.get(execution)
+        if live is not None and live.function.capacity.free <= 0 and self._agenda.backlog:
+            self.ask_for_room()
+        return True
+
+    def writes(self, execution: str) -> None:
+        """An invocation writes, so it does not only wait."""
+        self._waiting.pop(execution, None)
+
+    # --- what happens to it and to its children
+
+    def detach(self, execution: str) -> None:
+        """An invocation is over."""
+        self._attached.pop(execution, None)
+        self._waiting.pop(execution, None)
+        self._leaving.discard(execution)
+
+    def add(self, child: Execution) -> None:
+        """An execution is live here, or will be when the write under way is on disk."""
+        if child.parent is not None and child.parent_operation is not None:
+            self._children.setdefault(child.parent, {})[child.id] = child.parent_operation
+
+    def remove(self, child: Execution) -> None:
+        """An execution is not live here any more. Its parent looks again, once it has learned what the same commit told it."""
+        children = self._children.get(child.parent or "")
+        if children is None or children.pop(child.id, None) is None:
+            return
+        if not children:
+            del self._children[child.parent or ""]
+        if child.parent in self._waiting:
+            self._plan_look(child.parent)
+
+    def learn(self, header: Execution, operations: Mapping[str, Operation]) -> bool:
+        """Tell a live parent which of its operations a write of another execution changed; False if it cannot be told so."""
+        parent = self._attached.get(header.id)
+        if parent is None or not operations:
+            return False
+        parent.learn(header, operations.values())
+        return True
+
+    def others_wrote(self, read: Callable[[Sequence[str]], Sequence[Execution]]) -> None:
+        """Another process wrote: the parents that also wait for something that is not live here learn what changed."""
+        for header in read([execution for execution, others in self._waiting.items() if others]):
+            parent = self._attached.get(header.id)
+            if parent is not None:
+                parent.learn(header, ())
+
+    # --- room
+
+    def ask_for_room(self) -> None:
+        """An execution found no room, or a parent begins to wait where there is none: the scheduler sees whether room must be made."""
+        if self._waiting:
+            self._agenda.ring()
+
+    def waits_in(self, capacity: Capacity) -> int:
+        """How many parents take room of this capacity and only wait."""
+        return len(self._idle_in(capacity))
+
+    def make_room(self, capacity: Capacity, count: int = 1) -> None:
+        """Let this many parents rest, because their room is needed: first the parents that have waited longest."""
+        for execution in self._idle_in(capacity)[:count]:
+            self._leaving.add(execution)
+            self._plan_look(execution)
+
+    def _idle_in(self, capacity: Capacity) -> list[str]:
+        known = ((execution, self._live.get(execution)) for execution in self._waiting if execution not in self._leaving)
+        return [execution for execution, live in known if live is not None and live.function.capacity is capacity]
+
+    def _plan_look(self, execution: str) -> None:
+        if execution not in self._planned:
+            self._planned.add(execution)
+            self._loop.call_soon(self._look, execution)
+
+    def _look(self, execution: str) -> None:
+        self._planned.discard(execution)
+        parent = self._attached.get(execution)
+        if parent is not None:
+            parent.look()

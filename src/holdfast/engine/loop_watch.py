@@ -1,0 +1,105 @@
+"""The loop watch: notices an event loop that stands still. One call that blocks the loop keeps every timer and every execution waiting.
+
+The poller's thread looks at the loop's thread four times a second. A loop that waits for something to do is left alone, so an idle
+engine is not woken. Any other loop is asked for a sign of life, and a warning is logged when none came for a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import selectors
+import sys
+import sysconfig
+import threading
+from asyncio import runners
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from holdfast.model.clock import monotonic
+
+log = logging.getLogger("holdfast.engine.loop")
+
+BLOCKED_SECONDS: Final = 1.0
+_LOOKS: Final = 10
+"""The watch warns only if it looked this often since it asked the loop. If it looked less often, the whole process slept, and the loop
+was not blocked."""
+_SELDOM: Final = 5
+"""Only one look in so many reads the stack of the loop's thread, because reading it costs more than the rest of a look."""
+_FRAMES: Final = 12
+_RESTING: Final = (selectors.__file__, runners.__file__)
+"""Where a loop's thread is while it waits: Python's own loop in a selector, a loop written in C below the call that runs it."""
+_LOOP: Final = str(Path(asyncio.__file__).parent)
+_PYTHON: Final = sysconfig.get_path("stdlib")
+_OURS: Final = str(Path(__file__).resolve().parents[1])
+
+
+class LoopWatch:
+    """Watches one loop from another thread. Must be made on the loop's own thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        now: Callable[[], float] = monotonic,
+        frames: Callable[[], Mapping[int, FrameType]] = sys._current_frames,
+    ) -> None:
+        self._loop = loop
+        self._thread = threading.get_ident()
+        self._now, self._frames = now, frames
+        self._asked_at: float | None = None
+        self._looks = 0
+        self._told = False
+        self._idle_looks = 0
+
+    def look(self) -> None:
+        """See whether the loop goes on; warn once for each time that it does not."""
+        if self._asked_at is None:
+            self._idle_looks = (self._idle_looks + 1) % _SELDOM
+            if self._idle_looks:
+                return
+            frame = self._frames().get(self._thread)
+            if frame is not None and frame.f_code.co_filename not in _RESTING:
+                self._asked_at, self._looks, self._told = self._now(), 0, False
+                self._loop.call_soon_threadsafe(self._answer)
+            return
+        self._looks += 1
+        blocked = self._now() - self._asked_at
+        if not self._told and blocked >= BLOCKED_SECONDS and self._looks >= _LOOKS:
+            self._told = True
+            self._tell(blocked)
+
+    def _answer(self) -> None:
+        self._asked_at = None
+
+    def _tell(self, blocked: float) -> None:
+        frame = self._frames().get(self._thread)
+        stack = "".join(f"\n  {line}" for line in _stack(frame))
+        log.log(
+            logging.INFO if _is_our_own(frame) else logging.WARNING,
+            "the event loop has been blocked for %.1f s: no timer fires and no other execution goes on in this process. Code on the "
+            "loop must await what takes long; a step that blocks belongs into a `def`, which runs on a thread. "
+            "The loop is in (innermost first):%s",
+            blocked,
+            stack,
+        )
+
+
+def _is_our_own(frame: FrameType | None) -> bool:
+    """Whether the loop waits in Holdfast's own code, for a slow disk: there is nothing that an author could mend."""
+    while frame is not None and frame.f_code.co_filename.startswith(_PYTHON):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_OURS)
+
+
+def _stack(frame: FrameType | None) -> Iterator[str]:
+    """The innermost lines, without those of the loop itself."""
+    count = 0
+    while frame is not None and count < _FRAMES:
+        code = frame.f_code
+        if not code.co_filename.startswith(_LOOP):
+            yield f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
+            count += 1
+        frame = frame.f_back

@@ -1,0 +1,190 @@
+"""Observers are told what commits did to executions of functions. An engine without observers runs nothing of this.
+
+    Start, births → started        Settle → invoked        Checkpoint → operated        any write that ends an execution → closed
+
+Runs of workers are executions too, and are left out: the package `workers` tells of them, in the words of its protocol. What happens in
+queues is told of all executions (`ports.QueueObserver`). An execution that is enqueued starts when it is admitted for the first time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence, Sized
+from typing import Any, Final
+
+from holdfast.engine.registry import Registry
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.ids import Position
+from holdfast.model.operations import Action, Kind, Type
+from holdfast.model.ports import Observer
+from holdfast.model.queue_errors import QueueFull
+from holdfast.model.verbs import Admit, Answer, Checkpoint, Checkpointed, Settle, Start, Started, Write
+from holdfast.store.seam import Committed, Store
+
+log = logging.getLogger("holdfast.signals")
+_MOST_ENDED: Final = 10_000
+_TOLD_OF: Final = frozenset({Type.STEP, Type.CONTEXT})
+_ENDS: Final = frozenset({Action.SUCCEED, Action.FAIL, Action.RETRY})
+
+
+class EngineSight:
+    """What observers may ask."""
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock, live: Sized) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._live = live
+
+    def live(self) -> int:
+        """How many invocations run here now."""
+        return len(self._live)
+
+    def find(self, execution: str) -> Execution | None:
+        """An execution by its id."""
+        return self._store.find(execution)
+
+    def waiting(self, most: int) -> tuple[int, int]:
+        """How many executions are ready, and how many have a due timer. The counts are bounded: a scrape costs as much as a claim."""
+        now = self._clock.now()
+        return len(self._store.claimable(self._registry.targets(), (), now, most)), len(self._store.due(now, most))
+
+
+class Observers:
+    """Tells the observers of one engine, on its loop."""
+
+    def __init__(self, observers: Sequence[Observer], sight: EngineSight, registry: Registry, runner: str) -> None:
+        self._observers = observers
+        self._sight = sight
+        self._registry = registry
+        self._runner = runner
+        self._live: dict[str, Execution] = {}
+        """By execution: the header that its invocation here began with."""
+        self._written: dict[str, Position] = {}
+        """By execution: the last checkpoint that observers were told of. A repeated request is answered again, and changes nothing."""
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._broken: set[Observer] = set()
+        for observer in observers:
+            observer.attach(sight)
+
+    def saw(self, writes: Sequence[Write], done: Committed, now: int) -> None:
+        """Tell of one commit: its writes, what it answered, and when it was made."""
+        self._tell("committed", len(writes))
+        for write, answer in zip(writes, done.answers, strict=True):
+            if isinstance(answer, HoldfastError):
+                if isinstance(write, Settle):
+                    self._forget(write.execution, write.invocation)
+                elif isinstance(write, Start) and write.enqueue is not None and isinstance(answer, QueueFull):
+                    self._tell_if_seen("refused", write.enqueue.queue)
+            else:
+                self._wrote(write, answer, now)
+        for header in done.followed:
+            if header.revision == 1 and header.started_at >= now:
+                self._born(header)
+            self._at(header, now)
+
+    def _wrote(self, write: Write, answer: Answer, now: int) -> None:
+        match answer:
+            case Started(header, created):
+                if created:
+                    self._born(header)
+                    self._at(header, now)
+            case Checkpointed():
+                assert isinstance(write, Checkpoint)
+                self._checkpointed(write, answer, now)
+            case Execution():
+                if isinstance(write, Admit):
+                    if answer.epoch == 1:
+                        self._started(answer)
+                    self._tell_if_seen("admitted", answer)
+                if isinstance(write, Settle):
+                    live = self._forget(write.execution, write.invocation)
+                    if live is not None:
+                        self._tell("invoked", live, write.outcome, now)
+                    now = min(now, answer.ended_at or now)  # a status may be closed before the invocation that closed it ends
+                self._at(answer, now)
+
+    def _born(self, header: Execution) -> None:
+        """An execution was made; one that waits in a queue has not started."""
+        if header.place is None or header.place.admitted_at is not None:
+            self._started(header)
+            if header.place is not None and header.epoch == 1:
+                self._tell_if_seen("admitted", header)
+
+    def _started(self, header: Execution) -> None:
+        if self._is_function(header):
+            self._tell("started", header)
+
+    def _at(self, header: Execution, now: int) -> None:
+        """Note how a write left an execution: claimed by this runner, or over because of the write."""
+        if header.state is State.RUNNING and header.runner == self._runner:
+            if self._is_function(header):
+                self._live[header.id] = header
+        elif header.status is not ExecutionStatus.RUNNING and header.state is State.CLOSED and (header.ended_at or 0) >= now:
+            self._closed(header)
+
+    def _closed(self, header: Execution) -> None:
+        is_function = self._is_function(header)
+        if header.id in self._ended or not (is_function or header.parked):
+            return
+        self._ended[header.id] = None
+        if len(self._ended) > _MOST_ENDED:
+            self._ended.popitem(last=False)
+        self._forget(header.id)
+        if is_function:
+            self._tell("closed", header)
+        if header.parked:
+            self._tell_if_seen("parked", header)
+
+    def _checkpointed(self, write: Checkpoint, answer: Checkpointed, now: int) -> None:
+        header, before = self._live.get(write.execution), self._written.get(write.execution)
+        if header is None or (before is not None and (before.epoch, before.sequence) >= (write.at.epoch, write.at.sequence)):
+            return
+        self._written[write.execution] = write.at
+        told = {update.id for update in write.updates if update.type in _TOLD_OF and update.action in _ENDS}
+        queues = {update.id: update.order.queued.queue for update in write.updates if update.order is not None and update.order.queued}
+        for operation in answer.operations if queues else ():
+            if operation.id in queues and operation.error is not None and operation.error.type == QueueFull.code:
+                self._tell_if_seen("refused", queues[operation.id])
+        for operation in answer.operations if told else ():
+            if operation.id in told:
+                self._tell("operated", header, operation)
+        if answer.token is None:
+            try:
+                current = self._sight.find(write.execution)
+            except HoldfastError:
+                return
+            if current is not None:
+                self._at(current, now)
+
+    def _forget(self, execution: str, invocation: str | None = None) -> Execution | None:
+        live = self._live.get(execution)
+        if live is None or (invocation is not None and live.invocation != invocation):
+            return None
+        self._written.pop(execution, None)
+        return self._live.pop(execution)
+
+    def _is_function(self, header: Execution) -> bool:
+        known = self._registry.get(header.function, header.version)
+        return known is None or known.kind is Kind.FUNCTION
+
+    def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
+        """Tell what becomes of occurrences of a schedule."""
+        self._tell_if_seen("occurred", schedule, outcome, count, late_ms)
+
+    def _tell_if_seen(self, what: str, *about: Any) -> None:
+        """Tell those observers that look at queues or schedules."""
+        self._tell(what, *about, to=[observer for observer in self._observers if hasattr(observer, what)])
+
+    def _tell(self, what: str, *about: Any, to: Sequence[Observer] | None = None) -> None:
+        """An observer that fails is logged once, and harms neither the engine nor another observer."""
+        for observer in self._observers if to is None else to:
+            try:
+                getattr(observer, what)(*about)
+            except Exception:
+                if observer not in self._broken:
+                    self._broken.add(observer)
+                    log.exception("%s cannot take what it sees", type(observer).__name__)

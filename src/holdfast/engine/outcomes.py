@@ -1,0 +1,59 @@
+"""Outcomes of invocations: how an outcome counts, what is written instead of one that the store refuses, and what people are told."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from holdfast.model.error_text import one_line, ordinal, place_of
+from holdfast.model.errors import DiskFailed, DiskFull, HoldfastError
+from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State
+from holdfast.model.life import MAX_FAILURES
+from holdfast.model.operations import Failure
+
+log = logging.getLogger("holdfast.engine")
+_DISK: Final = (DiskFailed.__name__, DiskFull.__name__)
+
+INTERRUPTED: Final = Outcome(OutcomeStatus.INTERRUPTED)
+"""The invocation did nothing wrong: any runner may go on at once, and it counts as no failure."""
+
+
+def blameless(outcome: Outcome) -> Outcome:
+    """The outcome that is written: if an invocation crashed only because the disk failed, it counts as interrupted."""
+    if outcome.status is not OutcomeStatus.CRASHED or outcome.error is None or not (outcome.error.type or "").endswith(_DISK):
+        return outcome
+    return INTERRUPTED
+
+
+def uninvoked(error: Exception) -> Outcome:
+    """The outcome of an invocation that its host could not begin."""
+    return Outcome(OutcomeStatus.CRASHED, error=Failure(message=str(error), type=type(error).__name__))
+
+
+def unwritable(trouble: HoldfastError, outcome: Outcome) -> Outcome | None:
+    """What to write when the store can never write an outcome: a crash that says so. None if `outcome` is that crash."""
+    kind = type(trouble).__name__
+    if outcome.status is OutcomeStatus.CRASHED and outcome.error is not None and outcome.error.type == kind:
+        return None
+    return Outcome(OutcomeStatus.CRASHED, error=Failure(str(trouble), kind))
+
+
+def warn_of_crash(outcome: Outcome, after: Execution, now: int) -> None:
+    """One warning for an invocation that crashed: the error, the author's line, how many crashed in a row, when the next try is.
+
+    `after` is the execution as the end of the invocation left it.
+    """
+    error = outcome.error or Failure()
+    place = outcome.place or place_of(error)
+    where = "" if place is None else f", at {place}"
+    log.warning("%s/%s: an invocation failed: %s%s; %s", after.function, after.name, one_line(error), where, _what_follows(after, now))
+
+
+def _what_follows(after: Execution, now: int) -> str:
+    if after.state is State.QUARANTINED:
+        return f"after {MAX_FAILURES} failures in a row the execution is quarantined"
+    if after.status is ExecutionStatus.FAILED and after.failures == MAX_FAILURES - 1:
+        return f"it was the {ordinal(MAX_FAILURES)} failure in a row, so the execution has failed"
+    if after.status is not ExecutionStatus.RUNNING:
+        return f"the execution is over ({after.status.value})"
+    return f"the {ordinal(after.failures)} failure in a row; the next try is in {max(0, after.ready_at - now) / 1000:.1f} s"

@@ -1,0 +1,92 @@
+"""Restarts: starting a name again after its execution failed, or because a person wants it again."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.engine.enqueues import key_of
+from holdfast.model.admission import Enqueue
+from holdfast.model.audit import Notes
+from holdfast.model.charges import Charge
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus, GraphText, State, Terms, goes_on_as, new_execution
+from holdfast.model.operations import Kind
+from holdfast.model.restart_errors import RestartRefused
+from holdfast.model.starts import Restart
+from holdfast.model.verbs import Start
+from holdfast.store.seam import ExecutionStore
+
+ON_FAILED = ("find", "restart")
+"""What a start does when the execution that has the name failed: find it, as AWS does, or start the name again."""
+
+
+def is_restart(on_failed: str, name: str | None) -> bool:
+    """Whether a start may start a failed name again."""
+    if on_failed not in ON_FAILED:
+        raise InvalidParameter(f"on_failed is {on_failed!r}; use {' or '.join(map(repr, ON_FAILED))}.")
+    if on_failed == "restart" and name is None:
+        raise InvalidParameter("on_failed='restart' needs a name: without one every start is a new execution.")
+    return on_failed == "restart"
+
+
+def failed_as(store: ExecutionStore, function: str, name: str | None) -> str | None:
+    """The id of the execution that has a name and went on as others, if the last of them failed.
+
+    The first execution keeps the name, and what has ended stays as it ended; so the last one decides whether the name may start again.
+    """
+    first = last = None if name is None else store.find_named(function, name)
+    while last is not None and last.continued_as is not None:
+        heir = store.find(last.continued_as)
+        if heir is None or not goes_on_as(last, heir):
+            return None
+        last = heir
+    return first.id if first is not None and last is not None and last.status in FAILED_STATUSES else None
+
+
+def check_restartable(header: Execution) -> None:
+    """Refuse an execution that is not over, that another one restarts or continues already, or that belongs to another execution."""
+    called = f"{header.function} {header.id}"
+    if header.state is State.IMPORTED:
+        raise RestartRefused(f"{called} is an imported copy, which does not run.")
+    if header.status is ExecutionStatus.RUNNING:
+        raise RestartRefused(f"{called} is not over: wait for its end, or end it first.")
+    if header.superseded_by is not None:
+        raise RestartRefused(f"{called} was started again as {header.superseded_by}: restart that one.")
+    if header.continued_as is not None:
+        raise RestartRefused(f"{called} goes on as {header.continued_as}: restart that one.")
+    if header.parent is not None:
+        raise RestartRefused(f"{called} belongs to {header.parent}, which asked for it: restart that one.")
+
+
+def restarted(
+    old: Execution,
+    identity: str,
+    now: int,
+    *,
+    payload: str,
+    restart: Restart,
+    kind: Kind = Kind.FUNCTION,
+    graph: GraphText | None = None,
+    version: str | None = None,
+    terms: Terms | None = None,
+    same: str | None = None,
+    charges: tuple[Charge, ...] = (),
+    notes: Notes = (),
+) -> Start:
+    """The start that restarts an execution under its name, and in its queue if it came from one. The old one stays, superseded."""
+    check_restartable(old)
+    who = {"tenant": old.tenant, "trace": old.trace, "same": same}
+    made = new_execution(identity, None, old.function, version or old.version, payload=payload, now=now, terms=terms or old.terms, **who)
+    place = old.place
+    return Start(
+        msgspec.structs.replace(made, name=old.name),
+        payload,
+        same=same,
+        kind=kind,
+        graph=graph,
+        charges=charges,
+        again=True,
+        enqueue=None if place is None else Enqueue(queue=place.queue, key=key_of(old), units=place.units, money=place.money),
+        restart=restart,
+        notes=notes,
+    )

@@ -1,0 +1,91 @@
+"""Room for invocations: the engine reserves room before the write that claims an execution, and gives it back if the write claimed nothing.
+
+A start, a wake-up and a birth (the start of an invoked child) claim the execution that they make ready in their own write. The checkpoint
+of the parent writes the birth. The engine reserves the child's room before that checkpoint, and the child begins when the commit reports it
+(`Invocations.followed`). When the checkpoint is answered, the room of each child that it did not make is free again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.engine.live_parents import LiveParents
+from holdfast.engine.registry import Function, Registry
+from holdfast.engine.writer import Writer
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Birth, Claimant, Execution, State
+from holdfast.model.ids import IdSource
+from holdfast.model.operations import Failure, Status
+from holdfast.model.transitions import Children
+from holdfast.model.verbs import Answer, Checkpointed
+
+
+class Expected(NamedTuple):
+    """A child that a write under way makes and claims: the function whose room it takes, and its input."""
+
+    function: Function
+    input: str
+
+
+class Rooms:
+    """The room of one runner."""
+
+    def __init__(self, registry: Registry, parents: LiveParents, writer: Writer, *, clock: Clock, ids: IdSource, runner: str) -> None:
+        self._registry, self._parents, self._writer = registry, parents, writer
+        self._clock, self._ids, self._runner = clock, ids, runner
+        self._expected: dict[str, Expected] = {}
+        """By the id of the invocation that begins."""
+        self.doubt: Callable[[Answer | HoldfastError], None] = lambda _: None
+        """Called when a write that may hold a claim has failed."""
+
+    def reserve(self, function: Function, now: int) -> Claimant | None:
+        """Take room for one invocation, and name the invocation that a write may make; None when there is no room."""
+        if function.capacity.free <= 0:
+            return None
+        function.capacity.free -= 1
+        return Claimant(self._runner, self._ids(now))
+
+    def for_births(self, children: Children) -> Children:
+        """The children of a checkpoint, each claimed if its function is hosted here and has room. What is enqueued waits in its lane."""
+        if not self._writer.open:
+            return children
+        now = self._clock.now()
+        return {at: self._claimed(child, now) if isinstance(child, Birth) else child for at, child in children.items()}
+
+    def _claimed(self, child: Birth, now: int) -> Birth:
+        function = self._registry.get(child.header.function, child.header.version)
+        by = None if function is None or child.enqueue is not None else self.reserve(function, now)
+        if function is None or by is None:
+            return child
+        self._expected[by.invocation] = Expected(function, child.input)
+        self._parents.add(child.header)
+        return msgspec.structs.replace(child, by=by)
+
+    def answered(self, children: Children, answer: Checkpointed | HoldfastError) -> None:
+        """A checkpoint with births is answered: free the room of each child that it did not make."""
+        operations = answer.operations if isinstance(answer, Checkpointed) else ()
+        made = {operation.id for operation in operations if operation.status is Status.STARTED}
+        for at, child in children.items():
+            if at not in made:
+                self._give_back(child)
+        if isinstance(answer, HoldfastError):
+            self.doubt(answer)
+
+    def _give_back(self, child: Birth | Failure) -> None:
+        if not isinstance(child, Birth) or child.by is None:
+            return
+        expected = self._expected.pop(child.by.invocation, None)
+        if expected is not None:
+            expected.function.capacity.free += 1
+            self._parents.remove(child.header)
+
+    def taken(self, header: Execution) -> Expected | None:
+        """The reserved room and the input of a child that its own birth claimed; None for any other execution. Each child is returned
+        once."""
+        if header.state is not State.RUNNING or header.invocation is None:
+            return None
+        return self._expected.pop(header.invocation, None)

@@ -1,0 +1,326 @@
+"""The timetable: starts what schedules are due, in this runner or in another one, but only once.
+
+A round of the scheduler asks for schedules of functions that are hosted here. Each one gets a task, which takes steps (model.firing) until
+there is nothing left to do: read the schedule, decide, write. The write that starts an occurrence also moves its schedule, and the store
+refuses it if another runner was quicker; then the task reads the schedule again.
+
+A schedule whose occurrence waits for the end of an execution is looked at when that execution ends (endings.py). What cannot be started
+now, because the disk fails or the function is hosted in another version, is tried again a little later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from itertools import islice, takewhile
+from typing import Final
+
+from holdfast.engine.agenda import Agenda
+from holdfast.engine.endings import Ending, Endings
+from holdfast.engine.invocations import Invocations
+from holdfast.engine.registry import Registry
+from holdfast.engine.rooms import Rooms
+from holdfast.model import codec
+from holdfast.model.clock import Clock
+from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError, Rejected
+from holdfast.model.execution import Execution, ExecutionStatus, goes_on_as, new_execution
+from holdfast.model.firing import Step, begun, due_step, passed_over
+from holdfast.model.ids import IdSource
+from holdfast.model.operations import Failure, Kind
+from holdfast.model.outside import Stop
+from holdfast.model.run_port import OccurrenceAsked, Ordered
+from holdfast.model.schedule_errors import ScheduleChanged
+from holdfast.model.schedules import Handled, Occurrence, Overlap, ScheduleState, execution_name
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.model.timing import Timing, delay_of, occurrences
+from holdfast.model.verbs import Start
+from holdfast.store.seam import Store
+
+log = logging.getLogger("holdfast.engine")
+
+_BATCH: Final = 100
+"""Schedules that are in hand at the same time."""
+_STEPS: Final = 100
+"""Steps of one schedule before others have their turn."""
+_LATER_SECONDS: Final = 5.0
+"""When a schedule is tried again that could not be looked after."""
+_MOST_COUNTED: Final = 1000
+"""Occurrences of one span without a runner that are counted for observers."""
+_DEFAULT_TENANT: Final = "default"
+
+_ELSEWHERE: Final = frozenset({"overloaded", "version_not_found"})
+"""Refusals that another runner, or this one a little later, may not make."""
+
+OccurrenceAcceptor = Callable[[OccurrenceAsked], Awaitable[Ordered | Failure]]
+"""Accepts the run of a worker that a schedule asks for. Starts nothing."""
+
+Saw = Callable[[str, str, int, int | None], None]
+"""Is told what became of occurrences (model.ports.ScheduleObserver)."""
+
+
+class Timetable:
+    """The schedules of one runner."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        invocations: Invocations,
+        rooms: Rooms,
+        endings: Endings,
+        agenda: Agenda,
+        *,
+        clock: Clock,
+        ids: IdSource,
+    ) -> None:
+        self._store, self._registry, self._invocations, self._rooms = store, registry, invocations, rooms
+        self._endings, self._agenda, self._clock, self._ids = endings, agenda, clock, ids
+        self.acceptor: OccurrenceAcceptor | None = None
+        self.saw: Saw | None = None
+        self._functions: list[str] = []
+        self._has_news = True
+        self._next_at: int | None = None
+        self._looked_at = -1
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._watched: dict[str, asyncio.Future[Ending]] = {}
+        """Schedules that wait for the end of an execution."""
+        self._later: dict[str, asyncio.TimerHandle] = {}
+        self._closing = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether no schedule is in hand."""
+        return not self._tasks
+
+    @property
+    def next_at(self) -> int | None:
+        """When the earliest schedule is due. None if the last look was at that time or later: this runner is at work on it then, and looks
+        again when it is done.
+        """
+        return None if self._next_at is None or self._next_at <= self._looked_at else self._next_at
+
+    def is_due(self, now: int) -> bool:
+        """Whether a round has something to do here."""
+        return self._has_news or (self.next_at is not None and self.next_at <= now)
+
+    def news(self) -> None:
+        """Schedules may have changed, or the functions that are hosted here."""
+        self._has_news = True
+
+    def look(self, now: int) -> None:
+        """Take the schedules in hand that are due."""
+        if self._closing or not self.is_due(now):
+            return
+        in_hand = len(self._tasks) + len(self._later)
+        found: list[str] = []
+        if self._has_news:
+            self._functions = sorted({target.function for target in self._registry.targets()})
+            waiting = self._store.waiting_schedules(self._functions, _BATCH + in_hand + len(self._watched))
+            found += [name for name in waiting if name not in self._watched]
+        found += self._store.due_schedules(self._functions, now, _BATCH + in_hand)
+        self._next_at = self._store.next_schedule(self._functions)
+        self._has_news, self._looked_at = False, now  # after the last read: if one fails, the next round reads again
+        for name in found:
+            self._take(name)
+
+    async def end(self) -> None:
+        """Finish the step in hand of each schedule, and take no more."""
+        self._closing = True
+        for handle in self._later.values():
+            handle.cancel()
+        for watched in self._watched.values():
+            self._endings.give_up(watched)
+            watched.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    # --- one schedule
+
+    def _take(self, name: str) -> None:
+        if name not in self._tasks and name not in self._later and len(self._tasks) < _BATCH:
+            task = self._tasks[name] = asyncio.create_task(self._look_after(name), name=f"holdfast-schedule-{name}")
+            task.add_done_callback(lambda _: self._put_down(name))
+
+    def _put_down(self, name: str) -> None:
+        del self._tasks[name]
+        self._looked_at = -1
+        self.news()
+        self._agenda.ring()
+
+    def _try_later(self, name: str) -> None:
+        def again() -> None:
+            del self._later[name]
+            self.news()
+            self._agenda.ring()
+
+        if not self._closing:
+            self._later[name] = asyncio.get_running_loop().call_later(_LATER_SECONDS, again)
+
+    async def _look_after(self, name: str) -> None:
+        try:
+            for _ in range(_STEPS):
+                if self._closing or not await self._stepped(name):
+                    return
+        except FunctionNotFound as missing:  # hosted here in another version only, or there is too much to do
+            log.info("schedule %s is left to another runner, or for later: %s", name, missing)
+            self._try_later(name)
+        except Exception as trouble:  # one schedule in trouble keeps no other from its time
+            log.warning("could not look after schedule %s: %s", name, trouble, exc_info=not isinstance(trouble, HoldfastError))
+            self._try_later(name)
+
+    async def _stepped(self, name: str) -> bool:
+        """Take one step; False if there was none to take."""
+        state = self._store.schedule(name)
+        if state is None:
+            return False
+        still = {} if state.definition.overlap is Overlap.ALLOW else self._still_open(state)
+        step = due_step(state, self._clock.now(), state.open if state.definition.overlap is Overlap.ALLOW else still)
+        if step is None:
+            if state.waits:
+                await self._wait_for(state, list(still.values()))
+            return False
+        if step.start is None:
+            await self._moved(state, step.after)
+        else:
+            with_start = Occurrence(name, step.start.at, step.start.how)
+            await self._started(state, step, with_start)
+        return True
+
+    async def _moved(self, before: ScheduleState, after: ScheduleState) -> None:
+        if await in_thread(Purpose.HOUSE, self._store.move_schedule, after):  # else another runner was quicker, and the next step reads it
+            self._tell(before, after)
+
+    def _tell(self, before: ScheduleState, after: ScheduleState) -> None:
+        """Tell observers what a write that is on disk decided."""
+        if self.saw is None:
+            return
+        timing = before.definition.timing
+        for line in takewhile(lambda line: not before.recent or line is not before.recent[0], after.recent):
+            late = self._clock.now() - line.at - delay_of(timing, before.name, line.at) if line.outcome == "started" else None
+            self.saw(before.name, line.outcome, _count(line, timing), late)
+
+    async def _started(self, state: ScheduleState, step: Step, occurrence: Occurrence) -> None:
+        """Write the start of an occurrence. What can never be started is passed over, and the schedule shows why."""
+        definition = state.definition
+        kind = self._registry.kind_of(definition.function)
+        if kind is None:
+            raise FunctionNotFound
+        ordered: Ordered | None = None
+        if kind is not Kind.FUNCTION:
+            accepted = await self._accepted(state, step, occurrence)
+            if isinstance(accepted, Failure):
+                if accepted.type in _ELSEWHERE:
+                    raise FunctionNotFound(accepted.message)
+                await self._refused(state, step, accepted.message or "The request was refused.")
+                return
+            ordered = accepted
+        name = execution_name(occurrence) if ordered is None else ordered.name
+        found = self._store.find_named(definition.function, name)
+        if found is not None:
+            await self._moved(state, passed_over(step, "found", "It was started before.", found.id))
+            return
+        try:
+            await self._start(state, step, occurrence, kind, name, ordered)
+        except (ScheduleChanged, ExecutionAlreadyStarted):
+            return  # the next step reads what another runner did
+        except FunctionNotFound:
+            raise
+        except Rejected as refused:
+            await self._refused(state, step, str(refused))
+
+    async def _start(
+        self, state: ScheduleState, step: Step, occurrence: Occurrence, kind: Kind, name: str, ordered: Ordered | None
+    ) -> None:
+        definition, order, now = state.definition, None if ordered is None else ordered.order, self._clock.now()
+        target = self._registry.wanted(definition.function, definition.version if order is None else None, kind)
+        payload = state.input if order is None else order.input
+        tenant, terms = (definition.tenant, target.terms) if order is None else (order.tenant, order.terms or target.terms)
+        same = None if ordered is None else ordered.same
+        who = {"tenant": tenant, "same": same}
+        header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
+        after = begun(step, header.id)
+        write = Start(
+            header,
+            payload,
+            self._rooms.reserve(target, now),
+            () if order is None else order.charges,
+            same,
+            kind,
+            graph=None if order is None else order.graph,
+            occurrence=occurrence,
+            moved=after,
+        )
+        await self._invocations.start(write, target)
+        self._tell(state, after)
+
+    async def _accepted(self, state: ScheduleState, step: Step, occurrence: Occurrence) -> Ordered | Failure:
+        assert self.acceptor is not None, "a worker is hosted where its service is"
+        inputs = codec.loads(state.input)
+        if not isinstance(inputs, dict):
+            return Failure("The inputs of a worker are a JSON object.")
+        definition = state.definition
+        asked = OccurrenceAsked(
+            worker_id=definition.function,
+            version=definition.version,
+            inputs=inputs,
+            tenant=definition.tenant or _DEFAULT_TENANT,
+            requested_by=(step.start and step.start.by) or state.changed_by or f"schedule:{state.name}",
+            key=f"schedule/{execution_name(occurrence)}",
+        )
+        return await self.acceptor(asked)
+
+    async def _refused(self, state: ScheduleState, step: Step, why: str) -> None:
+        assert step.start is not None
+        log.warning("schedule %s: an occurrence could not be started: %s", step.after.name, why)
+        await self._moved(state, passed_over(step, "refused", why))
+
+    # --- executions that are not over
+
+    def _still_open(self, state: ScheduleState) -> dict[str, str]:
+        """Those of its executions that have not ended, each with the execution that continues it now."""
+        found = {}
+        for execution in state.open:
+            last = self._last_of(execution)
+            if last is not None and last.status is ExecutionStatus.RUNNING:
+                found[execution] = last.id
+        return found
+
+    def _last_of(self, execution: str) -> Execution | None:
+        header = self._store.find(execution)
+        while header is not None and header.continued_as is not None:
+            heir = self._store.find(header.continued_as)
+            if not goes_on_as(header, heir):
+                break
+            header = heir
+        return header
+
+    async def _wait_for(self, state: ScheduleState, executions: list[str]) -> None:
+        """Look at the schedule again when one of these executions ends."""
+        if state.definition.overlap is Overlap.REPLACE:
+            for execution in executions:
+                stop = Stop(execution, Failure(f"Replaced: schedule {state.name} was due again.", "Replaced"), inherited=True)
+                await self._invocations.stop(stop)
+        name = state.name
+        if self._closing or name in self._watched:
+            return
+        watched = self._watched[name] = self._endings.watch(executions[0], live=self._invocations.is_live(executions[0]))
+
+        def ended(ending: asyncio.Future[Ending]) -> None:
+            self._watched.pop(name, None)
+            if ending.cancelled() or self._closing:
+                return
+            if ending.exception() is not None:  # it was put aside, and a person must look at it
+                self._try_later(name)
+                return
+            self.news()
+            self._agenda.ring()
+
+        watched.add_done_callback(ended)
+
+
+def _count(line: Handled, timing: Timing) -> int:
+    """How many occurrences a line tells of."""
+    if line.since is None:
+        return 1
+    return sum(1 for _ in takewhile(lambda at: at <= line.at, islice(occurrences(timing, line.since - 1), _MOST_COUNTED)))

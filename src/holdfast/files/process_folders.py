@@ -1,0 +1,66 @@
+"""Folders that live as long as a process. The process locks its folder; the next process removes the folders of killed ones.
+
+The folders lie in one folder per user, of mode 0700, below the folder for temporary files, so no other user can put anything there. The
+kernel frees a lock when the last process that has it ends for any reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from typing import Final
+
+from holdfast.files.private import FOLDER_FLAGS, open_folder, refuse_shared
+from holdfast.files.removal import empty
+from holdfast.model.errors import NotPrivate
+
+_YOUNG_SECONDS: Final = 60
+
+
+def make(prefix: str) -> str:
+    """A new folder; the caller must `lock` it within a minute."""
+    temporary = tempfile.gettempdir()
+    refuse_shared(temporary)
+    place = f"{temporary}/holdfast-{os.geteuid()}"
+    try:
+        os.close(open_folder(place))
+    except (NotPrivate, OSError):  # another user made it first, which must not stop us; such a folder is never swept
+        return tempfile.mkdtemp(prefix=f"holdfast-{prefix}", dir=temporary)
+    return tempfile.mkdtemp(prefix=prefix, dir=place)
+
+
+def lock(folder: str) -> int:
+    """Keep a folder as long as this process, or one that it forks, has the descriptor."""
+    at = os.open(folder, FOLDER_FLAGS)
+    fcntl.flock(at, fcntl.LOCK_EX)
+    return at
+
+
+def sweep(own: str) -> None:
+    """Remove the folders beside this one whose processes were killed. A new folder stays, because its process may be about to lock it."""
+    made_at = os.stat(own).st_mtime
+    parent = os.open(os.path.dirname(own), FOLDER_FLAGS)
+    try:
+        told = os.fstat(parent)
+        if told.st_uid != os.geteuid() or told.st_mode & 0o077:
+            return
+        for name in os.listdir(parent):
+            if name != os.path.basename(own):
+                with contextlib.suppress(OSError):
+                    _removed(parent, name, made_at)
+    finally:
+        os.close(parent)
+
+
+def _removed(parent: int, name: str, made_at: float) -> None:
+    at = os.open(name, FOLDER_FLAGS, dir_fd=parent)
+    try:
+        found = os.fstat(at)
+        if found.st_uid == os.geteuid() and made_at - found.st_mtime > _YOUNG_SECONDS:
+            fcntl.flock(at, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            empty(at)
+            os.rmdir(name, dir_fd=parent)
+    finally:
+        os.close(at)

@@ -1,0 +1,61 @@
+"""Frames between the runner and an evaluator: 4 bytes of length, then JSON."""
+
+from __future__ import annotations
+
+import socket
+
+import msgspec
+
+from holdfast.contract.checking import Mismatch
+
+_LENGTH = 4
+_CHUNK = 1 << 20
+
+
+class Check(msgspec.Struct, frozen=True):
+    """Values to check against a schema. Without a value, only the schema is checked."""
+
+    schema: msgspec.Raw
+    values: tuple[msgspec.Raw, ...] = ()
+
+
+class CheckRefused(msgspec.Struct, frozen=True):
+    """The schema is not valid, or is above a limit."""
+
+    path: tuple[str, ...]
+    reason: str
+    code: str
+
+
+class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of a check."""
+
+    problems: tuple[Mismatch, ...] = ()
+    refused: CheckRefused | None = None
+    cpu_seconds: float = 0.0
+    """What the check used of the CPU."""
+
+
+def packed(frame: Check | CheckResult) -> bytes:
+    """A frame's bytes."""
+    text = msgspec.json.encode(frame)
+    return len(text).to_bytes(_LENGTH, "big") + text
+
+
+def received(sock: socket.socket) -> bytes | None:
+    """The next frame; None when the other side has closed the socket."""
+    length = _exactly(sock, _LENGTH)
+    return None if length is None else _exactly(sock, int.from_bytes(length, "big"))
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < count:
+        try:
+            part = sock.recv(min(count - len(data), _CHUNK))
+        except ConnectionError:
+            return None
+        if not part:
+            return None
+        data += part
+    return bytes(data)

@@ -1,0 +1,131 @@
+"""Checks a value against a schema: in the caller's process if the check is certainly fast, else in an evaluator that can be killed.
+
+fast    (the cost of the schema) x (the size of the value) is below a limit, and nothing in the schema multiplies the cost
+slow    an evaluator makes the check; after a few seconds it is killed, and the value is refused
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.checking import Checker, Mismatch, Size, checker_of, size_of, sized
+from holdfast.contract.costs import IN_PLACE, LISTED_IN_PLACE, SchemaInvalid
+from holdfast.contract.redaction import Schema
+from holdfast.contract.refusals import Overloaded
+from holdfast.hosts.evaluator.check_frames import Check, CheckResult
+from holdfast.hosts.evaluator.evaluator_pool import SECONDS, Evaluators, TooManyChecks, shared
+from holdfast.hosts.evaluator.evaluator_process import EvaluatorDied, EvaluatorLate
+from holdfast.model import codec
+from holdfast.model.errors import InvalidParameter, PayloadNotJson, Rejected
+
+_SMALL_SCHEMA = 2 * 1024
+"""The largest schema in bytes that is compiled in the caller's process when a worker's body brings it."""
+
+
+class CheckTooCostly(Rejected):
+    """A value cannot be checked against its schema within the time limit."""
+
+    code = "schema_too_costly"
+
+
+async def problems(checker: Checker, value: Any, who: str, pool: Evaluators | None = None) -> tuple[Mismatch, ...]:
+    """The places where a value breaks a schema; empty if it fits. `who` is the owner of the value: owners do not wait for each other."""
+    found = _in_place(checker, value)
+    if isinstance(found, tuple):
+        return found
+    try:
+        return (await _asked(who, _check(msgspec.json.encode(checker.schema), found), pool)).problems
+    except CheckTooCostly:
+        if _is_quick(checker, found):  # the check is fast; only listing all mismatches takes long
+            return checker.problems(value)
+        raise
+
+
+async def problems_in(schema: Schema, value: Any, who: str, pool: Evaluators | None = None) -> tuple[Mismatch, ...]:
+    """The places where a value breaks a schema that a worker's body brings; empty if it fits. Raises SchemaInvalid."""
+    text = msgspec.json.encode(schema)
+    if _is_small(text):
+        return await problems(checker_of(schema), value, who, pool)
+    found = _written(value)
+    return found if isinstance(found, tuple) else (await _asked(who, _check(text, found), pool)).problems
+
+
+async def examined(schema: Schema, who: str, pool: Evaluators | None = None) -> None:
+    """Check a schema that a worker's body brings: that it is valid and within the limits. Raises SchemaInvalid."""
+    text = msgspec.json.encode(schema)
+    if _is_small(text):
+        checker_of(schema)
+    else:
+        await _asked(who, _check(text, None), pool)
+
+
+def problems_now(schema: Schema, value: Any, who: str) -> tuple[Mismatch, ...]:
+    """The places where a value breaks a schema that a worker's body brings, as `problems_in` finds them. Blocks the thread."""
+    text = msgspec.json.encode(schema)
+    found = _in_place(checker_of(schema), value) if _is_small(text) else _written(value)
+    if isinstance(found, tuple):
+        return found
+    with _refusals():
+        return _accepted(shared().submit(who, _check(text, found)).result()).problems
+
+
+def _check(schema: bytes, value: Size | None) -> Check:
+    return Check(msgspec.Raw(schema), () if value is None else (msgspec.Raw(value.text),))
+
+
+def _is_small(schema: bytes) -> bool:
+    return len(schema) <= _SMALL_SCHEMA and schema.count(b"attern") <= 2  # each pattern takes its time to compile
+
+
+def _in_place(checker: Checker, value: Any) -> tuple[Mismatch, ...] | Size:
+    """Check in this process if that is fast; else return the value in the form that an evaluator takes."""
+    size = _written(value)
+    if isinstance(size, tuple) or not _is_quick(checker, size):
+        return size
+    listed = checker.cost.steps(size.places, 0) <= LISTED_IN_PLACE
+    if listed or checker.valid(value):
+        return checker.problems(value) if listed else ()
+    return size
+
+
+def _is_quick(checker: Checker, size: Size) -> bool:
+    return not checker.cost.unbounded and checker.cost.steps(size.places, len(size.text)) <= IN_PLACE
+
+
+def _written(value: Any) -> Size | tuple[Mismatch, ...]:
+    size = size_of(value)
+    if size.text:
+        return size
+    try:
+        return sized(codec.dumps(value).encode())
+    except (PayloadNotJson, InvalidParameter, UnicodeError) as odd:
+        return (Mismatch("", f"the value is not JSON: {odd}"[:200], ""),)
+
+
+async def _asked(who: str, check: Check, pool: Evaluators | None) -> CheckResult:
+    with _refusals():
+        return _accepted(await asyncio.wrap_future((pool or shared()).submit(who, check)))
+
+
+def _accepted(checked: CheckResult) -> CheckResult:
+    if checked.refused is not None:
+        raise SchemaInvalid(checked.refused.path, checked.refused.reason, checked.refused.code)
+    return checked
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn a failure of an evaluator into the error that the caller gets."""
+    try:
+        yield
+    except TooManyChecks:
+        raise Overloaded("Too many values wait to be checked against their schemas here.") from None
+    except EvaluatorLate:
+        raise CheckTooCostly(f"Checking the value against its schema took longer than {SECONDS:g} seconds, and was ended.") from None
+    except EvaluatorDied:
+        raise CheckTooCostly("Checking the value against its schema took too much memory, and was ended.") from None

@@ -1,0 +1,82 @@
+"""Resource limits that the kernel enforces. The keeper watches the same resources more closely; these limits hold between its looks."""
+
+from __future__ import annotations
+
+import math
+import resource
+from typing import Final
+
+from holdfast.hosts import processes
+from holdfast.hosts.sandbox.inside import kernel
+from holdfast.hosts.sandbox.inside.plan import TASKS, Plan
+
+_MB: Final = 1 << 20
+_SLACK_MB: Final = 64
+_ADDRESSES_MB: Final = 512
+_SIGNALS: Final = 256
+_SPARE_TASKS: Final = 32
+"""Tasks above the keeper's limit, so that the keeper sees a body that passes its limit and can name the limit."""
+
+
+def apply(plan: Plan) -> dict[str, int]:
+    """Set all limits except those of tasks and open files. Returns the limits that were set."""
+    limits = {
+        "cpu_seconds": (resource.RLIMIT_CPU, math.ceil(plan.cpu_seconds * 2) + 2),  # once for the import, once for the attempt
+        "file_bytes": (resource.RLIMIT_FSIZE, plan.scratch_mb * _MB),
+        "core_bytes": (resource.RLIMIT_CORE, 1),  # not 0: with 0 the kernel would still pass a core dump to the host's core dump program
+        "locked_bytes": (resource.RLIMIT_MEMLOCK, 0),
+    }
+    if kernel.LINUX:
+        # The limit is for writable memory. The kernel allows a little more, so that the keeper sees a body above the limit and can name it.
+        limits["data_bytes"] = (resource.RLIMIT_DATA, data_bytes(plan.memory_mb))
+        # A body can hide shared memory from the count of resident pages, but not from this limit.
+        limits["address_bytes"] = (resource.RLIMIT_AS, _mapped() + _address_bytes(plan.memory_mb))
+        limits["message_queue_bytes"] = (resource.RLIMIT_MSGQUEUE, 0)
+        limits["pending_signals"] = (resource.RLIMIT_SIGPENDING, _SIGNALS)
+    return {name: _set(kind, value) for name, (kind, value) in limits.items()}
+
+
+def _set(kind: int, value: int) -> int:
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+    return value
+
+
+def tighten(body: int, memory_mb: int, cpu_seconds: float) -> None:
+    """Lower the limits of a spare: one attempt may have tighter limits than its jail. Limits cannot be raised."""
+    wanted = {
+        resource.RLIMIT_DATA: data_bytes(memory_mb),
+        resource.RLIMIT_AS: _mapped(body) + _address_bytes(memory_mb),
+        resource.RLIMIT_CPU: math.ceil(cpu_seconds) + 2,
+    }
+    for kind, value in wanted.items():
+        _, hard = resource.prlimit(body, kind)
+        if hard == resource.RLIM_INFINITY or value < hard:
+            resource.prlimit(body, kind, (value, value))
+
+
+def data_bytes(memory_mb: int) -> int:
+    """The kernel's limit for writable memory."""
+    return (memory_mb * 5 // 4 + _SLACK_MB) * _MB
+
+
+def _address_bytes(memory_mb: int) -> int:
+    return (memory_mb * 2 + _ADDRESSES_MB) * _MB
+
+
+def bind_files(plan: Plan) -> int:
+    """Limit open files. A process may then send no descriptor while its user has more than this number in flight."""
+    return _set(resource.RLIMIT_NOFILE, plan.open_files)
+
+
+def bind_tasks(plan: Plan) -> int:
+    """Limit threads and processes, counted in the user namespace alone. A smaller limit makes a fork bomb faster to end."""
+    most = plan.processes + _SPARE_TASKS if plan.allow_children else TASKS + _SPARE_TASKS
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    return most
+
+
+def _mapped(pid: int | str = "self") -> int:
+    pages = int(processes.read(f"/proc/{pid}/statm").split()[0])
+    return pages * resource.getpagesize()

@@ -1,0 +1,83 @@
+"""Jail: what a worker version may see and use. BodyEnd: how an attempt in the jail ended."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from holdfast.model.errors import Rejected
+
+Code = Literal[
+    "timeout", "idle_timeout", "memory_exceeded", "cpu_exceeded", "disk_exceeded", "process_limit", "limits_unreadable", "worker_crashed",
+    "cancelled",
+]  # fmt: skip
+"""Why an attempt ended or was ended."""
+
+
+class SandboxUnavailable(Rejected):
+    """This machine cannot jail the worker. `--isolation process` runs it without a jail."""
+
+    code = "sandbox_unavailable"
+
+
+class Jail(Struct, frozen=True, kw_only=True):
+    """The jail of one worker version: what it may see, what it may use, and which function is called."""
+
+    package: Path
+    """A read-only snapshot of its code (snapshot.py)."""
+    entry: str
+    """`module:function`, imported inside the jail and called with the descriptor of its channel and the arguments."""
+    arguments: tuple[str, ...] = ()
+    python: Path = Path(sys.executable)
+    path: tuple[Path, ...] = ()
+    """Folders from which it may import, besides the standard library and its package. They are trusted: the stub imports `preload`
+    from them."""
+    readable: tuple[Path, ...] = ()
+    """Other paths that it may read (visible_folders.py finds those of the interpreter)."""
+    preload: tuple[str, ...] = ()
+    """Trusted modules that the stub imports once for all attempts."""
+    memory_mb: int = 512
+    cpu_seconds: float = 60
+    """The CPU limit of the attempt. The import may use the same amount in addition."""
+    scratch_mb: int = 64
+    open_files: int = 128
+    allow_children: bool = False
+    processes: int = 32
+    """The most processes at one time, the body included, when children are allowed."""
+    stdout_bytes: int = 64 * 1024
+    frame_bytes: int = 1024 * 1024
+    frames_per_second: int = 1000
+    isolation: Literal["all", "process"] = "all"
+
+
+class TighterLimits(Struct, frozen=True, kw_only=True):
+    """Tighter limits for one attempt. None, or a value above the jail's limit, means the jail's limit."""
+
+    memory_mb: int | None = None
+    cpu_seconds: float | None = None
+    no_children: bool = False
+
+
+class Frame(Struct, frozen=True):
+    """One message of the body. Its descriptors are regular files, open for reading; the receiver must close them."""
+
+    data: dict[str, Any]
+    fds: tuple[int, ...] = ()
+
+
+class BodyUsage(Struct, frozen=True):
+    """The CPU time and the memory that an attempt used."""
+
+    cpu_seconds: float = 0.0
+    max_rss_mb: float = 0.0
+
+
+class BodyEnd(Struct, frozen=True):
+    """How an attempt ended; no process of it is left. Without a code, the body returned by itself."""
+
+    code: Code | None
+    detail: str
+    usage: BodyUsage

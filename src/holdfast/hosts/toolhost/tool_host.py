@@ -1,0 +1,188 @@
+"""ToolHost: a limited number of warm processes. A call takes a process of its tool, and returns it or has it killed.
+
+    take (warm, else a new one) → send the call → answer → give back
+                                         └ deadline, crash, cancel → kill the group
+
+A call that was not sent cannot have happened, and neither can one whose process died before it had the whole of it. Any other call that
+was sent may have happened, unless its answer says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+
+from holdfast.hosts.toolhost.tool_frames import Frame
+from holdfast.hosts.toolhost.tool_process import HostedTool, Log, ToolProcess, ToolProcessDied
+from holdfast.model.clock import monotonic
+
+
+class HostLimits(Struct, frozen=True, kw_only=True):
+    """The limits of the processes and of their answers."""
+
+    processes: int = 32
+    tenant_processes: int = 8
+    """The most processes of one tenant, so that slow calls of one tenant leave processes for the others."""
+    warm_processes: int = 8
+    """The most idle processes kept for later calls, of all tools together."""
+    idle_seconds: float = 300.0
+    max_result_bytes: int = 1024 * 1024
+
+
+class ToolRequest(Struct, frozen=True, kw_only=True):
+    """One call, or one question to a reconcile function, that a tool's process shall serve."""
+
+    op: str
+    """`call` or `reconcile`."""
+    call: Mapping[str, Any]
+    """The fields of ToolCall."""
+    arguments: Mapping[str, Any]
+    secrets: Mapping[str, str]
+    deadline: float
+    redact: Callable[[str], str] = str
+
+
+class CallAnswered(Struct, frozen=True):
+    """The process answered the call."""
+
+    frame: Frame
+
+
+class CallLate(Struct, frozen=True):
+    """The process was killed at the call's deadline; `sent` says whether the call had begun."""
+
+    sent: bool
+
+
+class CallCrashed(Struct, frozen=True):
+    """The process ended during the call; `sent` says whether the call had begun."""
+
+    reason: str
+    sent: bool
+
+
+class NoProcessFree(Struct, frozen=True):
+    """No process was free in time."""
+
+
+CallEnd = CallAnswered | CallLate | CallCrashed | NoProcessFree
+
+
+class ToolHost:
+    """Runs tools."""
+
+    def __init__(self, limits: HostLimits | None = None, log: Log | None = None) -> None:
+        self._limits = limits or HostLimits()
+        self._log = log
+        self._idle: list[tuple[float, ToolProcess]] = []
+        self._live: set[ToolProcess] = set()
+        self._starting = 0
+        self._slots = asyncio.Semaphore(self._limits.processes)
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._closed = False
+
+    async def ask(self, hosted: HostedTool, asked: ToolRequest) -> CallEnd:
+        """Make one call. After this returns, no part of the call runs any more, whatever the result."""
+        share = self._shares.setdefault(str(asked.call.get("tenant")), asyncio.Semaphore(self._limits.tenant_processes))
+        async with AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(max(asked.deadline - monotonic(), 0.0)):
+                    await held.enter_async_context(share)
+                    await held.enter_async_context(self._slots)
+            except TimeoutError:
+                return NoProcessFree()
+            return await self._in_a_slot(hosted, asked)
+
+    async def _in_a_slot(self, hosted: HostedTool, asked: ToolRequest) -> CallEnd:
+        process: ToolProcess | None = None
+        sent = whole = False
+        try:
+            async with asyncio.timeout(max(asked.deadline - monotonic(), 0.0)):
+                while True:
+                    process, is_warm = await self._taken(hosted)
+                    process.redact, sent = asked.redact, True
+                    try:
+                        frame = await process.ask(self._frame(asked))
+                    except ToolProcessDied as died:
+                        sent = died.begun
+                        if sent or not is_warm:
+                            raise
+                        await self._end(process)  # an idle process that died before it had the call: the next one gets it
+                        process = None
+                    else:
+                        whole = True
+                        return CallAnswered(frame)
+        except TimeoutError:
+            return CallLate(sent)
+        except ToolProcessDied as died:
+            return CallCrashed(str(died), sent)
+        finally:
+            if process is not None:
+                await asyncio.shield(self._returned(process, whole))
+
+    def _frame(self, asked: ToolRequest) -> Frame:
+        seconds = max(asked.deadline - monotonic(), 0.0)
+        return {
+            "op": asked.op,
+            "call": dict(asked.call),
+            "arguments": dict(asked.arguments),
+            "secrets": dict(asked.secrets),
+            "seconds": seconds,
+        }
+
+    async def _taken(self, hosted: HostedTool) -> tuple[ToolProcess, bool]:
+        """A process of this tool, and whether it is a warm one."""
+        await self._tend()
+        for at in range(len(self._idle) - 1, -1, -1):
+            if self._idle[at][1].hosted == hosted:
+                process = self._idle.pop(at)[1]
+                if process.alive:
+                    return process, True
+                await self._end(process)
+                return await self._taken(hosted)
+        self._starting += 1
+        try:
+            if self._idle and len(self._live) + self._starting > self._limits.processes:
+                await self._end(self._idle.pop(0)[1])
+            process = await ToolProcess.start(hosted, max_result_bytes=self._limits.max_result_bytes, log=self._log)
+        finally:
+            self._starting -= 1
+        self._live.add(process)
+        return process, False
+
+    async def _returned(self, process: ToolProcess, whole: bool) -> None:
+        if whole and process.alive and not self._closed:
+            self._idle.append((monotonic(), process))
+            if len(self._idle) > self._limits.warm_processes:
+                await self._end(self._idle.pop(0)[1])
+        else:
+            await self._end(process)
+
+    async def _tend(self) -> None:
+        """End processes that were idle for a while."""
+        oldest = monotonic() - self._limits.idle_seconds
+        stale = [process for since, process in self._idle if since < oldest]
+        self._idle = [(since, process) for since, process in self._idle if since >= oldest]
+        for process in stale:
+            await self._end(process)
+
+    async def _end(self, process: ToolProcess) -> None:
+        self._live.discard(process)
+        await process.kill()
+
+    @property
+    def pids(self) -> list[int]:
+        """The pids of the living processes."""
+        return [process.pid for process in self._live]
+
+    async def close(self) -> None:
+        """End all processes."""
+        self._closed = True
+        self._idle.clear()
+        for process in list(self._live):
+            await self._end(process)

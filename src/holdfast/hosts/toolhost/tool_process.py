@@ -1,0 +1,170 @@
+"""ToolProcess: one warm process of one tool. It imports the tool's file, makes one call at a time, and is killed with its whole group.
+
+A process belongs to one tool, so its memory never held another tool's secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from holdfast.hosts.toolhost.tool_frames import Frame, FrameBroken, packed, read_frame
+
+_KEPT_OF_ENVIRONMENT: Final = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_CHILD: Final = Path(__file__).with_name("tool_main.py")
+_ROOT: Final = Path(__file__).parents[3]
+"""The folder of Holdfast's own code, so that the process runs the same version."""
+# -B: Python writes no bytecode beside the source, which is a snapshot that must not change.
+_LONGEST_LINE: Final = 8 * 1024
+_MOST_OUTPUT: Final = 1024 * 1024
+
+Log = Callable[[str, str], None]
+"""Called for each line that a tool prints, with the tool's name and the line."""
+
+
+class HostedTool(Struct, frozen=True):
+    """A tool: the file that declares it, and its name."""
+
+    file: Path
+    tool: str
+    paths: tuple[str, ...] = ()
+    """Folders in which the file's imports are searched, after its own folder."""
+
+
+class ToolProcessDied(Exception):
+    """The process ended without an answer."""
+
+    def __init__(self, reason: str, *, begun: bool = True) -> None:
+        super().__init__(reason)
+        self.begun = begun
+        """Whether the process may have begun the call: False only if it certainly never had the whole of it."""
+
+
+class ToolProcess:
+    """A running process of one tool."""
+
+    def __init__(
+        self, hosted: HostedTool, process: asyncio.subprocess.Process, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]
+    ) -> None:
+        self.hosted = hosted
+        self.redact: Callable[[str], str] = str
+        """Removes the secrets of the current call from what the process prints."""
+        self._process = process
+        self._reader, self._writer = streams
+        self._printing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(cls, hosted: HostedTool, *, max_result_bytes: int, log: Log | None) -> ToolProcess:
+        """Start a process and let it import the file. Raises ToolProcessDied with the reason when that fails."""
+        ours, theirs = socket.socketpair()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-B", "-u", str(_CHILD), str(theirs.fileno()), str(_ROOT),
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+                pass_fds=[theirs.fileno()], start_new_session=True, limit=_LONGEST_LINE,
+                env={name: os.environ[name] for name in _KEPT_OF_ENVIRONMENT if name in os.environ},
+            )  # fmt: skip
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self = cls(hosted, process, await asyncio.open_connection(sock=ours, limit=1 << 20))
+        self._printing = asyncio.create_task(self._print(log))
+        try:
+            begin = {"op": "begin", "file": str(hosted.file), "tool": hosted.tool, "paths": list(hosted.paths)}
+            first = await self._ask({**begin, "max_result_bytes": max_result_bytes})
+        except BaseException:
+            await self.kill()
+            raise
+        if first["op"] != "ready":
+            await self.kill()
+            raise ToolProcessDied(str(first.get("message", "it could not be imported")))
+        return self
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process can take another call, as the kernel knows it now: the loop may not have heard of its end yet."""
+        if self._process.returncode is not None or self._reader.at_eof():
+            return False
+        line = select.poll()
+        line.register(self._writer.get_extra_info("socket").fileno(), select.POLLIN)
+        return not line.poll(0)  # a process that is not asked anything says nothing
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also its group's."""
+        return self._process.pid
+
+    async def ask(self, frame: Mapping[str, Any]) -> Frame:
+        """Make one call and return its answer. Raises ToolProcessDied."""
+        return await self._ask(frame)
+
+    async def _ask(self, frame: Mapping[str, Any]) -> Frame:
+        try:
+            self._writer.write(packed(dict(frame)))
+            await self._writer.drain()
+            answer = await read_frame(self._reader)
+        except FrameBroken as error:
+            raise ToolProcessDied(str(error)) from None
+        except ConnectionError:
+            answer = None
+        if answer is None:
+            raise ToolProcessDied(await self._how_it_ended(), begun=not _left_bytes(self._reader.exception()))
+        return answer
+
+    async def _how_it_ended(self) -> str:
+        try:
+            code = await asyncio.wait_for(self._process.wait(), 1.0)
+        except TimeoutError:
+            return "its process closed the line"
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"  # real-time signals have no names
+        return f"its process was killed by {name}" if code < 0 else f"its process exited with {code}"
+
+    async def kill(self) -> None:
+        """Kill the process and every process that it started. They are dead when this returns."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._writer.close()
+        await self._process.wait()
+        if self._printing is not None:
+            self._printing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._printing
+
+    async def _print(self, log: Log | None) -> None:
+        """Read all output of the process, so that it never blocks on a full pipe; pass on a limited part of it."""
+        assert self._process.stdout is not None
+        passed = 0
+        while True:
+            try:
+                line = await self._process.stdout.readuntil(b"\n")
+            except asyncio.IncompleteReadError as end:
+                line = end.partial
+                if not line:
+                    return
+            except asyncio.LimitOverrunError as over:
+                line = await self._process.stdout.readexactly(over.consumed)
+            passed += len(line)
+            if log is not None and passed <= _MOST_OUTPUT:
+                log(self.hosted.tool, self.redact(line.decode("utf-8", errors="replace").rstrip("\n")))
+
+
+def _left_bytes(error: BaseException | None) -> bool:
+    """Whether the line broke before the process had read every byte: then it never had the whole frame.
+
+    A byte could not be written (EPIPE), or Linux says that the other end was closed while bytes lay unread in it (ECONNRESET).
+    """
+    return isinstance(error, OSError) and (error.errno == errno.EPIPE or (error.errno == errno.ECONNRESET and sys.platform == "linux"))

@@ -1,0 +1,238 @@
+"""Where deployed functions are kept: a folder beside the store.
+
+    functions/NAME-HASH.json    one document per function, replaced as a whole
+    code/ID/                    the code whose hash gives the id; never changed
+    code/ID.sha256              the hash of the files in code/ID, compared before any of them runs
+    making/                     unfinished files; emptied when the folder is opened
+
+Every file is written in making/, synced, and then renamed to its place. Code is written before the document that names it. So a kill at
+any moment leaves the old state or the new one. At worst it leaves code that no document names, and the next opening removes that code.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.files import private
+from holdfast.files.removal import remove
+from holdfast.lambda_api.functions import code_files
+from holdfast.lambda_api.functions.function_records import Code, Entry
+from holdfast.model import reading
+from holdfast.model.errors import CodeInvalid, DiskFailed, StoreBroken, StoreBusy
+
+_SUFFIX: Final = ".json"
+_NOTED: Final = ".sha256"
+
+
+def folder_of(store: str) -> Path | None:
+    """Where the functions of a store are kept: beside its file; for a database, in the current folder; for memory, nowhere."""
+    if store == ":memory:":
+        return None
+    return Path("holdfast.functions").absolute() if "://" in store else Path(f"{store}.functions").absolute()
+
+
+class CodeCache:
+    """The code that one start, or one reload, has read until now: code that many functions share is read once."""
+
+    def __init__(self) -> None:
+        self.sources: dict[Path, Code] = {}
+        """The code of each target, by its path."""
+        self.intact: dict[str, bool] = {}
+        """Whether the kept files of a code are unchanged, by the code's id."""
+
+
+class FunctionFolder:
+    """The folder of deployed functions. One process at a time writes to it. It is made when the first function is kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._functions = folder / "functions"
+        self._code = folder / "code"
+        self._making = folder / "making"
+        self._lock: int | None = None
+
+    def read(self) -> dict[str, Entry]:
+        """All functions. Files that an earlier process did not finish are removed."""
+        if not self.folder.exists():
+            return {}
+        with _told(self.folder):
+            self._own()
+            found = [self._document(path) for path in sorted(self._functions.glob(f"*{_SUFFIX}"))]
+            for draft in self._making.iterdir():
+                remove(draft)
+        self.sweep({version.code.id for entry in found for version in entry.everything()})
+        return {entry.name: entry for entry in found}
+
+    def _document(self, path: Path) -> Entry:
+        try:
+            return reading.decoded(path.read_bytes(), Entry)
+        except msgspec.MsgspecError as error:
+            raise StoreBroken(f"{path} is not the document of a function: {error}. Restore it, or move it away.") from None
+
+    def write(self, entry: Entry) -> None:
+        """Keep a function as it is now."""
+        with _told(self.folder):
+            self._own()
+            name = f"{entry.name}-{hashlib.sha256(entry.name.encode()).hexdigest()[:8]}{_SUFFIX}"
+            draft = self._making / name
+            draft.unlink(missing_ok=True)
+            private.write_new(draft, msgspec.json.format(msgspec.json.encode(entry), indent=2))
+            draft.replace(self._functions / name)
+            _sync(self._functions)
+
+    def add_zip(self, packed: bytes, looked: CodeCache | None = None) -> Code:
+        """Keep the code of a zip file."""
+        code = code_files.code_of_zip(packed)
+        return self._add(code, lambda draft: code_files.unpack(packed, draft), looked or CodeCache())
+
+    def add_zip_file(self, file: Path, looked: CodeCache | None = None) -> Code:
+        """Keep the code of a zip file on disk."""
+        looked = looked or CodeCache()
+        if file not in looked.sources:
+            looked.sources[file] = self._read_zip_file(file, looked)
+        return looked.sources[file]
+
+    def _read_zip_file(self, file: Path, looked: CodeCache) -> Code:
+        try:
+            if file.stat().st_size > code_files.MAX_ZIP_BYTES:
+                raise CodeInvalid(f"{file} has more than {code_files.MAX_ZIP_BYTES} bytes.")
+            return self.add_zip(file.read_bytes(), looked)
+        except OSError as error:
+            raise CodeInvalid(f"{file} could not be read: {error.strerror}.") from None
+
+    def add_folder(self, folder: Path, leave_out: Collection[Path] = (), looked: CodeCache | None = None) -> Code:
+        """Keep the code in a folder, as it is now. `looked` may hold an earlier reading of it."""
+        looked = looked or CodeCache()
+        if folder in looked.sources:
+            return looked.sources[folder]
+        without = {*leave_out, self.folder}
+        for _ in range(3):
+            code = code_files.code_of_folder(folder, without)
+            if self._add(code, lambda draft: code_files.copy_folder(folder, draft, without), looked) == code:
+                looked.sources[folder] = code
+                return code
+        raise CodeInvalid(f"{folder} changes while it is read. Try again when it rests.")
+
+    def add_text(self, name: str, text: str, looked: CodeCache | None = None) -> Code:
+        """Keep code that is one file."""
+        digest = hashlib.sha256(f"{name}\n{text}".encode())
+        code = Code(digest.hexdigest(), base64.b64encode(digest.digest()).decode(), len(text.encode()))
+        return self._add(code, lambda draft: private.write_new(draft / name, text.encode()), looked or CodeCache())
+
+    def code_folder(self, code: Code) -> Path:
+        """The folder that holds this code."""
+        return self._code / code.id
+
+    def intact(self, code: Code, looked: CodeCache | None = None) -> bool:
+        """Whether the kept code is unchanged. Blocks. Bytecode that earlier runs left is removed, because Python would run it instead of
+        the code."""
+        looked = looked or CodeCache()
+        if code.id not in looked.intact:
+            looked.intact[code.id] = self._is_intact(code)
+        return looked.intact[code.id]
+
+    def _is_intact(self, code: Code) -> bool:
+        place, noted = self.code_folder(code), self._noted(code)
+        code_files.remove_bytecode(place)
+        try:
+            found = code_files.content_of(place)
+            if not noted.exists():  # an older release kept this code and no hash: the files count as unchanged
+                with _told(self.folder):
+                    self._note(code, found)
+                return True
+            return noted.read_text() == found
+        except (CodeInvalid, OSError):
+            return False
+
+    def _noted(self, code: Code) -> Path:
+        return self._code / f"{code.id}{_NOTED}"
+
+    def _note(self, code: Code, content: str) -> None:
+        """Keep the hash of code beside it: a crash leaves the old note or the new one."""
+        draft = self._making / f"{code.id}{_NOTED}"
+        remove(draft)
+        private.write_new(draft, content.encode())
+        draft.replace(self._noted(code))
+
+    def close(self) -> None:
+        """Let another process write to this folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _add(self, code: Code, fill: Callable[[Path], Code | None], looked: CodeCache) -> Code:
+        """Keep code and return what was kept. If the source changed meanwhile, the result differs from `code`, and nothing was kept."""
+        place = self.code_folder(code)
+        if place.exists() and self.intact(code, looked):
+            return code
+        with _told(self.folder):
+            self._own()
+            draft = self._making / code.id
+            remove(draft)
+            private.own_folder(draft)
+            try:
+                filled = fill(draft)
+                if filled is not None and filled.id != code.id:
+                    remove(draft)
+                    return filled
+                for folder, _, _ in os.walk(draft):
+                    _sync(Path(folder))
+                self._note(code, code_files.content_of(draft))
+                remove(place)  # the kept files were changed
+                draft.rename(place)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    remove(draft)
+                raise
+            _sync(self._code)
+        looked.intact[code.id] = True
+        return code
+
+    def _own(self) -> None:
+        """Become the one process that writes to this folder."""
+        if self._lock is not None:
+            return
+        for folder in (self.folder, self._functions, self._code, self._making):
+            private.own_folder(folder)
+            _sync(folder.parent)
+        lock = private.open_file(self.folder / "lock")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise StoreBusy(f"Another server has the functions in {self.folder}. Stop it first, or use another store.") from None
+        self._lock = lock
+
+    def sweep(self, used: Collection[str]) -> None:
+        """Remove all code except the used one."""
+        with _told(self.folder):
+            for code in self._code.iterdir():
+                if code.name.removesuffix(_NOTED) not in used:
+                    with contextlib.suppress(OSError):
+                        code.unlink() if code.name.endswith(_NOTED) else remove(code)
+
+
+def _sync(folder: Path) -> None:
+    """Sync a folder, so that files made or renamed in it are on disk."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DiskFailed(f"The functions in {folder} could not be kept: {error.strerror or error}.") from error

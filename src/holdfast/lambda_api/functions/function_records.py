@@ -1,0 +1,195 @@
+"""The record of a deployed function: one document for each function, with its versions and aliases. All types here are immutable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.lambda_api.operations.checks import function_arn
+from holdfast.lambda_api.runtime.runtime_description import APPLICATION_LEVELS, MAX_TIMEOUT_SECONDS, RESERVED, SYSTEM_LEVELS, Runtime
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Terms
+from holdfast.model.ids import LATEST
+
+Wire = dict[str, Any]
+MAX_MEMORY_MB: Final = 32_768
+_RUNTIME: Final = re.compile(r"(?:python|nodejs)[0-9.]*(?:\.x)?")
+NOT_DURABLE: Final = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS)
+"""The terms of one call of a function that is not durable, when a durable function invokes it."""
+EVENT: Final = Terms(timeout_seconds=6 * 3600)
+"""The terms of an Event invocation of such a function, all tries together."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """How a function runs."""
+
+    handler: str
+    runtime: str
+    timeout: int = 3
+    memory: int = 128
+    environment: Mapping[str, str] = {}
+    terms: Terms | None = None
+    """The terms of its executions. A function without terms is not durable."""
+    description: str = ""
+    role: str = ""
+    log_format: Literal["Text", "JSON"] = "Text"
+    application_log_level: str | None = None
+    system_log_level: str | None = None
+    """With LogFormat JSON: the lowest level of the platform's records that is kept. None means INFO."""
+    other: Mapping[str, Any] = {}
+    """Members that are kept and shown as the client sent them, and have no effect here, such as VpcConfig and TracingConfig."""
+
+    def checked(self, name: str) -> Config:
+        """Return this configuration, or raise when no function can run with it."""
+        if not 1 <= self.timeout <= MAX_TIMEOUT_SECONDS:
+            raise InvalidParameter(f"Timeout: must be between 1 and {MAX_TIMEOUT_SECONDS} seconds, and is {self.timeout}.")
+        if not 128 <= self.memory <= MAX_MEMORY_MB:
+            raise InvalidParameter(f"MemorySize: must be between 128 and {MAX_MEMORY_MB} MB, and is {self.memory}.")
+        if _RUNTIME.fullmatch(self.runtime) is None:
+            raise InvalidParameter(f"Runtime: {self.runtime!r:.100} is not run here, only Python and Node (python3.13, nodejs22.x).")
+        if self.terms is not None:
+            self.terms.checked()
+        if reserved := sorted(RESERVED & set(self.environment)):
+            raise InvalidParameter(f"Environment: these keys are reserved, and cannot be given: {', '.join(reserved)}.")
+        Runtime(
+            function=name,
+            folder="",
+            handler=self.handler,
+            environment=self.environment,
+            timeout_seconds=self.timeout,
+            log_format=self.log_format,
+            application_log_level=self.application_log_level,
+            system_log_level=self.system_log_level,
+        ).checked()
+        return self
+
+    @property
+    def logging(self) -> Wire:
+        """Its LoggingConfig. It has levels with LogFormat JSON only, as on AWS."""
+        kept = self.other.get("LoggingConfig", {})  # its LogGroup; documents of older releases have their levels there too
+        shown: Wire = {"LogFormat": self.log_format}
+        if self.log_format == "JSON":
+            for name, level, known in (
+                ("ApplicationLogLevel", self.application_log_level, APPLICATION_LEVELS),
+                ("SystemLogLevel", self.system_log_level, SYSTEM_LEVELS),
+            ):
+                before = kept.get(name)
+                shown[name] = level or (before if before in known else "INFO")
+        return shown | {name: value for name, value in kept.items() if name == "LogGroup"}
+
+
+class Code(msgspec.Struct, frozen=True):
+    """Kept code, identified by the hash of its contents."""
+
+    id: str
+    """The name of its folder. Equal code has equal ids."""
+    sha256: str
+    """CodeSha256 in the form that AWS uses."""
+    size: int
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """A function in one version; only `$LATEST` is ever replaced."""
+
+    version: str
+    config: Config
+    code: Code
+    modified_at: int
+    revision: str
+
+    def same_as(self, other: Version) -> bool:
+        """Whether publishing this version would publish the other one again."""
+        mine, theirs = (msgspec.structs.replace(v.config, description="") for v in (self, other))
+        return (mine, self.code.id) == (theirs, other.code.id)
+
+
+class Alias(msgspec.Struct, frozen=True, kw_only=True):
+    """A name for a version."""
+
+    name: str
+    version: str
+    description: str = ""
+    weights: Mapping[str, float] = {}
+    """Other versions that get a share of the invocations."""
+    revision: str
+
+    def to_wire(self, function: str) -> Wire:
+        """An AliasConfiguration."""
+        shown: Wire = {
+            "AliasArn": function_arn(function, self.name),
+            "Name": self.name,
+            "FunctionVersion": self.version,
+            "Description": self.description,
+            "RevisionId": self.revision,
+        }
+        return shown | ({"RoutingConfig": {"AdditionalVersionWeights": dict(self.weights)}} if self.weights else {})
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A function."""
+
+    name: str
+    latest: Version | None
+    """None after the function was deleted. The document stays, so that a later function of this name continues the version numbers,
+    and no execution goes on with code that it did not begin with."""
+    versions: Mapping[str, Version] = {}
+    aliases: Mapping[str, Alias] = {}
+    last: int = 0
+    """The highest version number that was ever published."""
+    tags: Mapping[str, str] = {}
+
+    def everything(self) -> list[Version]:
+        """All versions, `$LATEST` first."""
+        latest = () if self.latest is None else (self.latest,)
+        return [*latest, *sorted(self.versions.values(), key=lambda one: int(one.version))]
+
+
+def about(found: Version) -> Wire:
+    """The members of a FunctionConfiguration, without names, ARNs and DurableConfig."""
+    config = found.config
+    shown: Wire = {
+        "Handler": config.handler,
+        "Runtime": config.runtime,
+        "Role": config.role,
+        "CodeSize": found.code.size,
+        "CodeSha256": found.code.sha256,
+        "Description": config.description,
+        "Timeout": config.timeout,
+        "MemorySize": config.memory,
+        "LastModified": last_modified(found.modified_at),
+        "RevisionId": found.revision,
+        **config.other,
+        "LoggingConfig": config.logging,
+    }
+    return shown | ({"Environment": {"Variables": dict(config.environment)}} if config.environment else {})
+
+
+def last_modified(at: int) -> str:
+    """A time in the form that Lambda uses only for LastModified."""
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at % 1000:03}+0000"
+
+
+def runtime_of(name: str, found: Version, folder: str) -> Runtime:
+    """How a process runs this version."""
+    config, levels = found.config, found.config.logging
+    return Runtime(
+        function=name,
+        version=found.version,
+        folder=folder,
+        handler=config.handler,
+        runtime=config.runtime,
+        environment=dict(config.environment),
+        timeout_seconds=config.timeout,
+        memory_mb=config.memory,
+        durable=config.terms is not None,
+        log_format=config.log_format,
+        application_log_level=levels.get("ApplicationLogLevel"),
+        system_log_level=levels.get("SystemLogLevel"),
+    )
+
+
+__all__ = ["LATEST", "Alias", "Code", "Config", "Entry", "Version", "about", "last_modified", "runtime_of"]

@@ -1,0 +1,122 @@
+"""The log lines of functions that run in this process: their `context.logger` writes to Python's root logger by default.
+
+Each such record names its execution; the invocation tells the tenant and the request. A logging filter reads the records and lets all of
+them pass, so that the program's own logging works as before.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+from holdfast.hosts.choosing import Home
+from holdfast.lambda_api.logs.log_lines import encoded, iso
+from holdfast.lambda_api.runtime.process_output import TAIL, OutputLine, stream_of
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Outcome
+from holdfast.model.ids import Arn
+from holdfast.model.ports import Invocation, Port
+
+_OF_RECORDS: Final = frozenset({*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime"})
+
+_TAILS: Final = 256
+"""The number of executions whose last lines are kept for clients that wait for the result."""
+
+
+class InlineLogs(logging.Filter):
+    """A host that wraps another host and collects the log lines of its functions. Use it with `with`."""
+
+    def __init__(self, home: Home, put: Callable[[Sequence[OutputLine]], None], clock: Clock, process: str) -> None:
+        super().__init__()
+        self._home = home
+        self._put = put
+        self._clock = clock
+        self._process = process
+        self._began = clock.now()
+        self._live: dict[str, tuple[str, str | None]] = {}
+        self._tails: dict[str, bytes] = {}
+
+    def __enter__(self) -> InlineLogs:
+        logging.getLogger().addFilter(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        logging.getLogger().removeFilter(self)
+
+    # --- a host
+
+    def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
+        """Begin an invocation, and remember its tenant and request."""
+        header = invocation.header
+        live = self._live[header.id] = (header.invocation or header.id, header.tenant)
+
+        def over(outcome: Outcome, seen: int) -> None:
+            if self._live.get(header.id) is live:
+                del self._live[header.id]
+            done(outcome, seen)
+
+        self._home.invoke(invocation, port, over)
+
+    def hosts(self, function: str, version: str) -> bool:
+        """Whether this function runs here."""
+        return self._home.hosts(function, version)
+
+    def cancel(self, execution: str) -> None:
+        """End an invocation."""
+        self._live.pop(execution, None)
+        self._home.cancel(execution)
+
+    def nudge(self, execution: str) -> None:
+        """Tell the inner host that something changed for this execution."""
+        self._home.nudge(execution)
+
+    def tail(self, execution: str) -> bytes:
+        """The last 4 KB that an execution logged, as long as they are kept."""
+        return self._tails.get(execution, b"")
+
+    def idle(self) -> bool:
+        """Whether no function runs in this host."""
+        return self._home.idle()
+
+    # --- its log
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep the record of an execution, and let every record pass. This never raises, because logging must not fail a function."""
+        arn = getattr(record, "executionArn", None)
+        if isinstance(arn, str):
+            try:
+                self._put([self._line(record, arn)])
+            except Exception:
+                logging.getLogger("holdfast.service").exception("what %s logged could not be kept", arn)
+        return True
+
+    def _line(self, record: logging.LogRecord, arn: str) -> OutputLine:
+        at, of = self._clock.now(), Arn.parse(arn)
+        request, tenant = self._live.get(of.id, (None, None))
+        message = _message(record)
+        self._keep_tail(of.id, f"[{record.levelname}]\t{iso(at)}\t{request}\t{message}\n")
+        told: dict[str, Any] = {"timestamp": iso(at), "level": record.levelname, "message": message, "logger": record.name}
+        if record.exc_info and record.exc_info[0] is not None:
+            told["errorType"] = record.exc_info[0].__name__
+            told["errorMessage"] = str(record.exc_info[1])
+            told["stackTrace"] = traceback.format_exception(*record.exc_info)
+        told |= {name: value for name, value in vars(record).items() if name not in _OF_RECORDS}
+        stream = stream_of(of.version, self._process, self._began)
+        return OutputLine(at, of.function, of.version, stream, encoded(told), request, arn, tenant)
+
+    def _keep_tail(self, execution: str, line: str) -> None:
+        before = self._tails.pop(execution, b"")
+        self._tails[execution] = (before + line.encode(errors="replace"))[-TAIL:]
+        while len(self._tails) > _TAILS:
+            self._tails.pop(next(iter(self._tails)), None)
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError, HoldfastError):  # the record's arguments do not fit its format
+        return str(record.msg)

@@ -1,0 +1,95 @@
+"""Log lines as JSON objects: the time, the level, the message and the execution of each. Pure.
+
+A line that is a JSON object keeps its members, and the missing ones are added. Any other text becomes the message of a new object. So
+`{ $.executionArn = "…" }` finds all lines of an execution, whatever format its functions log in.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.lambda_api.runtime.process_output import OutputLine
+from holdfast.model.ids import ACCOUNT, REGION
+
+PREFIX: Final = "/aws/lambda/"
+# How Lambda's runtimes begin a line of text: Python's logging, and JavaScript's console.
+_PYTHON: Final = re.compile(r"\[(?P<level>[A-Z]{1,10})\]\t(?P<time>[^\t]{1,40})\t(?P<request>[^\t]{0,64})\t(?P<message>.*)", re.S)
+_NODE: Final = re.compile(r"(?P<time>\d{4}-[^\t]{1,40})\t(?P<request>[^\t]{0,64})\t(?P<level>[A-Z]{1,10})\t(?P<message>.*)", re.S)
+
+
+class LogLine(msgspec.Struct, frozen=True, gc=False):
+    """One kept event of a log: one line of a file."""
+
+    at: int
+    stream: str
+    text: str
+    """The JSON object that readers get."""
+    tenant: str | None = None
+
+
+def record_of(line: OutputLine) -> LogLine:
+    """The record of a line."""
+    found = _object(line.text)  # for a function that logs JSON, the platform's own lines are JSON too
+    told = found or _of_text(line)
+    told.setdefault("timestamp", iso(line.at))
+    told.setdefault("level", line.level or "INFO")
+    if line.request is not None:
+        told.setdefault("requestId", line.request)
+    if line.execution is not None:
+        told.setdefault("executionArn", line.execution)
+    return LogLine(line.at, line.stream, encoded(told), line.tenant)
+
+
+def dropped(stream: str, at: int, count: int, reason: str) -> LogLine:
+    """A line that says how many lines before it could not be kept."""
+    told = {
+        "timestamp": iso(at),
+        "level": "WARN",
+        "message": f"{count} {'line' if count == 1 else 'lines'} of this log dropped: {reason}",
+        "type": "platform.logsDropped",
+        "record": {"droppedRecords": count, "reason": reason},
+    }
+    return LogLine(at, stream, encoded(told))
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The JSON object of a line; empty if the line is not a JSON object."""
+    if not text.lstrip().startswith("{"):
+        return {}
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _of_text(line: OutputLine) -> dict[str, Any]:
+    if line.platform:
+        return {"timestamp": iso(line.at), "level": line.level or "INFO", "message": line.text.rstrip(), "type": "platform"}
+    begun = _PYTHON.fullmatch(line.text) or _NODE.fullmatch(line.text)
+    if begun is None:
+        return {"timestamp": iso(line.at), "level": line.level or "INFO", "message": line.text}
+    return {"timestamp": iso(line.at), "level": begun["level"], "message": begun["message"]}
+
+
+def encoded(told: dict[str, Any]) -> str:
+    """JSON of any object that a logger was given."""
+    try:
+        return msgspec.json.encode(told, enc_hook=str).decode()
+    except (TypeError, ValueError, RecursionError):  # keys that are not strings, lone surrogates, an object that contains itself
+        plain = {name: str(told[name]) for name in ("timestamp", "level", "message", "requestId", "executionArn") if name in told}
+        return msgspec.json.encode({name: text.encode(errors="replace").decode() for name, text in plain.items()}).decode()
+
+
+def iso(at: int) -> str:
+    """A time in the format of Lambda's records."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def group_arn(function: str) -> str:
+    """The ARN of a function's log group."""
+    return f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{PREFIX}{function}"

@@ -1,0 +1,152 @@
+"""LogReader: pages of kept records, forwards and backwards. Each page has limits: records, bytes, bytes searched, and time.
+
+A position is a segment and an offset, so it stays valid after newer records are added and after the oldest are removed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from itertools import takewhile
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.lambda_api.logs.log_lines import LogLine
+from holdfast.lambda_api.logs.segments import KeptRecord, LogFolder, LogPosition, Segment, read
+from holdfast.model.clock import monotonic
+
+MAX_EVENTS: Final = 10_000
+_PAGE_BYTES: Final = 1024 * 1024
+_LOOKED_BYTES: Final = 4 * 1024 * 1024
+_LOOKED_SECONDS: Final = 1.0
+_SUMMARIES: Final = 4096
+
+Wanted = Callable[[LogLine], bool]
+BEGINNING: Final = LogPosition(0, 0)
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    """Some records, in the order in which they were read."""
+
+    found: list[KeptRecord]
+    end: LogPosition
+    """The position at which the next page begins."""
+    is_last: bool
+    """True if no record follows in this direction at the moment."""
+
+
+class Stream(msgspec.Struct):
+    """A summary of one process's log for one tenant."""
+
+    first: int
+    last: int
+    size: int = 0
+
+
+Summary = dict[tuple[str, str | None], Stream]
+"""The streams, by stream name and tenant."""
+
+
+class LogReader:
+    """Reads the log folder. All methods block."""
+
+    def __init__(self, folder: LogFolder, now: Callable[[], float] = monotonic) -> None:
+        self.folder = folder
+        self._now = now
+        self._summaries: dict[tuple[Path, int], Summary] = {}
+        self._adding = threading.Lock()
+
+    def forward(self, function: str, begin: LogPosition, since: int, wanted: Wanted, limit: int) -> LogPage:
+        """The next records after a position."""
+        collected = _Collected(limit, self._now)
+        end = begin
+        for segment in self.folder.segments(function):
+            if segment.number < begin.segment or segment.last < since:
+                continue
+            offset = begin.offset if segment.number == begin.segment else 0
+            for kept in read(segment, offset):
+                end = kept.end
+                if (wanted(kept.record) and collected.is_full_with(kept)) or collected.is_late:
+                    return LogPage(collected.found, end, is_last=False)
+            collected.looked += segment.size - offset
+            if collected.looked > _LOOKED_BYTES:
+                return LogPage(collected.found, max(end, LogPosition(segment.number, 0)), is_last=False)
+        return LogPage(collected.found, end, is_last=True)
+
+    def backward(self, function: str, end: LogPosition | None, since: int, wanted: Wanted, limit: int) -> LogPage:
+        """The records before a position, or all records until now, the newest first."""
+        collected = _Collected(limit, self._now)
+        begin = end or self.newest(function)
+        for segment in reversed(self.folder.segments(function)):
+            if end is not None and segment.number > end.segment:
+                continue
+            if segment.last < since:
+                break
+            before = read(segment) if end is None else takewhile(lambda kept: kept.begin < end, read(segment))
+            for kept in reversed(list(before)):
+                begin = kept.begin
+                if (wanted(kept.record) and collected.is_full_with(kept)) or collected.is_late:
+                    return LogPage(collected.found, begin, is_last=False)
+            collected.looked += segment.size
+            if collected.looked > _LOOKED_BYTES:
+                return LogPage(collected.found, min(begin, LogPosition(segment.number, 0)), is_last=False)
+        return LogPage(collected.found, begin, is_last=True)
+
+    def newest(self, function: str) -> LogPosition:
+        """The position after the newest record."""
+        segments = self.folder.segments(function)
+        return LogPosition(segments[-1].number, segments[-1].size) if segments else BEGINNING
+
+    def streams(self, function: str, tenant: str | None, since: int) -> dict[str, Stream]:
+        """The streams of a log: of one tenant, or of all."""
+        found: dict[str, Stream] = {}
+        for segment in self.folder.segments(function):
+            for (name, whose), part in self._summary(segment).items():
+                if part.last < since or (tenant is not None and whose != tenant):
+                    continue
+                whole = found.setdefault(name, Stream(part.first, part.last))
+                whole.first, whole.last = min(whole.first, part.first), max(whole.last, part.last)
+                whole.size += part.size
+        return found
+
+    def _summary(self, segment: Segment) -> Summary:
+        key = (segment.path, segment.size)  # a segment only grows, so an equal size means equal content
+        found = self._summaries.get(key)
+        if found is None:
+            found = _summed(kept.record for kept in read(segment))
+            with self._adding:
+                self._summaries[key] = found
+                while len(self._summaries) > _SUMMARIES:
+                    del self._summaries[next(iter(self._summaries))]
+        return found
+
+
+class _Collected:
+    def __init__(self, limit: int, now: Callable[[], float]) -> None:
+        self._now = now
+        self._until = now() + _LOOKED_SECONDS
+        self.found: list[KeptRecord] = []
+        self.looked = 0
+        self._limit = limit
+        self._bytes = 0
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the page has used up its time. The caller chooses the filter, which may be slow; the next page goes on from here."""
+        return self._now() > self._until
+
+    def is_full_with(self, kept: KeptRecord) -> bool:
+        self.found.append(kept)
+        self._bytes += len(kept.record.text)
+        return len(self.found) >= self._limit or self._bytes >= _PAGE_BYTES
+
+
+def _summed(records: Iterable[LogLine]) -> Summary:
+    found: Summary = {}
+    for record in records:
+        stream = found.setdefault((record.stream, record.tenant), Stream(record.at, record.at))
+        stream.first, stream.last = min(stream.first, record.at), max(stream.last, record.at)
+        stream.size += len(record.text)
+    return found

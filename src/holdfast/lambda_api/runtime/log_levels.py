@@ -1,0 +1,50 @@
+"""Log levels of Lambda's LoggingConfig, and which records of a function are kept. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.lambda_api.runtime.runtime_description import APPLICATION_LEVELS, Runtime
+from holdfast.model import reading
+
+_RANKS: Final = {name: rank for rank, name in enumerate(APPLICATION_LEVELS)} | {"WARNING": 3, "CRITICAL": 5}
+_USUAL: Final = _RANKS["INFO"]
+"""The level of a record that does not state one."""
+
+
+class _Said(msgspec.Struct):
+    level: Any = None
+    timestamp: Any = None
+    time: Any = None
+
+
+class LogLevels:
+    """Which records of a function are kept; with LogFormat Text, all of them."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.filters = runtime.log_format == "JSON"
+        self._application = _RANKS[runtime.application_log_level or "INFO"]
+        self._system = _RANKS[runtime.system_log_level or "INFO"]
+
+    def from_function(self, text: bytes, level: str | None) -> bool:
+        """Whether to keep a record of the function. `level` comes from the runtime client; without it, a JSON record states its level."""
+        return not self.filters or (_RANKS[level] if level is not None else _rank(text)) >= self._application
+
+    def from_platform(self, level: str) -> bool:
+        """Whether to keep a record of the platform."""
+        return not self.filters or _RANKS[level] >= self._system
+
+
+def _rank(text: bytes) -> int:
+    """The level in a JSON record. As on Lambda, it counts only if the record also has a time."""
+    if not text.lstrip().startswith(b"{"):
+        return _USUAL
+    try:
+        said = reading.decoded(text, _Said)
+        datetime.fromisoformat(said.timestamp or said.time)
+        return _RANKS.get(said.level.upper(), _USUAL)
+    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError, RecursionError):
+        return _USUAL

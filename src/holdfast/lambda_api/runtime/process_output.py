@@ -1,0 +1,127 @@
+"""The output of processes, record by record: each record is passed on with its request, and the last 4 KB are kept for the caller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from holdfast.lambda_api.runtime.log_levels import LogLevels
+from holdfast.lambda_api.runtime.platform_log import PlatformEvent
+from holdfast.lambda_api.runtime.runtime_description import Runtime
+from holdfast.lambda_api.runtime.telemetry_frames import TelemetryFrames
+
+log = logging.getLogger("holdfast.hosts")
+
+MAX_LINE: Final = 256 * 1024
+"""A longer line is passed on in pieces."""
+TAIL: Final = 4096
+
+
+class OutputLine(msgspec.Struct, frozen=True, gc=False):
+    """One line that a function printed, one record that it logged, or one event of the platform. A record may have several lines."""
+
+    at: int
+    function: str
+    version: str
+    stream: str
+    text: str
+    request: str | None = None
+    execution: str | None = None
+    """The ARN of the durable execution that was invoked."""
+    tenant: str | None = None
+    platform: bool = False
+    """True if the platform wrote the line, not the function."""
+    level: str | None = None
+    """The level, if the writer gave it beside the text."""
+
+
+Log = Callable[[list[OutputLine]], None]
+
+
+def stream_of(version: str, process: str, began: int) -> str:
+    """The log stream of a process, by the day it began."""
+    return f"{datetime.fromtimestamp(began / 1000, UTC):%Y/%m/%d}/[{version}]{process.replace('-', '')}"
+
+
+class ProcessOutput:
+    """Takes the output of one process and passes on each whole line that the log level lets through. It keeps the unfinished line or
+    record, and the tail of the current request."""
+
+    def __init__(self, runtime: Runtime, stream: str, now: Callable[[], int], tell: Log | None) -> None:
+        self._runtime = runtime
+        self._stream = stream
+        self._now = now
+        self._tell = tell
+        self._wanted = LogLevels(runtime)
+        self._frames = TelemetryFrames(MAX_LINE)
+        self._part = b""
+        self._tail = bytearray()
+        self._request: str | None = None
+        self._execution: str | None = None
+        self._tenant: str | None = None
+
+    def begin(self, request: str, execution: str | None, tenant: str | None = None) -> None:
+        """The output from now on belongs to this request. Earlier output is not part of its tail."""
+        self.flush()
+        self._request, self._execution, self._tenant = request, execution, tenant
+        self._tail.clear()
+
+    def tail(self) -> bytes:
+        """The last 4 KB that the request printed."""
+        return bytes(self._tail[-TAIL:])
+
+    def take(self, printed: bytes) -> None:
+        """Take some bytes that the process printed."""
+        *whole, self._part = (self._part + printed).split(b"\n")
+        while len(self._part) > MAX_LINE:
+            whole.append(self._part[:MAX_LINE])
+            self._part = self._part[MAX_LINE:]
+        if whole:
+            self._give(whole)
+
+    def log(self, framed: bytes) -> None:
+        """Take some bytes of the records that the runtime client logs."""
+        for text, level in self._frames.take(framed):
+            self._give([text], level=level)
+
+    def flush(self) -> None:
+        """Pass on the last line, also if it has no line end."""
+        if self._part:
+            part, self._part = self._part, b""
+            self._give([part])
+
+    def close(self) -> None:
+        """Pass on what is left of a record, because the process has ended."""
+        self.flush()
+        for text, level in self._frames.rest():
+            self._give([text], level=level)
+
+    def say(self, event: PlatformEvent) -> None:
+        """Pass on an event of the platform."""
+        self.flush()
+        if self._wanted.from_platform(event.level):
+            text = event.json(self._now()) if self._runtime.log_format == "JSON" else event.text
+            self._give([text.encode()], platform=True, level=event.level)
+
+    def _give(self, lines: list[bytes], *, platform: bool = False, level: str | None = None) -> None:
+        if self._wanted.filters and not platform:
+            lines = [line for line in lines if self._wanted.from_function(line, level)]
+        for line in lines[-TAIL:]:  # each has a byte at least
+            self._tail += line[-TAIL:] + b"\n"
+            if len(self._tail) > 4 * TAIL:
+                del self._tail[:-TAIL]
+        if self._tell is None:
+            return
+        at, made, of = self._now(), [], (self._request, self._execution, self._tenant, platform, level)
+        for line in lines:
+            for start in range(0, max(len(line), 1), MAX_LINE):
+                text = line[start : start + MAX_LINE].decode(errors="replace").rstrip("\r")
+                made.append(OutputLine(at, self._runtime.function, self._runtime.version, self._stream, text, *of))
+        try:
+            self._tell(made)
+        except Exception:
+            log.exception("what %s printed could not be kept", self._runtime.function)

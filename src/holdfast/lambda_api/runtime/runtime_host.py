@@ -1,0 +1,250 @@
+"""The runtime host: every function version in processes of its own, which speak the Lambda Runtime API.
+
+    invoke → wait for a warm process → event → its answer → outcome
+
+Each process has a private listener. The listener answers the Runtime API, and passes all other requests (checkpoints, state, callbacks)
+to `api`. So a function has no credentials and needs none. All of this runs on one event loop, the engine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from holdfast.lambda_api.runtime.function_warnings import runs_on, warnings_of
+from holdfast.lambda_api.runtime.interpreters import Interpreters
+from holdfast.lambda_api.runtime.invocation_events import Token, durable_event, outcome_of, plain_event, seen_by
+from holdfast.lambda_api.runtime.jobs import InvocationRequest, Job, JobResult, checked_header, json_header
+from holdfast.lambda_api.runtime.process_output import Log
+from holdfast.lambda_api.runtime.process_pool import Pool
+from holdfast.lambda_api.runtime.runtime_api import runtime_api
+from holdfast.lambda_api.runtime.runtime_description import PoolLimits, Runtime
+from holdfast.lambda_api.runtime.runtime_listener import answer
+from holdfast.lambda_api.runtime.runtime_process import RuntimeProcess
+from holdfast.model.clock import Clock, SystemClock
+from holdfast.model.errors import EngineClosed, FunctionNotFound, TooManyRequests
+from holdfast.model.execution import Outcome
+from holdfast.model.ids import IdSource, id_at
+from holdfast.model.ports import Invocation, Port
+from holdfast.model.threads import Purpose, in_thread
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+log = logging.getLogger("holdfast.hosts")
+
+_TAILS: Final = 256
+"""The number of executions whose last lines are kept for clients that wait for the result."""
+
+
+_INVOKE: Final = "/invocations"
+_TOO_NESTED: Final = b'{"Type":"User","message":"Too many functions wait for functions that they invoked. Try again later."}'
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    await answer(send, 404, b'{"errorType":"NotFound","errorMessage":"Nothing but the Runtime API is served here."}')
+
+
+class RuntimeHost:
+    """Runs functions in processes."""
+
+    def __init__(
+        self,
+        runtimes: Iterable[Runtime],
+        *,
+        token: Token,
+        api: ASGIApp = _nothing,
+        log: Log | None = None,
+        limits: PoolLimits | None = None,
+        clock: Clock | None = None,
+        ids: IdSource = id_at,
+        interpreters: Interpreters | None = None,
+    ) -> None:
+        self.api = api
+        """The app that answers requests beyond the Runtime API. It needs an open engine, so it may be set later."""
+        self.log = log
+        self.limits = limits or PoolLimits()
+        # A deadline is for the processes, which read the machine's clock and not the engine's.
+        self.clock = clock or SystemClock()
+        self.interpreters = interpreters or Interpreters()
+        self._ids = ids
+        self._token = token
+        self._pool = Pool(self, lambda: ids(self.clock.now()))
+        self._running: dict[str, Job] = {}
+        self._tails: dict[str, bytes] = {}
+        self._closed = False
+        self._said: set[str] = set()
+        for runtime in runtimes:
+            self.put(runtime)
+
+    def app(self, process: RuntimeProcess) -> ASGIApp:
+        """The app that the listener of a process serves."""
+
+        async def others(scope: Scope, receive: Receive, send: Send) -> None:
+            if not scope["path"].endswith(_INVOKE):
+                await self.api(scope, receive, send)
+            elif not self._pool.may_invoke(process):  # the function that it invokes could never get a process
+                await answer(send, 429, _TOO_NESTED, [(b"x-amzn-errortype", b"TooManyRequestsException"), (b"retry-after", b"1")])
+            else:
+                process.invoking += 1
+                try:
+                    await self.api(scope, receive, send)
+                finally:
+                    process.invoking -= 1
+
+        return runtime_api(process, others)
+
+    # --- functions
+
+    def put(self, runtime: Runtime) -> None:
+        """Host a function version, or its new code. Processes with the old code end after their current job."""
+        self._pool.put(runtime.checked())
+
+    async def try_out(self, runtimes: Iterable[Runtime]) -> None:
+        """Try the interpreters of these functions, and print each warning once."""
+        for runtime in runtimes:
+            for caution in await in_thread(Purpose.HOUSE, warnings_of, runtime, self.interpreters):
+                if caution.about not in self._said:
+                    self._said.add(caution.about)
+                    log.log(caution.level, "%s", caution.text)
+
+    def runs_on(self, runtime: str) -> str:
+        """The interpreter of this runtime, if it is not the one that the runtime's name says."""
+        return runs_on(runtime, self.interpreters)
+
+    def drop(self, function: str, version: str) -> None:
+        """Stop hosting a function version."""
+        self._pool.drop(function, version)
+
+    def hosts(self, function: str, version: str) -> bool:
+        """Whether this host runs the function version."""
+        return self._pool.runtime(function, version) is not None
+
+    def folders(self) -> set[str]:
+        """The folders of all code that is hosted here or still runs."""
+        return self._pool.folders()
+
+    # --- the engine's side
+
+    def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
+        """Begin an invocation as soon as a process is free."""
+        header = invocation.header
+        runtime = self._found(header.function, header.version)
+        execution = header.id
+
+        def payload() -> bytes:
+            if runtime.durable:
+                return durable_event(invocation, port, self._token)
+            return plain_event(invocation, port)
+
+        def finished(called: JobResult | Exception) -> None:
+            if self._running.get(execution) is job:
+                del self._running[execution]
+            if isinstance(called, JobResult):
+                self._keep_tail(execution, called.tail)
+            done(outcome_of(runtime, called, header), seen_by(invocation, port))
+
+        request = InvocationRequest(
+            id=header.invocation or execution,
+            arn=runtime.arn,
+            execution=invocation.arn if runtime.durable else None,
+            trace=header.trace or trace_of(execution),  # the same for all invocations of an execution, so that tracers see one trace
+            tenant=header.tenant,
+        )
+        job = Job(request, payload, finished)
+        self.cancel(execution)  # an earlier invocation of this execution must not write any more
+        self._running[execution] = job
+        self._pool.submit(runtime, job)
+
+    def cancel(self, execution: str) -> None:
+        """End the process that runs an execution. Its job reports no result."""
+        job = self._running.pop(execution, None)
+        if job is not None:
+            self._pool.cancel(job)
+
+    def nudge(self, execution: str) -> None:
+        """Do nothing: a process learns of changes from the answers to its checkpoints."""
+
+    def idle(self) -> bool:
+        """Whether nothing runs here."""
+        return self._pool.is_idle()
+
+    def tail(self, execution: str) -> bytes:
+        """The last 4 KB that the latest invocation of an execution logged, as long as they are kept."""
+        return self._tails.get(execution, b"")
+
+    def _keep_tail(self, execution: str, tail: bytes) -> None:
+        self._tails.pop(execution, None)
+        self._tails[execution] = tail
+        if len(self._tails) > _TAILS:
+            del self._tails[next(iter(self._tails))]
+
+    # --- plain functions
+
+    async def call(
+        self,
+        function: str,
+        version: str,
+        payload: bytes,
+        *,
+        request: str | None = None,
+        client_context: str | None = None,
+        tenant: str | None = None,
+        trace: str | None = None,
+        arn: str | None = None,
+    ) -> JobResult:
+        """Invoke a function that is not durable, and wait for its answer. The answer holds the function's errors. If the caller stops
+        waiting, the call is ended.
+
+        `arn` is the ARN that the caller used, with or without an alias; the function sees it in its context.
+        """
+        runtime = self._found(function, version)
+        if self._pool.waiting >= self.limits.waiting:
+            raise TooManyRequests(f"{self.limits.waiting} invocations wait for a process already. Try again later.")
+        identity = request or self._ids(self.clock.now())
+        made = InvocationRequest(
+            id=identity,
+            arn=arn or runtime.arn,
+            trace=checked_header(trace, "The trace") or trace_of(identity),
+            tenant=checked_header(tenant, "The tenant"),
+            client_context=json_header(client_context, "The client context"),
+        )
+        future: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
+
+        def finished(called: JobResult | Exception) -> None:
+            if future.done():
+                return
+            if isinstance(called, Exception):
+                future.set_exception(called)
+            else:
+                future.set_result(called)
+
+        job = Job(made, lambda: payload, finished)
+        self._pool.submit(runtime, job)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._pool.cancel(job)
+            raise
+
+    def _found(self, function: str, version: str) -> Runtime:
+        if self._closed:
+            raise EngineClosed
+        runtime = self._pool.runtime(function, version)
+        if runtime is None:
+            raise FunctionNotFound(f"Function {function!r} has no version {version} that runs in processes here.")
+        return runtime
+
+    async def close(self) -> None:
+        """End every process. When this returns, none is left."""
+        self._closed = True
+        await self._pool.close()
+        self._running.clear()
+
+
+def trace_of(request: str) -> str:
+    """A trace header for a request without one."""
+    digits = request.replace("-", "").ljust(32, "0")
+    return f"Root=1-{digits[:8]}-{digits[8:32]};Parent={digits[16:32]};Sampled=0"

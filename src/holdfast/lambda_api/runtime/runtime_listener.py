@@ -1,0 +1,150 @@
+"""RuntimeListener: a private HTTP listener for one process, on loopback, on a port that the kernel chooses.
+
+No other process may use it: the listener closes a connection from a process that is not below the guard, and refuses a browser that was
+led here by DNS rebinding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.lambda_api.runtime.peers import is_from_below
+from holdfast.model.errors import ExtraMissing
+from holdfast.web.single_write import SingleWrite
+
+if TYPE_CHECKING:  # Starlette is a part of the server extra
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_KEEP_ALIVE_SECONDS: Final = 3600
+"""The client is our own process, and we end it ourselves. Closing its connections earlier would only make it connect again."""
+_JSON: Final = [(b"content-type", b"application/json")]
+_NO_SERVER: Final = "Processes that speak the Lambda Runtime API need an HTTP server: pip install 'holdfast[server]'."
+
+
+class RequestLost(Exception):
+    """The client closed the connection before its whole request had arrived."""
+
+
+class RuntimeListener:
+    """Serves an ASGI app to one process, on the loop that made the listener. `hung_up` is called for each connection that ends.
+
+    `guard` is called at each new connection. It returns the guard's pid, and only processes below the guard may connect; None admits no
+    process.
+    """
+
+    def __init__(self, app: ASGIApp, hung_up: Callable[[tuple[str, int] | None], None], guard: Callable[[], int | None]) -> None:
+        try:
+            from uvicorn import Config
+            from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+            from uvicorn.server import ServerState
+        except ImportError:
+            raise ExtraMissing(_NO_SERVER) from None
+        quiet: dict[str, Any] = {"log_config": None, "lifespan": "off", "ws": "none", "proxy_headers": False}
+        config = Config(
+            guarded(app, self), interface="asgi3", date_header=False, server_header=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS, **quiet
+        )
+        config.load()
+        self._state = ServerState()
+        listener = self
+
+        class Private(HttpToolsProtocol):
+            is_let_in = False
+
+            def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+                super().connection_made(transport)
+                self.access_log = False  # the public server's access log is about the public
+                # Checked once per connection: later another process can get the socket only if this process gives it away.
+                self.is_let_in = not listener.is_closed and is_from_below(transport, guard())
+                if not self.is_let_in:
+                    transport.abort()
+
+            def data_received(self, data: bytes) -> None:
+                if self.is_let_in:
+                    super().data_received(data)
+
+            def on_headers_complete(self) -> None:
+                super().on_headers_complete()
+                SingleWrite.around(self.cycle)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                super().connection_lost(exc)
+                if self.is_let_in:
+                    hung_up(self.client)
+
+        self._protocol: Callable[[], asyncio.Protocol] = lambda: Private(config, self._state, {})
+        # The socket is declared as TCP: only then asyncio sets TCP_NODELAY. Without that, each small answer is delayed by 40 ms.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.listen(128)
+        self._server: asyncio.Server | None = None
+        self.is_closed = False
+        host, port = self._socket.getsockname()
+        self.address = f"{host}:{port}"
+
+    async def open(self) -> None:
+        """Begin to answer. The kernel has queued the connections that came earlier."""
+        server = await asyncio.get_running_loop().create_server(self._protocol, sock=self._socket)
+        self._server = server
+        if self.is_closed:
+            self.close()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self.is_closed = True
+        if self._server is None:
+            self._socket.close()
+        else:
+            # Pending connections are refused now; those accepted just now are closed in the next turn of the loop. A closed server would
+            # leave both open.
+            with contextlib.suppress(OSError):
+                while True:
+                    self._socket.accept()[0].close()
+            asyncio.get_running_loop().call_soon(self._server.close)
+        for connection in list(self._state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
+
+
+def guarded(app: ASGIApp, listener: RuntimeListener) -> ASGIApp:
+    """An app that accepts only requests whose Host header names this listener. A browser led here by DNS rebinding names another host."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        named = [value for name, value in scope["headers"] if name == b"host"]
+        if named != [listener.address.encode()]:
+            await answer(send, 403, b'{"errorType":"Forbidden","errorMessage":"This listener belongs to a function."}')
+            return
+        await app(scope, receive, send)
+
+    return serve
+
+
+async def answer(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+    """Send a whole answer."""
+    sent = [*(_JSON if headers is None else headers), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": sent})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def body_of(receive: Receive, most: int) -> bytes | None:
+    """A request's body; None if it is larger than `most` (it is read to its end and dropped). Raises Lost if the body is incomplete."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestLost
+        part = message.get("body", b"")
+        size += len(part)
+        if size <= most:
+            parts.append(part)
+        else:
+            parts.clear()
+        if not message.get("more_body", False):
+            return b"".join(parts) if size <= most else None

@@ -1,0 +1,336 @@
+"""RuntimeProcess: one warm process. It asks for jobs and answers them through its private listener.
+
+    starting → idle ⇄ busy → returning → idle → … → dying → gone
+
+If the process ends with a job, the job fails only after no part of the process is left. So the process cannot write a checkpoint after
+the engine heard that it is dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from holdfast.lambda_api.runtime import jobs, platform_log
+from holdfast.lambda_api.runtime.environment import command_of, environment_of, is_tried, wrapped
+from holdfast.lambda_api.runtime.guarded_process import GuardedProcess
+from holdfast.lambda_api.runtime.home_folders import make_home
+from holdfast.lambda_api.runtime.interpreters import Interpreters
+from holdfast.lambda_api.runtime.jobs import Job
+from holdfast.lambda_api.runtime.process_output import Log, ProcessOutput, stream_of
+from holdfast.lambda_api.runtime.runtime_description import PoolLimits, Runtime
+from holdfast.lambda_api.runtime.runtime_listener import RuntimeListener
+from holdfast.model.clock import Clock, monotonic
+from holdfast.model.operations import Failure
+from holdfast.model.threads import Purpose, in_thread
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+_RETURN_SECONDS: Final = 5.0
+"""How long a runtime may take from its answer until it asks for the next job."""
+_LOOK_SECONDS: Final = 0.1
+"""How often the memory of a busy process is measured."""
+
+
+class Stage(Enum):
+    """The stages in the life of a process."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    RETURNING = "returning"
+    DYING = "dying"
+    GONE = "gone"
+
+
+class ProcessSetup(Protocol):
+    """The objects that all processes of a host share."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def limits(self) -> PoolLimits: ...
+    @property
+    def log(self) -> Log | None: ...
+    @property
+    def interpreters(self) -> Interpreters: ...
+    def app(self, process: RuntimeProcess) -> ASGIApp:
+        """The app that the listener of a process serves."""
+        ...
+
+
+Ready = Callable[["RuntimeProcess"], None]
+"""Called when a process waits for a job."""
+Gone = Callable[["RuntimeProcess", Failure | None], None]
+"""Called when no part of a process is left. A failure means that it never asked for a job; the pool passes it to the waiting jobs."""
+
+
+class RuntimeProcess:
+    """A process of one function version."""
+
+    def __init__(self, runtime: Runtime, name: str, around: ProcessSetup, ready: Ready, gone: Gone) -> None:
+        self.runtime = runtime
+        self.stage = Stage.STARTING
+        self.served = 0
+        self.idle_since = 0.0
+        self.invoking = 0
+        """The number of functions that it has invoked and waits for."""
+        self._ready = ready
+        self._gone = gone
+        self._around = around
+        self._loop = asyncio.get_running_loop()
+        self._job: Job | None = None
+        self._asked: asyncio.Future[tuple[Job, bytes]] | None = None
+        self._asked_by: tuple[str, int] | None = None
+        self._verdict: Failure | None = None
+        self._exit_code: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._looker: asyncio.TimerHandle | None = None
+        self._is_out_of_memory = False
+        self._began = monotonic()
+        self._init_ms: float | None = None
+        self._deadline = 0
+        stream = stream_of(runtime.version, name, around.clock.now())
+        self._output = ProcessOutput(runtime, stream, around.clock.now, around.log)
+        self._spawned: GuardedProcess | None = None
+        self._listener: RuntimeListener | None = None
+        self._opening = self._loop.create_task(self._start(stream))
+
+    @property
+    def job(self) -> Job | None:
+        """The current job of the process."""
+        return self._job
+
+    @property
+    def tail(self) -> bytes:
+        """The last 4 KB that its current request printed."""
+        return self._output.tail()
+
+    @property
+    def deadline(self) -> int:
+        """When its job must be over, in milliseconds of the wall clock."""
+        return self._deadline
+
+    # --- its life
+
+    async def _start(self, stream: str) -> None:
+        limits = self._around.limits
+        try:
+            listener = self._listener = RuntimeListener(self._around.app(self), self.hung_up, self._guard)
+            await listener.open()
+            command = await self._command()
+            home = make_home()
+            environment = environment_of(self.runtime, command, listener.address, stream, home)
+            self._output.say(platform_log.beginning(self.runtime))
+            self._spawned = GuardedProcess(
+                wrapped(self.runtime, command), environment, self.runtime.folder, home, self, limits.kill_seconds
+            )
+        except Exception as error:
+            self._verdict = Failure(message=f"{self.runtime.function} could not be started: {error}", type=jobs.NOT_STARTED)
+            self.gone()
+            return
+        if self.stage is Stage.DYING:
+            self._spawned.kill()
+        else:
+            self._limit(limits.init_seconds)
+
+    async def _command(self) -> tuple[str, ...]:
+        interpreters = self._around.interpreters
+        if is_tried(self.runtime, interpreters):
+            return command_of(self.runtime, interpreters)
+        return await in_thread(Purpose.HOUSE, command_of, self.runtime, interpreters)
+
+    def _guard(self) -> int | None:
+        return None if self._spawned is None else self._spawned.guard
+
+    def printed(self, data: bytes) -> None:
+        """The process printed some bytes."""
+        self._output.take(data)
+
+    def logged(self, framed: bytes) -> None:
+        """The runtime client logged some bytes of frames."""
+        self._output.log(framed)
+
+    def exited(self, code: int) -> None:
+        """The process ended by itself."""
+        self._exit_code = code
+        self._leave(Stage.DYING)
+
+    def kill(self) -> None:
+        """End the process and every process that it started."""
+        if self.stage in (Stage.DYING, Stage.GONE):
+            return
+        self._leave(Stage.DYING)
+        if self._spawned is not None:
+            self._spawned.kill()
+
+    def abandon(self) -> None:
+        """End the process. Its job gets no result."""
+        self._job = None
+        self.kill()
+
+    def close_now(self) -> None:
+        """End the process without the event loop, which is ending: its job gets no result. Blocks until the guard has ended."""
+        self._leave(Stage.GONE)
+        self._opening.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        if self._spawned is not None:
+            self._spawned.close_now()
+
+    def _leave(self, stage: Stage) -> None:
+        """Begin to end the process. Its request for a job stays unanswered: an answer would only make it log an error."""
+        self.stage = stage
+        self._stop_timer()
+        if stage is Stage.GONE and self._asked is not None and not self._asked.done():
+            self._asked.cancel()
+
+    def gone(self) -> None:
+        """No part of the process is left."""
+        never_asked = self._init_ms is None
+        self._leave(Stage.GONE)
+        if self._listener is not None:
+            self._listener.close()
+        self._output.close()
+        failure = self._verdict
+        job, self._job = self._job, None
+        if failure is None and (job is not None or (never_asked and self._exit_code is not None)):
+            code = -signal.SIGKILL if self._exit_code is None else self._exit_code
+            failure = Failure(message=jobs.exit_reason(code), type=jobs.EXITED)
+        if job is not None:
+            assert failure is not None
+            self._finish(job, failure, None)
+        if failure is not None and never_asked:
+            took = (monotonic() - self._began) * 1000
+            self._output.say(platform_log.not_begun(took, self._kind(failure)))
+        self._gone(self, failure if never_asked else None)
+
+    def _limit(self, seconds: float) -> None:
+        """Start the clock of the job and the watch on its memory."""
+        self._timer = self._loop.call_later(seconds, self._out_of_time, seconds)
+        self._looker = self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        if self._spawned is not None and self._spawned.exceeds(self.runtime.memory_mb):
+            self._is_out_of_memory = True
+            self._verdict = Failure(message=jobs.exit_reason(-signal.SIGKILL), type=jobs.EXITED)
+            self.kill()
+        else:
+            self._looker = self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _out_of_time(self, seconds: float) -> None:
+        self._verdict = Failure(message=f"Task timed out after {seconds:.2f} seconds", type=jobs.TIMED_OUT)
+        self.kill()
+
+    def _stop_timer(self) -> None:
+        for timer in (self._timer, self._looker):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._looker = None
+
+    # --- its work
+
+    def ask(self, client: tuple[str, int] | None) -> asyncio.Future[tuple[Job, bytes]] | None:
+        """The process asks for a job. Returns a future of the next job; None if it has one already or is being ended."""
+        if self.stage is Stage.DYING:  # the process will be killed at once; an answer would only make it log an error
+            if self._asked is None or self._asked.done():
+                self._asked = self._loop.create_future()
+            return self._asked
+        if self.stage not in (Stage.STARTING, Stage.RETURNING):
+            return None
+        if self._init_ms is None:
+            self._init_ms = (monotonic() - self._began) * 1000
+        self._stop_timer()
+        self._asked = self._loop.create_future()
+        self._asked_by = client
+        self.stage = Stage.IDLE
+        self.idle_since = monotonic()
+        self._ready(self)
+        return self._asked
+
+    def hung_up(self, client: tuple[str, int] | None) -> None:
+        """A connection of the process ended. If it carried the request for a job, the process could not get the answer, so it is killed."""
+        if self.stage is Stage.IDLE and client == self._asked_by:
+            self.kill()
+
+    def take(self, job: Job, payload: bytes) -> None:
+        """Give the process a job."""
+        assert self.stage is Stage.IDLE
+        assert self._asked is not None
+        seconds = self.runtime.timeout_seconds
+        self.stage = Stage.BUSY
+        self._job = job
+        self.served += 1
+        self._began = monotonic()
+        self._deadline = self._around.clock.now() + round(seconds * 1000)
+        self._limit(seconds)
+        if self._spawned is not None:
+            self._spawned.drain()  # output printed between two jobs does not belong to this job
+        self._output.begin(job.request.id, job.request.execution, job.request.tenant)
+        self._output.say(platform_log.started(job.request, self.runtime.version))
+        self._asked.set_result((job, payload))
+
+    def answer(self, request: str, payload: bytes) -> bool:
+        """The function returned. False if the request id is not that of the current job."""
+        job = self._answered(request)
+        if job is not None:
+            self._finish(job, None, payload)
+        return job is not None
+
+    def fail(self, request: str, failure: Failure, payload: bytes | None = None) -> bool:
+        """The function raised an error, or its answer cannot be accepted."""
+        job = self._answered(request)
+        if job is not None:
+            self._finish(job, failure, payload)
+        return job is not None
+
+    def fail_init(self, failure: Failure) -> None:
+        """The runtime could not start."""
+        if self.stage is Stage.STARTING:
+            self._verdict = failure
+            self.kill()
+
+    def _answered(self, request: str) -> Job | None:
+        job = self._job
+        if job is None or job.request.id != request or self.stage is not Stage.BUSY:
+            return None
+        self._job = None
+        self._stop_timer()
+        self.stage = Stage.RETURNING
+        self._timer = self._loop.call_later(_RETURN_SECONDS, self.kill)
+        if self._spawned is not None:
+            self._spawned.drain()  # read what it printed before it answered
+        return job
+
+    def _finish(self, job: Job, failure: Failure | None, payload: bytes | None) -> None:
+        output = self._output
+        if failure is not None and jobs.is_platforms(failure):
+            output.say(platform_log.fault(job.request, failure))
+        ended = self._ended(job, failure)
+        output.say(ended.done())
+        output.say(ended.report())
+        if failure is None:
+            assert payload is not None
+            job.returned(payload, output.tail())
+        else:
+            job.failed(failure, output.tail(), payload)
+
+    def _ended(self, job: Job, failure: Failure | None) -> platform_log.EndedRequest:
+        size = self.runtime.memory_mb
+        used = size if self._is_out_of_memory else self._spawned.memory_mb() if self._spawned is not None else 0
+        return platform_log.EndedRequest(
+            request=job.request,
+            failure=failure,
+            kind=None if failure is None else self._kind(failure),
+            took_ms=(monotonic() - self._began) * 1000,
+            memory_mb=size,
+            used_mb=min(used, size),  # `used` may include shared files, which do not count
+            init_ms=self._init_ms if self.served == 1 else None,
+        )
+
+    def _kind(self, failure: Failure) -> str | None:
+        return jobs.OUT_OF_MEMORY if self._is_out_of_memory else failure.type

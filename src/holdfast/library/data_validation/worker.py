@@ -1,0 +1,76 @@
+"""data-validation-worker: do records keep a schema and a set of rules? The caller names both; the operator keeps them.
+
+Each record is normalized first, as far as the schema says what a value is meant to be, and then judged. Nothing here asks a model, so the
+same records always get the same answer.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from holdfast import WorkerContext, WorkerError, worker
+from holdfast.contract.paths import path_of_pointer
+from holdfast.library.data_validation.normalizing import normalized
+
+_MOST_ERRORS: Final = 200
+"""Errors that are listed; the others are counted."""
+
+Problem = dict[str, Any]
+
+
+@worker("worker.md")
+async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
+    """Schema and rules by name → each record: normalize, schema, rules → errors, and the records if all are good."""
+    schema = await _kept("schemas", inputs["schema_name"], "schema_unknown", ctx)
+    rules = await _kept("rulesets", inputs["ruleset_id"], "ruleset_unknown", ctx)
+    if not isinstance(schema, dict) or not isinstance(rules, list):
+        raise WorkerError("ruleset_unusable", "A schema is an object, and a ruleset is a list of rules.", retryable=False)
+    records = [normalized(record, schema) for record in inputs["records"]]
+    errors: list[Problem] = []
+    not_listed = invalid = 0
+    for at, record in enumerate(records):
+        found = [*await _by_schema(record, schema, ctx), *await _by_rules(record, rules, ctx)]
+        invalid += any(problem["severity"] == "error" for problem in found)
+        room = _MOST_ERRORS - len(errors)
+        errors += [{"record": at, **problem} for problem in found[:room]]
+        not_listed += max(0, len(found) - room)
+    ctx.log("validated", records=len(records), invalid=invalid)
+    checked = {"records": len(records), "invalid": invalid, "not_listed": not_listed}
+    told = {"valid": invalid == 0, "errors": errors, "checked": checked}
+    return told if invalid else {**told, "normalized": records}
+
+
+async def _kept(kind: str, name: str, code: str, ctx: WorkerContext) -> Any:
+    """What the operator keeps under a name. A parameter that is a text holds JSON: some stores keep only texts."""
+    try:
+        found = await ctx.tools.parameter_store(name=f"/data-validation-worker/{kind}/{name}")
+    except WorkerError as failed:
+        missing = isinstance(failed.details, dict) and failed.details.get("reason") == "not_found"
+        if missing or failed.error_code == "tool_not_allowed":
+            raise WorkerError(code, f"The operator keeps no {kind[:-1]} {name!r}.", details={"name": name}) from None
+        raise
+    try:
+        return json.loads(found) if isinstance(found, str) else found
+    except ValueError:
+        raise WorkerError("ruleset_unusable", f"The {kind[:-1]} {name!r} is not JSON.", retryable=False) from None
+
+
+async def _by_schema(record: Any, schema: dict[str, Any], ctx: WorkerContext) -> list[Problem]:
+    try:
+        told = await ctx.tools.json_schema_validate(value=record, schema=schema)
+    except WorkerError as refused:
+        raise WorkerError("ruleset_unusable", f"The schema cannot be used: {refused.message}", retryable=False) from None
+    return [
+        {"code": "schema_mismatch", "path": path_of_pointer(problem["path"], record), "message": problem["reason"], "severity": "error"}
+        for problem in told["problems"]
+    ]
+
+
+async def _by_rules(record: Any, rules: list[Any], ctx: WorkerContext) -> list[Problem]:
+    try:
+        told = await ctx.tools.rules_engine(value=record, rules=rules)
+    except WorkerError as refused:
+        raise WorkerError("ruleset_unusable", f"The rules cannot be used: {refused.message}", retryable=False) from None
+    reasons: list[Problem] = told["reasons"]
+    return reasons

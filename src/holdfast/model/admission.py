@@ -1,0 +1,117 @@
+"""Admission: how the header of an execution that was enqueued moves, from its lane to a runner and back.
+
+Pure functions and one write. Which execution is admitted is decided by the store, which sees the lanes (store.lanes).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.model.enqueues import Enqueue as Enqueue
+from holdfast.model.enqueues import Same as Same
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.places import NEVER, Level, Place, checked_queue
+from holdfast.model.queues import QueueSettings, Waiting
+from holdfast.model.rates import TOKENS, checked_rate
+
+EXPIRED: Final = "expired"
+"""The error type of an execution that waited in its queue until its time to live was over."""
+REPLACED: Final = "replaced"
+"""The error type of an execution whose key was enqueued again, with the wish to replace it."""
+_MOST_MS: Final = 10**12
+"""The longest delay, time to live and head start: about 31 years."""
+MOST_MONEY: Final = 10**15
+"""The most that one execution can be estimated to cost, in billionths of a dollar: a million dollars."""
+_WITH_RUNNERS: Final = frozenset({State.READY, State.RUNNING})
+
+
+def holds(header: Execution | None) -> bool:
+    """Whether an execution holds a slot in its lanes."""
+    if header is None or header.place is None or header.place.admitted_at is None or header.status is not ExecutionStatus.RUNNING:
+        return False
+    return header.state in _WITH_RUNNERS or (header.state is State.SUSPENDED and header.place.holds_waiting)
+
+
+def waits(header: Execution | None) -> bool:
+    """Whether an execution waits in its lane."""
+    return header is not None and header.state is State.QUEUED
+
+
+def moved(before: Execution | None, after: Execution) -> tuple[int, int, int]:
+    """What a write changes in the lanes of an execution: slots that are held, executions that wait, and what these may cost."""
+    waiting = waits(after) - waits(before)
+    return holds(after) - holds(before), waiting, 0 if after.place is None else waiting * after.place.money
+
+
+def settled(before: Execution, after: Execution) -> Execution:
+    """The header after a write that makes an execution ready. If it holds no slot, it must wait in its lane for another one."""
+    if after.place is None or after.state is not State.READY or holds(before):
+        return after
+    return msgspec.structs.replace(after, state=State.QUEUED)
+
+
+def placed(asked: Enqueue, header: Execution, at: int, settings: QueueSettings, *, admits: bool) -> Execution:
+    """The header of a new execution in its queue: admitted at once, in its lane, or delayed."""
+    ready_at = at + max(asked.delay_ms, 0)
+    head_start = 0 if settings.ordered else asked.head_start_ms
+    place = Place(
+        asked.queue,
+        asked.lane(header),
+        ready_at - head_start,
+        holds_waiting=settings.ordered or settings.waiting is Waiting.HOLDS,
+        units=asked.units,
+        parks=settings.parks,
+        money=asked.money,
+    )
+    here = msgspec.structs.replace(header, place=place, ready_at=ready_at)
+    if admits:
+        return admitted(here, at)
+    ttl_ms = asked.ttl_ms if asked.ttl_ms is not None else None if settings.ttl_seconds is None else settings.ttl_seconds * 1000
+    until = NEVER if ttl_ms is None else ready_at + ttl_ms
+    delayed = ready_at > at
+    due_at = ready_at if delayed else None if ttl_ms is None else until
+    return msgspec.structs.replace(here, state=State.DELAYED if delayed else State.QUEUED, deadline=until, due_at=due_at)
+
+
+def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
+    """The enqueue, if the queue can ever admit it."""
+    checked_queue(asked.queue)
+    times = (("delay", asked.delay_ms), ("ttl", asked.ttl_ms), ("head start", asked.head_start_ms), ("units", asked.units))
+    for what, value in times:
+        if value is not None and (type(value) is not int or not 0 <= value <= _MOST_MS):
+            raise InvalidParameter(f"The {what} of an enqueue is {value!r:.50}; use a whole number from 0 up to {_MOST_MS:,}.")
+    if type(asked.money) is not int or not 0 <= asked.money <= MOST_MONEY:
+        raise InvalidParameter(f"The money of an enqueue is {asked.money!r:.50}; use billionths of a dollar, from 0 up to {MOST_MONEY:,}.")
+    for rate in asked.rates:
+        checked_rate(rate)
+    if len({rate.kind for rate in asked.rates}) != len(asked.rates):
+        raise InvalidParameter("The rates of an enqueue limit one kind of unit twice. Keep one rate of each kind.")
+    if settings.ordered and asked.key is None:
+        raise InvalidParameter(f"Queue {asked.queue} is ordered by key: give each execution a key.")
+    levels = [Level.QUEUE, Level.TENANT, *([Level.KEY] if asked.key is not None else [])]
+    for rate in (*asked.rates, *(rate for level in levels for rate in settings.at(level).parsed_rates())):
+        if rate.kind == TOKENS and asked.units > rate.burst:
+            raise InvalidParameter(
+                f"The execution asks for {asked.units} tokens; queue {asked.queue} never admits more than {rate.burst} at once ({rate})."
+            )
+    return asked
+
+
+def admitted(header: Execution, now: int) -> Execution:
+    """The header of an execution that gets a slot. Its time limit counts from its first admission on."""
+    place = header.place
+    assert place is not None
+    if place.admitted_at is not None:
+        return header
+    deadline = now + header.terms.timeout_seconds * 1000
+    return msgspec.structs.replace(
+        header, place=msgspec.structs.replace(place, admitted_at=now), deadline=deadline, due_at=deadline, ready_at=now
+    )
+
+
+def is_unadmitted(header: Execution) -> bool:
+    """Whether an execution was enqueued and never admitted."""
+    return header.place is not None and header.place.admitted_at is None

@@ -1,0 +1,63 @@
+"""Cron expressions of five fields: the wall times that match one. Only this module knows the library that reads them.
+
+A wall time has no zone. timing.py says at which moment it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from cronsim import CronSim, CronSimError
+
+from holdfast.model.schedule_errors import ScheduleInvalid
+
+LONGEST: Final = 100
+_FIELDS: Final = 5
+_PROBE: Final = datetime(2026, 1, 1)  # noqa: DTZ001  # a wall time
+_YEARS: Final = timedelta(days=366 * 50)
+
+
+def check(expression: object) -> str:
+    """The expression in its plain form. One that is not cron, or that no day of the next fifty years matches, is refused."""
+    if not isinstance(expression, str) or len(expression) > LONGEST:
+        raise ScheduleInvalid(f"A cron expression is a text of at most {LONGEST} characters, and {expression!r:.50} is none.")
+    fields = expression.split()
+    if len(fields) != _FIELDS:
+        raise ScheduleInvalid(
+            f"The cron expression {expression!r} has {len(fields)} fields, and it must have five: minute, hour, day of the month, month, "
+            "day of the week. `0 2 * * *` is 02:00 of every day."
+        )
+    plain = " ".join(fields)
+    try:
+        first = next(CronSim(plain, _PROBE), None)
+    except CronSimError as error:
+        raise ScheduleInvalid(f"The cron expression {expression!r} cannot be read: {_words(error)}.") from None
+    if first is None or first - _PROBE > _YEARS:
+        raise ScheduleInvalid(f"The cron expression {expression!r} matches no day of the next fifty years.")
+    return plain
+
+
+def walls_after(expression: str, wall: datetime) -> Iterator[datetime]:
+    """The wall times that match, after this one."""
+    return CronSim(expression, wall)
+
+
+def walls_before(expression: str, wall: datetime) -> Iterator[datetime]:
+    """The wall times that match, before this one, the latest first."""
+    return CronSim(expression, wall, reverse=True)
+
+
+def in_words(expression: str) -> str:
+    """What the expression says, in English."""
+    return CronSim(expression, _PROBE).explain()
+
+
+def _words(error: CronSimError) -> str:
+    text = str(error)
+    if text.startswith("Bad "):
+        field = text.removeprefix("Bad ")
+        never = ", or there is no such day in that month" if field == "day-of-month" else ""
+        return f"its {field} is not valid{never}"
+    return text[:1].lower() + text[1:]

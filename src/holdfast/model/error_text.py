@@ -1,0 +1,47 @@
+"""Errors as text for people: the class under Holdfast's package name, the message on one line, and the line of the author's code."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from holdfast.model.operations import Failure
+
+_OFFICIAL: Final = "aws_durable_execution_sdk_python."
+_OURS: Final = "holdfast.durable."
+_SHOWN: Final = 500
+_PYTHON_FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?')
+
+
+def class_of(wire: str) -> str:
+    """The full name of an error's class, as authors import it. On the wire the classes of `holdfast.durable` have the package name of the
+    official SDK."""
+    return _OURS + wire.removeprefix(_OFFICIAL) if wire.startswith(_OFFICIAL) else wire
+
+
+def one_line(error: Failure) -> str:
+    """An error on one line: its class and the beginning of its message."""
+    message = " ".join((error.message or "").split())
+    if len(message) > _SHOWN:
+        message = f"{message[: _SHOWN - 3]}..."
+    return ": ".join(part for part in (class_of(error.type or ""), message) if part) or "(no message)"
+
+
+def place_of(error: Failure) -> str | None:
+    """Where an error arose, as `file:line in function`: from the innermost frame of its stack trace, if it has one.
+
+    A Python runtime sends frames, the innermost last; other runtimes send lines of their own, the innermost first.
+    """
+    lines = [line.strip() for line in error.stack_trace or () if line.strip()]
+    if not lines:
+        return None
+    frames = [found for line in lines if (found := _PYTHON_FRAME.search(line))]
+    if frames:
+        last = frames[-1]
+        return f"{last['file']}:{last['line']}" + (f" in {last['name']}" if last["name"] else "")
+    return lines[0].splitlines()[0]
+
+
+def ordinal(number: int) -> str:
+    """An ordinal number: 1st, 2nd, 11th."""
+    return f"{number}{'th' if 10 < number % 100 < 14 else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"

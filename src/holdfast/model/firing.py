@@ -1,0 +1,180 @@
+"""Firing: what to do next with a schedule. Pure: the schedule, the time and which of its executions are open give one step.
+
+A step starts at most one occurrence. A runner takes steps until there is none left. Each step is one write that is guarded by the
+schedule's revision, so that two runners never take the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from holdfast.model.schedules import (
+    MAX_WAITING,
+    Asked,
+    CatchUp,
+    Counted,
+    Handled,
+    How,
+    Overlap,
+    ScheduleState,
+    bounded_open,
+    bounded_recent,
+    changed,
+    handled,
+)
+from holdfast.model.timing import after, delay_of, newest
+
+_SECOND: Final = 1000
+_GRACE_MS: Final = 60_000
+"""An occurrence is missed when a runner is more than this late: a minute, or half of the time to the next one if that is less."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One write: the schedule as it will be, and the occurrence that begins with it."""
+
+    after: ScheduleState
+    start: Asked | None = None
+
+
+def due_step(state: ScheduleState, now: int, still_open: Collection[str]) -> Step | None:
+    """The next step; None if there is nothing to do now. `still_open` are those executions of `state.open` that have not ended."""
+    if state.removed:
+        return None
+    if state.asked:
+        return Step(changed(state, asked=state.asked[1:]), state.asked[0])
+    if state.paused:
+        return None
+    state = msgspec.structs.replace(state, open=tuple(execution for execution in state.open if execution in still_open))
+    busy = bool(state.open) and state.definition.overlap is not Overlap.ALLOW
+    if state.waiting and not busy:
+        return Step(changed(state, waiting=state.waiting[1:]), Asked(state.waiting[0], How.DUE))
+    found = _due(state, now)
+    if found is None:
+        return None
+    at, missed = found
+    if at is None:
+        return Step(changed(state, cursor=_passed(state, now), recent=handled(state, *missed)))
+    if not busy:
+        return Step(changed(state, cursor=at, recent=handled(state, *missed)), Asked(at, How.DUE))
+    return Step(_held_up(state, at, missed))
+
+
+def begun(step: Step, execution: str) -> ScheduleState:
+    """The schedule as the write leaves it that starts the step's occurrence as this execution."""
+    assert step.start is not None
+    state, asked = step.after, step.start
+    line = Handled(at=asked.at, outcome="started", execution=execution, how=asked.how)
+    # What an operator asked for of the past holds up nothing.
+    running = state.open if asked.how is How.BACKFILL else (*state.open, execution)
+    return msgspec.structs.replace(state, open=bounded_open(running), recent=bounded_recent(handled(state, line)))
+
+
+def passed_over(step: Step, outcome: str, why: str, execution: str | None = None) -> ScheduleState:
+    """The schedule as the write leaves it if the step's occurrence cannot be started."""
+    assert step.start is not None
+    line = Handled(at=step.start.at, outcome=outcome, how=step.start.how, why=why[:300], execution=execution)
+    return msgspec.structs.replace(step.after, recent=bounded_recent(handled(step.after, line)))
+
+
+def _held_up(state: ScheduleState, at: int, missed: list[Handled]) -> ScheduleState:
+    """An occurrence is due while the one before runs."""
+    former = state.open[-1]
+    match state.definition.overlap:
+        case Overlap.QUEUE if len(state.waiting) < MAX_WAITING:
+            return changed(state, cursor=at, recent=handled(state, *missed), waiting=(*state.waiting, at))
+        case Overlap.REPLACE:
+            lost = [Handled(at=was, outcome="replaced", why="A newer one was due before it could begin.") for was in state.waiting]
+            return changed(state, cursor=at, recent=handled(state, *lost, *missed), waiting=(at,))
+        case Overlap.QUEUE:
+            why = f"{MAX_WAITING} were waiting already."
+        case _:
+            why = "The one before was still running."
+    return changed(state, cursor=at, recent=handled(state, Handled(at=at, outcome="skipped", why=why, execution=former), *missed))
+
+
+def _due(state: ScheduleState, now: int) -> tuple[int | None, list[Handled]] | None:
+    """The occurrence that is next to be handled, and what is passed over before it. None if nothing is due yet.
+
+    Without an occurrence, everything up to the bound of `_passed` was missed and is not made up for.
+    """
+    timing, definition = state.definition.timing, state.definition
+    first = after(timing, state.cursor)
+    if first is None or first + delay_of(timing, state.name, first) > now:
+        return None
+    bound = _passed(state, now)
+    if first > bound:
+        return first, []
+    kept = _made_up(state, bound)
+    if definition.catch_up is CatchUp.LATEST:
+        next_one = after(timing, bound)
+        if next_one is not None and next_one + delay_of(timing, state.name, next_one) <= now:
+            return next_one, [_missed(first, newest(timing, state.cursor, bound, 1)[-1])]
+    if not kept:
+        return None, [_missed(first, newest(timing, state.cursor, bound, 1)[-1])]
+    before = newest(timing, state.cursor, kept[0] - 1, 1)
+    return kept[0], [_missed(first, before[-1])] if before else []
+
+
+def _made_up(state: ScheduleState, bound: int) -> list[int]:
+    """The missed occurrences that are made up for."""
+    definition = state.definition
+    most = {CatchUp.NONE: 0, CatchUp.LATEST: 1, CatchUp.ALL: definition.catch_up_most}[definition.catch_up]
+    return newest(definition.timing, state.cursor, bound, most)
+
+
+def _passed(state: ScheduleState, now: int) -> int:
+    """Occurrences up to this moment are missed: a runner should have started them before."""
+    timing = state.definition.timing
+    first = after(timing, state.cursor)
+    second = None if first is None else after(timing, first)
+    gap = _GRACE_MS * 2 if first is None or second is None else second - first
+    grace = max(_SECOND, min(_GRACE_MS, gap // 2))
+    return max(state.cursor, now - grace - timing.jitter * 1000 - 1)
+
+
+def _missed(first: int, last: int) -> Handled:
+    return Handled(at=last, outcome="missed", since=first if first < last else None, why="No runner could start it in time.")
+
+
+# --- changes by people and declarations
+
+
+def retimed(state: ScheduleState, now: int) -> ScheduleState:
+    """The schedule before another timing counts from now on. What was due under its old timing and is made up for waits; the new timing
+    must not invent occurrences of the past.
+    """
+    if state.paused or state.removed:
+        return msgspec.structs.replace(state, cursor=max(state.cursor, now))
+    made_up = [at for at in _made_up(state, now) if at + delay_of(state.definition.timing, state.name, at) <= now]
+    waiting = (*state.waiting, *made_up)[:MAX_WAITING]
+    if state.definition.overlap is Overlap.REPLACE:
+        waiting = waiting[-1:]
+    return msgspec.structs.replace(state, cursor=max(state.cursor, now), waiting=waiting)
+
+
+def resumed(state: ScheduleState, now: int, *, catch_up: bool) -> ScheduleState:
+    """The schedule goes on. What was due while it was paused is not made up for, unless the operator asks for it."""
+    if catch_up:
+        return changed(state, paused=False)
+    return changed(state, paused=False, cursor=max(state.cursor, now), waiting=())
+
+
+def due_between(history: tuple[Counted, ...], begin: int, end: int, most: int) -> list[int]:
+    """What was due from `begin` up to `end`, by the timing that counted at the time. What lies before the first timing follows the first.
+
+    At most `most` + 1 are found, so that a caller sees that there are more.
+    """
+    found: list[int] = []
+    for place, counted in enumerate(history):
+        since = begin if place == 0 else max(begin, counted.since)
+        until = end if place == len(history) - 1 else min(end, history[place + 1].since)
+        at = after(counted.timing, since - 1)
+        while at is not None and at < until:
+            if len(found) > most:
+                return found
+            found.append(at)
+            at = after(counted.timing, at)
+    return found

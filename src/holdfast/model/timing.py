@@ -1,0 +1,247 @@
+"""Timing: at which moments the occurrences of a schedule come. Pure: the same timing always gives the same moments.
+
+A cron expression tells wall times, and a zone says when a wall time comes. Twice a year that is not simple. In spring wall times are
+missing, and in autumn wall times come twice. The policy `clock` says what happens then:
+
+- `once`: each wall time counts once. One that comes twice counts the first time; one that is missing counts at the end of the gap.
+- `real`: every moment whose wall time matches counts. A wall time that comes twice counts twice, and a missing one does not count.
+
+An interval counts seconds, so clock changes do not touch it. Moments are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from holdfast.model import cron
+from holdfast.model.durations import MAX_SECONDS, duration_of
+from holdfast.model.operations import Word
+from holdfast.model.schedule_errors import ScheduleInvalid
+
+EARLIEST: Final = 0
+LATEST: Final = 7_258_118_400_000
+"""The year 2200. No occurrence is later."""
+MAX_JITTER_SECONDS: Final = 3600
+_FOLD: Final = timedelta(hours=4)
+"""More than any clock goes back at once."""
+_ZONE_LENGTH: Final = 64
+
+
+class ClockChanges(Word):
+    """What counts when the clocks of the zone change."""
+
+    ONCE = "once"
+    REAL = "real"
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When a schedule is due: a cron expression in a zone, or an interval."""
+
+    cron: str | None = None
+    every: int | None = None
+    """The interval in seconds. Its occurrences are whole multiples of it, counted from `start`, else from the epoch."""
+    zone: str = "UTC"
+    clock: ClockChanges = ClockChanges.ONCE
+    jitter: int = 0
+    """An occurrence begins up to so many seconds late. How many is always the same for one occurrence of one schedule."""
+    start: int | None = None
+    end: int | None = None
+    """No occurrence is before `start` or after `end`."""
+
+
+def checked(timing: Timing) -> Timing:
+    """The timing in its plain form; anything that a runner could not follow for years is refused."""
+    if (timing.cron is None) == (timing.every is None):
+        raise ScheduleInvalid("A schedule has either a cron expression or an interval.")
+    if timing.cron is not None:
+        timing = msgspec.structs.replace(timing, cron=cron.check(timing.cron))
+    elif type(timing.every) is not int or not 1 <= timing.every <= MAX_SECONDS:
+        raise ScheduleInvalid(f"The interval is {timing.every!r:.50} seconds. Write 1 to {MAX_SECONDS:,}: at most a year.")
+    zone_of(timing.zone)
+    most = min(MAX_JITTER_SECONDS, timing.every or MAX_JITTER_SECONDS)
+    if type(timing.jitter) is not int or not 0 <= timing.jitter <= most:
+        raise ScheduleInvalid(
+            f"The jitter is {timing.jitter!r:.50} seconds. Write 0 to {most:,}: at most an hour, and at most the interval."
+        )
+    for name, at in (("start", timing.start), ("end", timing.end)):
+        if at is not None and (type(at) is not int or not EARLIEST <= at <= LATEST):
+            raise ScheduleInvalid(f"The {name} of a schedule must lie between 1970 and 2200.")
+    if timing.start is not None and timing.end is not None and timing.end < timing.start:
+        raise ScheduleInvalid("The end of the schedule is before its start.")
+    return timing
+
+
+@lru_cache(maxsize=256)
+def zone_of(name: object) -> tzinfo:
+    """The zone of an IANA name."""
+    if name == "UTC":
+        return UTC
+    if isinstance(name, str) and 0 < len(name) <= _ZONE_LENGTH:
+        try:
+            return zoneinfo.ZoneInfo(name)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    raise ScheduleInvalid(f"{name!r:.80} is no time zone. Write a name of the IANA database: 'UTC', 'Europe/Berlin', 'America/New_York'.")
+
+
+def after(timing: Timing, at: int) -> int | None:
+    """The first occurrence after a moment; None if there is no other."""
+    at = max(at, EARLIEST, -1 if timing.start is None else timing.start - 1)
+    if timing.every is not None:
+        found: int | None = _interval_after(timing, at)
+    elif timing.clock is ClockChanges.ONCE:
+        found = _once_after(timing, at)
+    else:
+        found = _real_after(timing, at)
+    latest = LATEST if timing.end is None else min(LATEST, timing.end)
+    return None if found is None or found > latest else found
+
+
+def occurrences(timing: Timing, at: int) -> Iterator[int]:
+    """The occurrences after a moment, in order."""
+    found = after(timing, at)
+    while found is not None:
+        yield found
+        found = after(timing, found)
+
+
+def newest(timing: Timing, beyond: int, until: int, most: int) -> list[int]:
+    """The last `most` occurrences after `beyond` and not after `until`, in order. What came before them is not counted."""
+    beyond = max(beyond, EARLIEST - 1, -1 if timing.start is None else timing.start - 1)
+    until = min(until, LATEST, LATEST if timing.end is None else timing.end)
+    if until <= beyond or most < 1:
+        return []
+    if timing.every is not None:
+        step, anchor = timing.every * 1000, timing.start or 0
+        last = anchor + (until - anchor) // step * step
+        return [at for at in range(last - (most - 1) * step, last + 1, step) if at > beyond]
+    found = _newest_once(timing, beyond, until) if timing.clock is ClockChanges.ONCE else _newest_real(timing, beyond, until, most)
+    return sorted(islice(found, most))
+
+
+def delay_of(timing: Timing, schedule: str, at: int) -> int:
+    """How many milliseconds late an occurrence begins: the same in every process."""
+    if not timing.jitter:
+        return 0
+    digest = blake2b(f"{schedule}\0{at}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) % (timing.jitter * 1000)
+
+
+def in_words(timing: Timing) -> str:
+    """When the schedule is due, as a person says it."""
+    if timing.every is not None:
+        words = f"Every {duration_of(timing.every)}"
+    else:
+        words = f"{cron.in_words(timing.cron or '')} ({timing.zone})"
+    return f"{words}, up to {duration_of(timing.jitter)} late" if timing.jitter else words
+
+
+# --- intervals
+
+
+def _interval_after(timing: Timing, at: int) -> int:
+    step, anchor = (timing.every or 1) * 1000, timing.start or 0
+    return anchor if at < anchor else anchor + ((at - anchor) // step + 1) * step
+
+
+# --- cron: each wall time once
+
+
+def _once_after(timing: Timing, at: int) -> int | None:
+    zone = zone_of(timing.zone)
+    for wall in cron.walls_after(timing.cron or "", _wall(at, zone)):
+        moment = _first_moment(wall, zone)
+        if moment > at:  # in the second hour of an autumn, the wall times that come again were before
+            return moment
+    return None
+
+
+def _newest_once(timing: Timing, beyond: int, until: int) -> Iterator[int]:
+    zone = zone_of(timing.zone)
+    last = None
+    for wall in cron.walls_before(timing.cron or "", _wall(until, zone) + _FOLD):
+        moment = _first_moment(wall, zone)
+        if moment <= beyond:
+            return
+        if moment <= until and moment != last:  # the wall times of a gap all come at its end
+            yield moment
+            last = moment
+
+
+def _first_moment(wall: datetime, zone: tzinfo) -> int:
+    """When a wall time comes for the first time; one that is missing comes at the end of the gap."""
+    before, later = _moment(wall, zone, 0), _moment(wall, zone, 1)
+    if _wall(before, zone) == wall:
+        return before
+    # Python takes the offset from before the gap for the first, and the one from after it for the second: the gap ends between them.
+    low, high = later // 1000, before // 1000
+    offset = _offset(high * 1000, zone)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _offset(middle * 1000, zone) == offset else (middle, high)
+    return high * 1000
+
+
+# --- cron: each moment whose wall time matches
+
+
+def _real_after(timing: Timing, at: int) -> int | None:
+    zone, expression = zone_of(timing.zone), timing.cron or ""
+    here = _wall(at, zone)
+    again: int | None = None
+    if _wall(at + _ms(_FOLD), zone) - here < _FOLD:  # the clock goes back soon, and wall times of before come again
+        for wall in cron.walls_after(expression, here - _FOLD):
+            if wall > here:
+                break
+            again = min((moment for moment in (again, *_moments(wall, zone)) if moment is not None and moment > at), default=None)
+    for wall in cron.walls_after(expression, here):
+        later = [moment for moment in _moments(wall, zone) if moment > at]
+        if later:
+            return min(later) if again is None else min(again, *later)
+    return again
+
+
+def _newest_real(timing: Timing, beyond: int, until: int, most: int) -> Iterator[int]:
+    zone = zone_of(timing.zone)
+    found: list[int] = []
+    floor = _wall(beyond, zone) - _FOLD
+    for wall in cron.walls_before(timing.cron or "", _wall(until, zone) + _FOLD):
+        if wall < floor:
+            break
+        found += [moment for moment in _moments(wall, zone) if beyond < moment <= until]
+        if len(found) >= most:  # a wall time that comes twice may have come later than those that are found
+            floor = max(floor, _wall(sorted(found)[-most], zone) - _FOLD)
+    return iter(sorted(found, reverse=True))
+
+
+def _moments(wall: datetime, zone: tzinfo) -> list[int]:
+    """The moments at which a wall time comes: one, none in a gap, two where the clock went back."""
+    both = {_moment(wall, zone, fold) for fold in (0, 1)}
+    return [moment for moment in both if _wall(moment, zone) == wall]
+
+
+# --- walls and moments
+
+
+def _wall(at: int, zone: tzinfo) -> datetime:
+    return datetime.fromtimestamp(at // 1000, zone).replace(tzinfo=None, fold=0)
+
+
+def _moment(wall: datetime, zone: tzinfo, fold: int) -> int:
+    return round(wall.replace(tzinfo=zone, fold=fold).timestamp()) * 1000
+
+
+def _offset(at: int, zone: tzinfo) -> timedelta | None:
+    return datetime.fromtimestamp(at // 1000, zone).utcoffset()
+
+
+def _ms(span: timedelta) -> int:
+    return round(span.total_seconds() * 1000)

@@ -1,0 +1,7 @@
+"""again — restarts of pipelines: what an earlier run did, what of it counts again, and how two runs differ.
+
+forerunners.py      the earlier runs of a restarted run, and what a node may take from them; start here
+items.py        the same for the items of a map
+plan.py         what a restart will reuse and what it will run again, for people, before it starts
+compare.py      two runs, node by node
+"""

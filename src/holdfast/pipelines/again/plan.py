@@ -1,0 +1,154 @@
+"""The plan of a restart: which nodes are reused, which run again and why, before anything starts. Pure.
+
+What a node will really do is decided when the node may begin: a node below one that runs again is reused after all if its inputs come out
+the same. The plan says so (`depends`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.model.restart_errors import NodeNotFound
+from holdfast.pipelines.again.forerunners import Forerunners
+from holdfast.pipelines.graph.edges import templates_of
+from holdfast.pipelines.graph.graph import AnyNode, Graph, MapNode, kind_of
+from holdfast.pipelines.graph.references import resolved
+from holdfast.pipelines.graph.structure import Structure
+from holdfast.pipelines.graph.templates import INPUTS, references_in
+from holdfast.pipelines.record.operations import node_at
+
+What: TypeAlias = Literal["reused", "again", "depends"]
+Package: TypeAlias = Callable[[str], tuple[str, str] | None]
+"""The version and the package of a worker that is served now, by its id; None if that is not known here."""
+_MOST_NAMES = 20
+
+
+class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a restart does with one node."""
+
+    node: str
+    kind: str
+    what: What
+    """reused; again; or depends: it runs again if its inputs come out other than before."""
+    why: str
+    cost_usd: Decimal = Decimal(0)
+    """What its runs cost last time."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a restart will do."""
+
+    run_id: str
+    """The run that is restarted."""
+    worker_id: str
+    nodes: tuple[NodePlan, ...] = ()
+    """In the order of the graph; empty for a run of a worker, which runs again as a whole."""
+    inherits: int = 0
+    """How many earlier runs the new run inherits receipts of writes from."""
+    may_cost_usd: Decimal | None = None
+    """The most that the restart may cost; None: there is no estimate."""
+
+    @property
+    def last_cost_usd(self) -> Decimal:
+        """What the nodes that run again cost last time, or may run again."""
+        return sum((one.cost_usd for one in self.nodes if one.what != "reused"), Decimal(0))
+
+    def document(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        nodes = [one | {"cost_usd": float(one["cost_usd"])} for one in document["nodes"]]
+        may = None if self.may_cost_usd is None else float(self.may_cost_usd)
+        return document | {"nodes": nodes, "last_cost_usd": float(self.last_cost_usd), "may_cost_usd": may}
+
+
+def below(structure: Structure, names: Sequence[str]) -> tuple[str, ...]:
+    """These nodes and every node below them, in the order of the graph."""
+    found = set(names)
+    while more := {name for name, needs in structure.needs.items() if name not in found and found.intersection(needs)}:
+        found |= more
+    return tuple(name for name in structure.needs if name in found)
+
+
+def check_names(graph: Graph, option: str, names: Sequence[str]) -> None:
+    """Refuse names that no node of the graph has."""
+    known = [node.name for node in graph.nodes]
+    for name in names:
+        if name not in known:
+            told = ", ".join(known[:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
+            raise NodeNotFound(f"{option}: {graph.pipeline_id} has no node {name!r:.100}. Its nodes are {told}.")
+
+
+def planned(
+    graph: Graph,
+    forerunners: Forerunners,
+    given: Sequence[str],
+    forced: Sequence[str],
+    inputs: tuple[Mapping[str, Any], Mapping[str, Any]],
+    costs: Mapping[str, Decimal],
+    package: Package,
+) -> tuple[NodePlan, ...]:
+    """The plan of each node. `given` are the nodes that the operator named, `forced` these and all below them; `inputs` are those of
+    before and those of now."""
+    done: dict[str, NodePlan] = {}
+    for node in graph.nodes:
+        what, why = _node(node, forerunners, given, forced, inputs, package)
+        if what == "reused" and (moved := _moved(node, done)):
+            what, why = "depends", f"runs again if the result of {' or '.join(moved)} changes"
+        done[node.name] = NodePlan(node=node.name, kind=kind_of(node), what=what, why=why, cost_usd=costs.get(node.name, Decimal(0)))
+    return tuple(done.values())
+
+
+def _node(
+    node: AnyNode,
+    forerunners: Forerunners,
+    given: Sequence[str],
+    forced: Sequence[str],
+    inputs: tuple[Mapping[str, Any], Mapping[str, Any]],
+    package: Package,
+) -> tuple[What, str]:
+    if node.name in given:
+        return "again", "--from names it"
+    if node.name in forced:
+        return "again", f"is below {', '.join(given)}"
+    past = next((past for past in forerunners.runs if node.name in past.names), None)
+    if past is None:
+        return "again", "did not run before"
+    round = 1
+    while node_at(node.name, round + 1).operation_id in past.run.operations:
+        round += 1
+    found, settled = forerunners.reuse(node, round), past.settled(node.name, round)
+    if past.is_undone(node.name, round):
+        return "again", "was undone"
+    if found is None or found[1] != "all":
+        state = "did not end" if settled is None else settled.state
+        code = "" if settled is None or settled.error is None else f" with {settled.error.code}"
+        kept = " (its good items are reused)" if isinstance(node, MapNode) and found is not None else ""
+        return "again", f"ended {state}{code}{kept}" if settled is not None else state
+    if _changed(node, *inputs):
+        return "again", "its inputs changed"
+    for result in past.results:
+        served = package(result.worker) if result.node == node.name and result.package else None
+        if served is not None and served != (result.version, result.package):
+            version = f"version {served[0]}" if served[0] != result.version else "other code"
+            return "again", f"{result.worker} has {version} now"
+    return "reused", f"ended {settled.state} in {past.id}" if settled is not None else past.id
+
+
+def _changed(node: AnyNode, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a reference of the node to the run's inputs gives another value now."""
+    for _, template in templates_of(node):
+        for reference in references_in(template):
+            alone = {"$from": reference.source, "path": list(reference.path)}
+            if reference.source == INPUTS and resolved(alone, {INPUTS: before}) != resolved(alone, {INPUTS: now}):
+                return True
+    return False
+
+
+def _moved(node: AnyNode, done: Mapping[str, NodePlan]) -> list[str]:
+    """The nodes that this one refers to and that may give something new."""
+    sources = dict.fromkeys(reference.source for _, template in templates_of(node) for reference in references_in(template))
+    return [name for name in sources if name in done and done[name].what != "reused"]

@@ -1,0 +1,211 @@
+"""From a Python file to graphs: the runner reads what the file declares, the sandbox runs the builder, and the runner checks the result.
+
+The contract is what the runner read itself, from the page or from the file's literals. What the sandbox sends is hostile input.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.page_reader import contract_of
+from holdfast.contract.terms import Contract
+from holdfast.hosts.sandbox.admitted_files import check_page
+from holdfast.hosts.sandbox.jail import BodyEnd, Jail
+from holdfast.hosts.sandbox.sandbox import Sandbox
+from holdfast.hosts.sandbox.server_limits import ServerLimits
+from holdfast.hosts.sandbox.visible_folders import packages as importable
+from holdfast.hosts.sandbox.visible_folders import readable
+from holdfast.model import codec, reading
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.pipelines.builder.build_page import built_page
+from holdfast.pipelines.builder.contract import contract_of_arguments
+from holdfast.pipelines.builder.declared import DeclaredPipeline, DeclaredPipelines, pipelines_of
+from holdfast.pipelines.builder.entry import MAX_DRAFT_BYTES, drafted
+from holdfast.pipelines.graph.contract import json_of
+from holdfast.pipelines.graph.graph import GIVES, GRAPH_FORMAT, Built, Graph, Line, StepNode
+from holdfast.pipelines.graph.refusals import PipelineInvalid
+from holdfast.pipelines.graph.text import MAX_TEXT_BYTES, check_text, graph_from
+from holdfast.workers.packages import Kept, Packages, imported
+from holdfast.workers.policy import Policy
+
+BUILD_SECONDS: Final = 10.0
+"""How long a file may take to write its pipelines."""
+BUILD_MEMORY_MB: Final = 256
+_ENTRY: Final = "holdfast.pipelines.builder.entry:enter"
+_PRELOAD: Final = ("holdfast.pipelines.builder.entry",)
+_MOST_SOURCE: Final = 1024 * 1024
+_MOST_SHOWN: Final = 2_000
+
+
+class _Draft(msgspec.Struct):
+    """What the sandbox sends for one pipeline. The parts stay text until the reader of graphs takes them."""
+
+    nodes: msgspec.Raw
+    gives: msgspec.Raw
+    lines: dict[str, Line] = {}
+
+
+def declared_in(file: Path) -> DeclaredPipelines:
+    """What pipelines a file declares, without running it. PipelineInvalid lists every problem with its line."""
+    if not file.is_file():
+        raise PipelineInvalid(f"There is no file {file}.")
+    source = file.read_bytes()
+    if len(source) > _MOST_SOURCE:
+        raise PipelineInvalid(f"{file} has more than {_MOST_SOURCE} bytes.")
+    declared = pipelines_of(source)
+    if declared.problems:
+        raise PipelineInvalid("\n".join(f"{file}, line {problem.line}: {problem.message}" for problem in declared.problems))
+    return declared
+
+
+async def build(
+    file: Path,
+    packages: Packages,
+    policy: Policy = Policy(),  # noqa: B008  frozen
+    *,
+    server_limits: ServerLimits | None = None,
+    seconds: float = BUILD_SECONDS,
+) -> list[Built]:
+    """Every pipeline that a file declares, in the order of the file; empty if it declares none.
+
+    The file is snapshotted with its pages and the modules beside it, and the copy runs in the sandbox, or in this process if the policy's
+    isolation is `inline`. PipelineInvalid and ContractInvalid say what is wrong, with the author's file and line. A page is read by
+    the runner: no code runs.
+    """
+    if file.suffix != ".py":
+        return [await in_thread(Purpose.HOUSE, built_page, file, packages)]
+    declared = (await in_thread(Purpose.HOUSE, declared_in, file)).pipelines
+    if not declared:
+        return []
+    kept = await in_thread(Purpose.HOUSE, _kept, file, declared, packages)
+    contracts = [_contract(each, kept, file) for each in declared]
+    variables = [each.variable for each in declared]
+    frame: Mapping[str, Any]
+    if policy.isolation == "inline":
+        frame = drafted(lambda: imported(kept.folder, kept.file), variables, str(kept.folder))
+    else:
+        frame = await _jailed(file, kept, variables, policy, server_limits, seconds)
+    drafts = _drafts(frame, kept, file, len(declared))
+    built = [_built(*one, kept, file) for one in zip(declared, contracts, drafts, strict=True)]
+    if not any(isinstance(node, StepNode) for one in built for node in one.graph.nodes):
+        return built
+    include = tuple(each for pipeline in declared for each in pipeline.include)
+    steps = await in_thread(
+        Purpose.HOUSE, packages.keep, file, (), include
+    )  # steps need no page, so that a page's words do not change them
+    return [_with_steps(one, steps, include) for one in built]
+
+
+def _kept(file: Path, declared: Sequence[DeclaredPipeline], packages: Packages) -> Kept:
+    pages = []
+    for pipeline in declared:
+        if pipeline.page is not None:
+            page = check_page(file, pipeline.page)
+            if not page.is_file():
+                raise PipelineInvalid(f"The page {pipeline.page} is not beside the file.", f"{file}, line {pipeline.line}")
+            pages.append(page)
+    return packages.keep(file, pages, [each for pipeline in declared for each in pipeline.include])
+
+
+def _contract(declared: DeclaredPipeline, kept: Kept, file: Path) -> Contract:
+    if declared.page is not None:
+        name = PurePosixPath(declared.page).name
+        return contract_of((kept.folder / name).read_bytes(), name=declared.page)
+    try:
+        return contract_of_arguments(declared.given)
+    except PipelineInvalid as wrong:
+        raise PipelineInvalid(str(wrong), f"{file}, line {declared.line}") from None
+
+
+async def _jailed(
+    file: Path, kept: Kept, variables: Sequence[str], policy: Policy, server_limits: ServerLimits | None, seconds: float
+) -> Mapping[str, Any]:
+    """The one frame that the author's code sent from its jail; no process of it is left afterwards."""
+    jail = Jail(
+        package=kept.folder,
+        entry=_ENTRY,
+        arguments=(kept.module, str(kept.file)),
+        path=importable(),
+        readable=readable(),
+        preload=_PRELOAD,
+        memory_mb=min(BUILD_MEMORY_MB, policy.memory_mb),
+        cpu_seconds=seconds,
+        scratch_mb=policy.scratch_mb,
+        frame_bytes=4 * MAX_DRAFT_BYTES,
+        isolation="process" if policy.isolation == "process" else "all",
+    )
+    sandbox = Sandbox(jail, server_limits)
+    try:
+        body = await sandbox.attempt(seconds)
+        await body.send({"op": "draft", "variables": list(variables)})
+        said = await body.receive()
+        if isinstance(said, BodyEnd):
+            raise PipelineInvalid(
+                f"Its code did not write the pipeline: {said.code or 'it ended'} ({said.detail or 'no result'}).", str(file)
+            )
+        return said.data
+    finally:
+        await sandbox.close()
+
+
+def _drafts(frame: Mapping[str, Any], kept: Kept, file: Path, count: int) -> list[_Draft]:
+    match frame:
+        case {"op": "failed", "file": str(at), "line": int(line), "message": str(message)}:
+            where = f"{_place(at, kept, file)}, line {line}" if at and line else str(file)
+            raise PipelineInvalid(_printable(message), where)
+        case {"op": "drafted", "drafts": [*texts]} if len(texts) == count and all(isinstance(text, str) for text in texts):
+            return [_draft(text, file) for text in texts]
+        case _:
+            raise PipelineInvalid("Its code sent something else than its pipelines.", str(file))
+
+
+def _draft(text: str, file: Path) -> _Draft:
+    data = text.encode(errors="surrogatepass")
+    try:
+        check_text(data, MAX_DRAFT_BYTES, "A pipeline")
+        return reading.decoded(data, _Draft)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as wrong:
+        raise PipelineInvalid(f"Its code sent a pipeline that is none: {str(wrong)[:300]}.", str(file)) from None
+
+
+def _built(declared: DeclaredPipeline, contract: Contract, draft: _Draft, kept: Kept, file: Path) -> Built:
+    """Put the runner's own contract beside the nodes of the author, and read the whole as a stranger's text."""
+    around = {"contract": json_of(contract), "format": GRAPH_FORMAT, "gates": declared.gates}
+    text = codec.dumps(around).removesuffix("}").encode() + b',"nodes":' + bytes(draft.nodes) + b',"gives":' + bytes(draft.gives) + b"}"
+    if len(text) > MAX_TEXT_BYTES:
+        raise PipelineInvalid(f"The pipeline has more than {MAX_TEXT_BYTES} bytes as JSON.", f"{file}, line {declared.line}")
+    try:
+        graph = graph_from(text)
+    except PipelineInvalid as wrong:
+        raise PipelineInvalid(str(wrong), f"{file}, line {declared.line}") from None
+    return Built(graph, _lines(graph, draft.lines, kept, file))
+
+
+def _with_steps(built: Built, steps: Kept, include: tuple[str, ...]) -> Built:
+    if not any(isinstance(node, StepNode) for node in built.graph.nodes):
+        return built
+    return msgspec.structs.replace(built, graph=msgspec.structs.replace(built.graph, steps=steps.name), include=include)
+
+
+def _lines(graph: Graph, said: Mapping[str, Line], kept: Kept, file: Path) -> dict[str, Line]:
+    """The author's lines, as far as they are lines: they are shown to people, and decide nothing."""
+    lines = {}
+    for name in (*(node.name for node in graph.nodes), GIVES):
+        line = said.get(name)
+        if line is not None and 0 < line.line < 10_000_000:
+            lines[name] = Line(_place(line.file, kept, file), line.line)
+    return lines
+
+
+def _place(name: str, kept: Kept, file: Path) -> str:
+    """The author's file of a name in the snapshot. The sandbox sent the name, so it is only shown."""
+    return str(file.parent / os.path.relpath(f"/{_printable(name)[:300]}", f"/{kept.file.parent}"))
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text[:_MOST_SHOWN])

@@ -1,0 +1,92 @@
+"""From a pipeline.md to its graph: the runner reads the page itself, because a page is data. Only the code of its steps is a package."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.contract.page import PIPELINE_SPEC
+from holdfast.contract.terms import Level, Problem
+from holdfast.hosts.sandbox.admitted_files import IncludeRefused, check_page
+from holdfast.model.errors import InvalidParameter
+from holdfast.pipelines.graph.graph import Built, Line
+from holdfast.pipelines.graph.refusals import PipelineInvalid
+from holdfast.pipelines.page.field_reader import Step
+from holdfast.pipelines.page.reader import MAX_PAGE_BYTES, PipelinePage, read_pipeline
+from holdfast.workers.packages import Packages
+from holdfast.workers.tools.declarations import Problem as CodeProblem
+from holdfast.workers.tools.declarations import parsed
+
+_MOST_SOURCE: Final = 1024 * 1024
+
+
+def page_in(file: Path) -> PipelinePage:
+    """What a page says. It reads no more of a file than a page may have."""
+    try:
+        with file.open("rb") as opened:
+            return read_pipeline(opened.read(MAX_PAGE_BYTES + 1))
+    except FileNotFoundError:
+        raise PipelineInvalid(f"There is no file {file}.") from None
+
+
+def built_page(file: Path, packages: Packages) -> Built:
+    """The pipeline of a page. Blocks: the code of its steps is snapshotted. PipelineInvalid has every problem with its line."""
+    page = page_in(file)
+    if page.graph is None:
+        raise refusal_of(file, page.problems)
+    graph = page.graph
+    if page.steps:
+        graph = msgspec.structs.replace(graph, steps=_package(file, page, packages))
+    lines = {name: Line(str(file), line) for name, line in page.lines.items()}
+    return Built(graph, lines, page.problems, page.include)
+
+
+def refusal_of(file: Path, problems: Sequence[Problem]) -> PipelineInvalid:
+    """The refusal of a page with errors."""
+    errors = [problem for problem in problems if problem.level is Level.ERROR]
+    told = "\n".join(f"{file}:{problem.line}: {problem.section}: {problem.message}" for problem in errors)
+    return PipelineInvalid(f"{file} is not a pipeline:\n{told}", problems=problems)
+
+
+def _package(file: Path, page: PipelinePage, packages: Packages) -> str:
+    """The package with the code of the steps, like the package of a Python file's own steps."""
+    first = page.steps[0]
+    try:
+        code = check_page(file, first.file)
+        problems = list(_missing(code, page.steps))
+        if not problems:
+            return packages.keep(code, (), page.include).name
+    except (IncludeRefused, InvalidParameter) as refused:
+        problems = [_problem("include_refused", first.line, str(refused))]
+    except OSError as error:
+        problems = [_problem("step_missing", first.line, f"{first.file} could not be read: {error.strerror}.")]
+    raise refusal_of(file, problems)
+
+
+def _missing(code: Path, steps: Sequence[Step]) -> list[Problem]:
+    """The steps whose function the file does not have. The file is read, not run."""
+    if not code.is_file():
+        return [_problem("step_missing", steps[0].line, f"There is no file {steps[0].file} beside the page.")]
+    with code.open("rb") as opened:
+        tree = parsed(opened.read(_MOST_SOURCE))
+    if isinstance(tree, CodeProblem):
+        return [_problem("step_missing", steps[0].line, f"{steps[0].file}, line {tree.line}: {tree.message}")]
+    known = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            known.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            known |= {alias.asname or alias.name for alias in node.names}
+    return [
+        _problem("step_missing", step.line, f"{step.file} has no function {step.function}. A step calls a plain `def` at its top.")
+        for step in steps
+        if step.function not in known
+    ]
+
+
+def _problem(code: str, line: int, message: str) -> Problem:
+    return Problem(Level.ERROR, code, PIPELINE_SPEC, line, message)

@@ -1,0 +1,101 @@
+"""Inside the sandbox: import the author's file, which writes its pipelines, and send what it wrote to the runner as one frame.
+
+The runner trusts nothing of it: it reads the frame as it reads any stranger's text.
+"""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Literal, NamedTuple
+
+from msgspec import to_builtins
+
+from holdfast.hosts.sandbox.inside.launch import passed_limit
+from holdfast.model import codec
+from holdfast.model.errors import HoldfastError
+from holdfast.pipelines.builder.pipeline import Pipeline
+from holdfast.pipelines.graph.refusals import PipelineInvalid
+from holdfast.workers.body.links import SocketLink
+
+MAX_DRAFT_BYTES: Final = 1024 * 1024
+_MOST_MESSAGE: Final = 2_000
+
+
+def enter(fd: int, module: str, file: str) -> None:
+    """What a jail calls. The body waits for the runner's order before it imports anything of the author's."""
+    link = SocketLink(socket.socket(fileno=fd))
+    link.send({"op": "ready"})
+    order, _ = link.receive()
+    root = next((folder for folder in sys.path if (Path(folder) / file).is_file()), "")
+    link.send(drafted(lambda: importlib.import_module(module), order["variables"], root))
+
+
+def drafted(load: Callable[[], ModuleType], variables: Sequence[str], root: str) -> dict[str, Any]:
+    """Load the author's module, and make the frame for the runner: the module's pipelines, or the error. `root` is the folder of the
+    author's files."""
+    try:
+        module = load()
+        return {"op": "drafted", "drafts": [_draft(module, variable, root) for variable in variables]}
+    except (Exception, SystemExit) as error:
+        if passed_limit(error) is not None:
+            raise  # the jail names the limit
+        file, line = _place(error, root)
+        message = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {_message(error)}"
+        return {"op": "failed", "file": file, "line": line, "message": _shown(message)}
+
+
+def _draft(module: ModuleType, variable: str, root: str) -> str:
+    pipeline = getattr(module, variable, None)
+    if not isinstance(pipeline, Pipeline):
+        raise PipelineInvalid(f"{variable} is not a Pipeline any more after the file has run. Keep this name for the Pipeline.")
+    written: Mapping[str, Any] = to_builtins(pipeline.draft())
+    lines = {name: {"file": _relative(line["file"], root), "line": line["line"]} for name, line in written["lines"].items()}
+    text = codec.dumps({**written, "lines": lines})
+    if len(text.encode()) > MAX_DRAFT_BYTES:
+        raise PipelineInvalid(f"The pipeline {variable} has more than {MAX_DRAFT_BYTES} bytes as JSON. Give large data to it as an input.")
+    return text
+
+
+def _place(error: BaseException, root: str) -> tuple[str, int]:
+    """The last line of the author's files that the error passed; else 0."""
+    if isinstance(error, SyntaxError) and error.filename and root and error.filename.startswith(root):
+        return _relative(error.filename, root), error.lineno or 0
+    found, at = ("", 0), error.__traceback__
+    while at is not None:
+        file = at.tb_frame.f_code.co_filename
+        if root and file.startswith(root):
+            found = (_relative(file, root), at.tb_lineno)
+        at = at.tb_next
+    return found
+
+
+def _relative(file: str, root: str) -> str:
+    return file[len(root) :].lstrip("/") if root and file.startswith(root) else Path(file).name
+
+
+def _message(error: BaseException) -> str:
+    return str(error.msg if isinstance(error, SyntaxError) else error)
+
+
+def _shown(message: str) -> str:
+    return message[:_MOST_MESSAGE].encode(errors="backslashreplace").decode()
+
+
+class Written(NamedTuple):
+    """What a test needs of a pipeline that was written in its own process."""
+
+    given: Mapping[str, Any]
+    """The arguments of `Pipeline(…)`."""
+    gates: Literal["advised", "required"]
+    functions: Mapping[str, Callable[..., Any]]
+    """The functions of its steps, by name."""
+
+
+def written(pipeline: Pipeline) -> Written:
+    """A pipeline as its author wrote it. Only the testing kit asks for this; the runner reads the source instead."""
+    return Written(pipeline._given, pipeline._gates, pipeline._functions)

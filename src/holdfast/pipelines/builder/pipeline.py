@@ -1,0 +1,383 @@
+"""`Pipeline`: how an author writes a pipeline in Python. Each call adds one node; what the calls make is data (graph/graph.py).
+
+    p = Pipeline("vendor-research.md")
+    facts = p.worker("facts", "fact-worker", {"vendor": p.inputs.vendor})
+    p.gives({"facts": facts.outputs})
+
+The runner finds the line `p = Pipeline(…)` by reading the file, and runs the file only in the sandbox. So this module imports little.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import PurePath
+from typing import Any, Final, Literal, Unpack
+
+import msgspec
+
+from holdfast.model import reading
+from holdfast.pipelines.builder import arguments
+from holdfast.pipelines.builder.arguments import Common
+from holdfast.pipelines.builder.expressions import Expression, Ref, constant_of, template_of
+from holdfast.pipelines.builder.handles import (
+    GateHandle,
+    Handle,
+    HumanHandle,
+    MapHandle,
+    MergeHandle,
+    RouteHandle,
+    StepHandle,
+)
+from holdfast.pipelines.builder.worker_verbs import WorkerVerbs
+from holdfast.pipelines.graph.bounds import MAX_NODES, check_node
+from holdfast.pipelines.graph.durations import seconds_of
+from holdfast.pipelines.graph.graph import (
+    GIVES,
+    AnyNode,
+    BlockAction,
+    FailureAction,
+    GateNode,
+    HumanNode,
+    Line,
+    MapNode,
+    MergeNode,
+    MergePolicy,
+    Risk,
+    RouteNode,
+    Rule,
+    StepNode,
+    Template,
+    WaitNode,
+)
+from holdfast.pipelines.graph.refusals import PipelineInvalid
+from holdfast.pipelines.graph.templates import INDEX, INPUTS, ITEM, PLACE, THIS, Reference
+
+_HERE: Final = PurePath(__file__).parent
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """What the builder made: nodes and what the pipeline gives. The runner adds the contract, which it has read itself."""
+
+    nodes: tuple[AnyNode, ...]
+    gives: Template
+    lines: dict[str, Line] = {}
+
+
+class Pipeline(WorkerVerbs):
+    """A pipeline, written in Python: one verb for each kind of node, whose first argument is the node's name.
+
+    `Pipeline("vendor-research.md")` has its contract on a page beside the file, in the form of a worker.md. Without a page, give an id, a
+    version and the JSON Schemas of inputs and outputs. These arguments must be literals (or names of literals of the same file), because
+    the runner reads them without running the file. `gates="required"` makes it an error if a path leads to a side effect without passing
+    a gate or a person. `include` names further files that the file's code may read.
+
+    Every node takes `after`, `when`, `on_failure`, `timeout`, `max_tokens` and `max_cost_usd` by name.
+    """
+
+    def __init__(
+        self,
+        page_or_id: str,
+        version: str | None = None,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        purpose: str = "",
+        timeout: str | None = None,
+        max_tokens: int | None = None,
+        max_cost_usd: Decimal | float | str | None = None,
+        gates: Literal["advised", "required"] = "advised",
+        include: Sequence[str] = (),
+    ) -> None:
+        self._name = page_or_id
+        limits = {"timeout": timeout, "max_tokens": max_tokens, "max_cost_usd": max_cost_usd}
+        self._given = {"page_or_id": page_or_id, "version": version, "inputs": inputs, "outputs": outputs, "purpose": purpose, **limits}
+        self._gates = gates
+        self._nodes: dict[str, AnyNode] = {}
+        self._lines: dict[str, Line] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._gives: list[Template] = []
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self._name!r}>"
+
+    # --- values
+
+    @property
+    def inputs(self) -> Ref:
+        """The inputs of the pipeline: `p.inputs.urls`."""
+        return Ref(Reference(source=INPUTS))
+
+    @property
+    def item(self) -> Ref:
+        """Inside the inputs of a map: the element of the list that the worker runs for."""
+        return Ref(Reference(source=ITEM))
+
+    @property
+    def index(self) -> Ref:
+        """Inside the inputs of a map: the place of the element in the list, from 0."""
+        return Ref(Reference(source=INDEX))
+
+    @property
+    def this(self) -> Ref:
+        """Inside the inputs of `undo=`: the result of the node that is undone: `undo=("unpublish-worker", {"url": p.this.outputs.url})`."""
+        return Ref(Reference(source=THIS))
+
+    def const(self, value: Any) -> Expression:
+        """JSON that is taken as it is, up to 64 KiB, also if its keys begin with `$`."""
+        return Expression({"$const": constant_of(value)})
+
+    def concat(self, *lists: Any) -> Expression:
+        """Lists joined into one list."""
+        return Expression({"$concat": [template_of(each, "A list of concat") for each in lists]})
+
+    def text(self, text: str, *values: Any) -> Expression:
+        """A text with values in the places `{}`: texts as they are, other values as JSON."""
+        if str(text).count(PLACE) != len(values):
+            raise PipelineInvalid(f'p.text({text!r:.80}) has {len(values)} values; each needs a place: p.text("about {{}}", ref).')
+        return Expression({"$text": text, "with": [template_of(each, "A value of text") for each in values]})
+
+    def gives(self, outputs: Any) -> None:
+        """Say what the pipeline gives: its outputs, as its contract promises them. Call this once."""
+        if self._gives:
+            raise PipelineInvalid("p.gives(…) was called before. Call it once, with all outputs.")
+        self._gives.append(template_of(outputs, "p.gives(…)"))
+        self._lines[GIVES] = _line()
+
+    # --- nodes
+
+    def map(
+        self,
+        name: str,
+        worker: str,
+        over: Any,
+        inputs: Any,
+        *,
+        at_most: int | None = None,
+        at_once: int = 8,
+        tolerate: int | str = 0,
+        fallback: Sequence[str] = (),
+        undo: Any = None,
+        **common: Unpack[Common],
+    ) -> MapHandle:
+        """Run a worker for each element of a list; its inputs may use `p.item` and `p.index`.
+
+        `at_most` is the most elements there may be: a longer list fails the node before any item runs. `at_once` items run at the same
+        time. `tolerate` says how many items may fail before the node fails: a number, or a percentage (`"20%"`).
+        """
+        if at_most is None:
+            raise PipelineInvalid(f"The map {name!r:.80} needs at_most=, the most elements that its list may have: at_most=200.")
+        count, percent = arguments.tolerate_of(tolerate)
+        node = MapNode(
+            name=arguments.text_of(name),
+            worker=worker,
+            over=template_of(over, "The list of a map"),
+            inputs=template_of(inputs, "inputs"),
+            at_most=arguments.integer_of(at_most, "at_most="),
+            at_once=arguments.integer_of(at_once, "at_once="),
+            tolerate=count,
+            tolerate_percent=percent,
+            **arguments.safety_of(fallback, undo),
+            **arguments.common_of(common),
+        )
+        self._add(node)
+        return MapHandle(name, "map", ("ok", "*", "outputs"))
+
+    def merge(
+        self,
+        name: str,
+        parts: Any,
+        *,
+        policy: MergePolicy | None = None,
+        worker: str | None = None,
+        key: str | None = None,
+        conflicts: str = "report",
+        **common: Unpack[Common],
+    ) -> MergeHandle:
+        """Make one result of several: nodes, references, or a dict that names them.
+
+        `policy` is `strict`, `best_effort`, `first`, `majority` or `union` (of lists by `key`); or a `worker` merges. `conflicts` says what
+        happens if parts contradict each other: `report`, `fail`, `escalate`, or the id of a worker that decides.
+        """
+        if (policy is None) is (worker is None):
+            raise PipelineInvalid(f"The merge {name!r:.80} needs policy= or worker=, one of the two: policy='union' for instance.")
+        node = MergeNode(
+            name=arguments.text_of(name),
+            parts=arguments.parts_of(parts),
+            policy=policy,
+            worker=worker,
+            key=key,
+            **arguments.conflicts_of(conflicts),
+            **arguments.common_of(common),
+        )
+        self._add(node)
+        return MergeHandle(name, "merge")
+
+    def gate(
+        self,
+        name: str,
+        worker: str | None = None,
+        candidate: Any = None,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        rules: Any = (),
+        revise: Handle | str | None = None,
+        rounds: int = 0,
+        on_block: BlockAction = "fail",
+        shadow: bool = False,
+        **common: Unpack[Common],
+    ) -> GateHandle:
+        """Let the run go on only if a candidate is good, as a worker, a JSON Schema or rules judge it.
+
+        A worker gets `candidate` as its inputs and gives `{verdict, reasons}`. With `revise`, a node that comes before, a candidate that is
+        not good is made again from that node on, at most `rounds` times. After that, or if the verdict is `block`, `on_block` holds:
+        `fail`, `skip` or `escalate`. A `shadow` gate records its verdict and lets everything pass.
+        """
+        if (revise is None) is not (rounds == 0):
+            raise PipelineInvalid(f"The gate {name!r:.80} needs revise= and rounds= together: revise=facts, rounds=2.")
+        node = GateNode(
+            name=arguments.text_of(name),
+            worker=worker,
+            candidate=template_of(candidate, "The candidate"),
+            schema=None if schema is None else constant_of(schema, "schema="),
+            rules=arguments.rules_of(rules, "rules="),
+            revise=None if revise is None else arguments.name_of(revise, "revise="),
+            rounds=arguments.integer_of(rounds, "rounds="),
+            on_block=arguments.action_of(on_block, "on_block="),
+            shadow=bool(shadow),
+            **arguments.common_of(common),
+        )
+        self._add(node)
+        return GateHandle(name, "gate")
+
+    def human(
+        self,
+        name: str,
+        *,
+        show: Any,
+        question: str = "",
+        approvers: Sequence[str] = (),
+        within: str = "7d",
+        form: Mapping[str, Any] | None = None,
+        votes: int = 1,
+        then: Sequence[tuple[str, Sequence[str]]] = (),
+        risk: Risk | None = None,
+        on_reject: FailureAction = "fail",
+        on_silence: FailureAction = "fail",
+        **common: Unpack[Common],
+    ) -> HumanHandle:
+        """Ask a person, who sees `show` and the question, and approves or rejects it.
+
+        `approvers` are the persons and groups who may decide; empty: every person with the role. `within` is how long they have.
+        `on_reject` and `on_silence` say what follows: `fail`, `skip` or `escalate`.
+
+        With `form`, a JSON Schema, the answer must fit it and is the node's outputs. `votes` is how many persons must approve; one
+        rejection rejects. `then=[("4h", ["head"])]` adds approvers if the question is still open after that time. For a `risk` (`low`,
+        `medium`, `high`) the operator may demand more.
+        """
+        node = HumanNode(
+            name=arguments.text_of(name),
+            show=template_of(show, "show="),
+            question=question,
+            approvers=arguments.texts_of(approvers, "approvers="),
+            within_seconds=seconds_of(within, "within="),
+            on_reject=arguments.action_of(on_reject, "on_reject="),
+            on_silence=arguments.action_of(on_silence, "on_silence="),
+            **arguments.asked_of(form, votes, then, risk),
+            **arguments.common_of(common),
+        )
+        self._add(node)
+        return HumanHandle(name, "human")
+
+    def route(
+        self,
+        name: str,
+        worker: str | None = None,
+        inputs: Any = None,
+        *,
+        labels: Sequence[str] = (),
+        rules: Mapping[str, Any] | None = None,
+        otherwise: str | None = None,
+        **common: Unpack[Common],
+    ) -> RouteHandle:
+        """Choose one of a few labels. Nodes with `after=route.to("label")` run only if their label was chosen.
+
+        A worker gives `{label}`, one of `labels`; or `rules` has the conditions of each label, and the first label whose conditions hold is
+        chosen: `rules={"small": p.inputs.pages.at_most(10)}`. A value for which no label fits is `otherwise`, or fails the node.
+        """
+        value = template_of(inputs, "inputs")
+        asked: dict[str, tuple[Rule, ...]] = {}
+        if (worker is None) is (rules is None):
+            raise PipelineInvalid(f"The route {name!r:.80} needs a worker with labels=, or rules=: one of the two.")
+        if rules is not None:
+            value, asked = arguments.route_of(rules, inputs)
+        known = arguments.texts_of(labels, "labels=") or tuple(asked)
+        if otherwise is not None and otherwise not in known:
+            known = (*known, otherwise)
+        self._add(
+            RouteNode(
+                name=arguments.text_of(name),
+                labels=known,
+                value=value,
+                worker=worker,
+                rules=asked,
+                otherwise=otherwise,
+                **arguments.common_of(common),
+            )
+        )
+        return RouteHandle(name, known)
+
+    def step(self, name: str, function: Callable[..., Any], inputs: Any, **common: Unpack[Common]) -> StepHandle:
+        """Call a small pure function of this file with the inputs, in the sandbox: no tools, no network, JSON in and out.
+
+        A step costs about 20 ms. To rename a field, write the reference in the inputs of the next node instead.
+        """
+        called = getattr(function, "__name__", "")
+        if not called or called.startswith(("_", "<")) or getattr(function, "__qualname__", "") != called:
+            raise PipelineInvalid(
+                f"The step {name!r:.80} calls {function!r:.120}; it must be a function at the top of this file, with a name."
+            )
+        self._functions[called] = function
+        self._add(
+            StepNode(name=arguments.text_of(name), function=called, inputs=template_of(inputs, "inputs"), **arguments.common_of(common))
+        )
+        return StepHandle(name, "step")
+
+    def wait(self, name: str, duration: str, **common: Unpack[Common]) -> Handle:
+        """Wait for a duration: an integer and s, m, h or d. Waiting holds no process."""
+        self._add(WaitNode(name=arguments.text_of(name), seconds=seconds_of(duration, "The duration"), **arguments.common_of(common)))
+        return Handle(name, "wait", None)
+
+    # --- for the runner
+
+    def draft(self) -> Draft:
+        """What was written so far. The sandbox sends it to the runner."""
+        if not self._gives:
+            raise PipelineInvalid(f"{self!r} never says what it gives: end with p.gives({{…}}).")
+        return Draft(tuple(self._nodes.values()), self._gives[0], dict(self._lines))
+
+    def _add(self, node: AnyNode) -> None:
+        try:
+            node = reading.converted(msgspec.to_builtins(node), type(node))  # arguments of a wrong type are found here
+        except (msgspec.ValidationError, TypeError) as wrong:
+            what, _, where = str(wrong).partition(" - at ")
+            raise PipelineInvalid(f"The node {node.name!r:.80}: {where.strip('`$.') or 'an argument'}: {what}.") from None
+        try:
+            check_node(node)
+        except PipelineInvalid as wrong:
+            raise PipelineInvalid(f"The node {node.name!r:.80}: {wrong}") from None
+        if node.name in self._nodes:
+            raise PipelineInvalid(f"Two nodes are named {node.name!r}; the other is written in {self._lines[node.name]}.")
+        if len(self._nodes) == MAX_NODES:
+            raise PipelineInvalid(f"A pipeline has at most {MAX_NODES} nodes. Use p.map(…) to run a worker for each element of a list.")
+        self._nodes[node.name] = node
+        self._lines[node.name] = _line()
+
+
+def _line() -> Line:
+    """The author's line: the first caller outside of this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and PurePath(frame.f_code.co_filename).parent == _HERE:
+        frame = frame.f_back
+    return Line(frame.f_code.co_filename, frame.f_lineno)

@@ -1,0 +1,279 @@
+"""Two JSON Schemas beside each other: can what one promises be what the other takes?
+
+A misfit is *certain* if no value that the producer's schema allows is allowed by the consumer's: this is proved, never guessed, because a
+certain misfit keeps a pipeline from running. Everything else that a producer may give and a consumer does not take is *possible*. Where a
+producer's schema says nothing, nothing is reported. The cost is bounded: `Comparison.visits` counts, and above its limit nothing is
+reported any more (`exhausted`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from holdfast.contract.equality import equal
+from holdfast.pipelines.check.shapes import ALL_TYPES, Document, Part, Shape, told_types, type_of
+from holdfast.pipelines.graph.paths import EACH, Path, text_of
+
+MOST_DEPTH: Final = 24
+MOST_VISITS: Final = 20_000
+"""Places that one pair of schemas is looked at in."""
+MOST_VISITS_TOGETHER: Final = 400_000
+"""The same for all pairs of a graph."""
+MOST_MISFITS: Final = 20
+_MOST_ELEMENTS: Final = 16
+_MOST_OPEN: Final = 60
+"""Questions inside each other: forms of forms nest without a path."""
+_Key: TypeAlias = tuple[tuple[int, int], ...]
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """One place where a producer's schema and a consumer's do not agree."""
+
+    path: str
+    """In the value, as a rule names it: `.offers[0].price`; empty for the value itself."""
+    certain: bool
+    reason: str
+    """The end of a sentence that begins with the place."""
+    missing: bool = False
+    """A field is needed, and is not there."""
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the value'} {self.reason}"
+
+
+def fits(producer: Any, consumer: Any) -> list[Misfit]:
+    """The misfits of two schemas; if any is certain, only certain ones. Empty: as far as the schemas tell, everything fits."""
+    return Comparison().misfits((Document(producer).part,), (Document(consumer).part,))
+
+
+class Comparison:
+    """Compares schemas, within one limit for all of them together."""
+
+    def __init__(self, most: int = MOST_VISITS_TOGETHER) -> None:
+        self.visits = 0
+        self._most = most
+        self._until = most
+        self._shapes: dict[_Key, tuple[Shape, tuple[Part, ...]]] = {}
+        self._open: set[tuple[str, _Key, _Key]] = set()
+        self.exhausted = False
+        """Whether a limit was reached, so that misfits may be missing."""
+
+    @property
+    def _spent(self) -> bool:
+        self.exhausted |= self.visits > self._until
+        return self.visits > self._until
+
+    def misfits(self, producer: tuple[Part, ...], consumer: tuple[Part, ...]) -> list[Misfit]:
+        """The misfits; if any is certain, only certain ones."""
+        self._until = min(self._most, self.visits + MOST_VISITS)
+        certain = self.clashes(producer, consumer)
+        found = certain or self._doubts(producer, consumer, ())
+        return list(dict.fromkeys(found))[:MOST_MISFITS]
+
+    def shape(self, parts: tuple[Part, ...]) -> Shape:
+        """All schemas of one place together."""
+        key = _key(parts)
+        if key not in self._shapes:
+            shape = Shape(parts)
+            self.visits += shape.read
+            self._shapes[key] = (shape, parts)  # the parts are kept, so that no other schema gets the same id
+        return self._shapes[key][0]
+
+    def _visit(self, question: str, one: tuple[Part, ...], other: tuple[Part, ...], path: Path) -> bool:
+        """Whether this pair should be looked at; false inside itself, too deep, and above the limit."""
+        self.visits += 1
+        key = (question, _key(one), _key(other))
+        if self._spent or len(path) > MOST_DEPTH or len(self._open) > _MOST_OPEN or key in self._open:
+            return False
+        self._open.add(key)
+        return True
+
+    def _leave(self, question: str, one: tuple[Part, ...], other: tuple[Part, ...]) -> None:
+        self._open.discard((question, _key(one), _key(other)))
+
+    # --- certain: a proof that no value is allowed by both
+
+    def clashes(self, one: tuple[Part, ...], other: tuple[Part, ...], path: Path = ()) -> list[Misfit]:
+        """Why no value fits both; empty if there may be such a value."""
+        if not one or not other or not self._visit("clash", one, other, path):
+            return []
+        try:
+            return self._clashes(self.shape(one), self.shape(other), one, other, path)
+        finally:
+            self._leave("clash", one, other)
+
+    def _clashes(self, one: Shape, other: Shape, ones: tuple[Part, ...], others: tuple[Part, ...], path: Path) -> list[Misfit]:
+        shared = one.types & other.types
+        if not shared:
+            return [_certain(path, f"is {told_types(one.types)}; {told_types(other.types)} is needed")]
+        if one.values is not None or other.values is not None:
+            values = one.values if one.values is not None else other.values or []
+            if not any(self._allows(one, value) and self._allows(other, value) for value in values):
+                return [_certain(path, _told_values(one, other))]
+        for choices, against, turned in ((one.choices, others, False), (other.choices, ones, True)):
+            for group in choices:
+                clashing = [self.clashes(against, (each,), path) if turned else self.clashes((each,), against, path) for each in group]
+                if all(clashing):
+                    return (
+                        clashing[0] if len(group) == 1 else [_certain(path, f"fits in none of {len(group)} forms: {clashing[0][0].reason}")]
+                    )
+        reasons: list[Misfit] = []
+        for kind in sorted(shared):
+            found = list(self._inside(kind, one, other, path))
+            if not found:
+                return []
+            reasons += found
+        return reasons
+
+    def _inside(self, kind: str, one: Shape, other: Shape, path: Path) -> Iterator[Misfit]:
+        """Why no value of this type fits both."""
+        if kind == "object":
+            for name in sorted(one.required | other.required):
+                yield from self._field_clash(name, one, other, (*path, name))
+        elif kind == "array":
+            for index in range(min(max(one.least_items, other.least_items), _MOST_ELEMENTS)):
+                if self._forbids(other.element(index)) or self._forbids(one.element(index)):
+                    yield _certain(path, "has another number of elements than is needed")
+                    return
+                yield from self.clashes(one.element(index), other.element(index), (*path, index))
+
+    def _field_clash(self, name: str, one: Shape, other: Shape, path: Path) -> Iterator[Misfit]:
+        mine, theirs = one.field(name), other.field(name)
+        if self._forbids(mine) and name in other.required:
+            yield Misfit(text_of(path), True, "is required, and is not there", missing=True)
+        elif self._forbids(theirs) and name in one.required:
+            yield _certain(path, "is not taken")
+        else:
+            yield from self.clashes(mine, theirs, path)
+
+    def _forbids(self, parts: tuple[Part, ...]) -> bool:
+        return bool(parts) and not self.shape(parts).types
+
+    def _allows(self, shape: Shape, value: Any, depth: int = 0) -> bool:
+        """Whether a shape may allow a value."""
+        self.visits += 1
+        if self._spent or depth > MOST_DEPTH:
+            return True
+        if type_of(value) not in shape.types or (shape.values is not None and not any(equal(value, one) for one in shape.values)):
+            return False
+        for group in shape.choices:
+            if not any(self._allows(self.shape((each,)), value, depth + 1) for each in group):
+                return False
+        if isinstance(value, dict):
+            return shape.required <= value.keys() and all(
+                self._allows(self.shape(parts), inner, depth + 1) for name, inner in value.items() if (parts := shape.field(name))
+            )
+        if isinstance(value, list | tuple):
+            return len(value) >= shape.least_items and all(
+                self._allows(self.shape(parts), inner, depth + 1) for index, inner in enumerate(value) if (parts := shape.element(index))
+            )
+        return True
+
+    # --- possible: what a producer may give, and a consumer does not take
+
+    def _doubts(self, ones: tuple[Part, ...], others: tuple[Part, ...], path: Path) -> list[Misfit]:
+        if not ones or not others or not self._visit("doubt", ones, others, path):
+            return []
+        try:
+            producer, consumer = self.shape(ones), self.shape(others)
+            found = [*_type_doubts(producer, consumer, path), *self._value_doubts(producer, consumer, path)]
+            found += self._choice_doubts(producer, consumer, ones, others, path)
+            if {"object"} <= producer.types & consumer.types and producer.says_something:
+                found += self._field_doubts(producer, consumer, path)
+            if {"array"} <= producer.types & consumer.types:
+                found += self._element_doubts(producer, consumer, path)
+            return found[:MOST_MISFITS]
+        finally:
+            self._leave("doubt", ones, others)
+
+    def _any_misfit(self, ones: tuple[Part, ...], others: tuple[Part, ...], path: Path, when: str) -> list[Misfit]:
+        certain = self.clashes(ones, others, path)
+        if certain:
+            return [Misfit(one.path, False, f"{one.reason}{when}", one.missing) for one in certain]
+        return self._doubts(ones, others, path)
+
+    def _value_doubts(self, producer: Shape, consumer: Shape, path: Path) -> Iterator[Misfit]:
+        if producer.values is not None:
+            odd = [value for value in producer.values if self._allows(producer, value) and not self._allows(consumer, value)]
+            if odd:
+                yield _possible(path, f"may be {_shown(odd[:3])}, which is not taken")
+        elif consumer.values is not None and producer.types != ALL_TYPES and not producer.choices:
+            yield _possible(path, f"may be any value; only {_shown(consumer.values[:6])} is taken")
+
+    def _choice_doubts(
+        self, producer: Shape, consumer: Shape, ones: tuple[Part, ...], others: tuple[Part, ...], path: Path
+    ) -> Iterator[Misfit]:
+        for group in producer.choices:
+            for each in group:
+                yield from self._any_misfit((each,), others, path, " in one of its forms" if len(group) > 1 else "")[:1]
+        for group in consumer.choices:
+            found = [self._any_misfit(ones, (each,), path, "") for each in group]
+            if all(found):
+                yield from min(found, key=len)[:1]
+
+    def _field_doubts(self, producer: Shape, consumer: Shape, path: Path) -> Iterator[Misfit]:
+        known = set(producer.names)
+        for name in sorted(consumer.required - producer.required):
+            reason = "is required, and may be missing" if name in known else "is required, and is not promised"
+            yield Misfit(text_of((*path, name)), False, reason, missing=True)
+        for name in producer.names:
+            mine, theirs = producer.field(name), consumer.field(name)
+            if self._forbids(mine):
+                continue
+            if self._forbids(theirs):
+                yield _possible((*path, name), "may be there, and is not taken")
+            else:
+                yield from self._any_misfit(mine, theirs, (*path, name), "" if name in producer.required else ", if it is there")
+
+    def _element_doubts(self, producer: Shape, consumer: Shape, path: Path) -> Iterator[Misfit]:
+        own = min(max(producer.first_elements, consumer.first_elements), _MOST_ELEMENTS)
+        for index in range(own + 1):
+            place = EACH if index == own else index
+            mine, theirs = producer.element(index), consumer.element(index)
+            if self._forbids(mine):
+                return
+            if self._forbids(theirs):
+                if mine:
+                    yield _possible(path, "may have more elements than are taken")
+                return
+            yield from self._any_misfit(mine, theirs, (*path, place), ", unless the list is empty")
+
+
+def _type_doubts(producer: Shape, consumer: Shape, path: Path) -> Iterator[Misfit]:
+    extra = producer.types - consumer.types
+    if producer.values is not None:
+        extra &= frozenset(type_of(value) for value in producer.values)
+    if extra and producer.types != ALL_TYPES and not producer.values:
+        yield _possible(path, f"may be {told_types(extra)}; {told_types(consumer.types)} is needed")
+
+
+def _key(parts: tuple[Part, ...]) -> _Key:
+    return tuple((id(part.schema), id(part.document)) for part in parts)
+
+
+def _certain(path: Path, reason: str) -> Misfit:
+    return Misfit(text_of(path), True, reason)
+
+
+def _possible(path: Path, reason: str) -> Misfit:
+    return Misfit(text_of(path), False, reason)
+
+
+def _told_values(one: Shape, other: Shape) -> str:
+    if one.values is not None and other.values is not None:
+        return f"is {_shown(one.values[:3])}; only {_shown(other.values[:6])} is taken"
+    if one.values is not None:
+        return f"is {_shown(one.values[:3])}, which is not taken"
+    return f"is never {_shown((other.values or [])[:6])}, which alone is taken"
+
+
+def _shown(values: list[Any]) -> str:
+    return " or ".join(_brief(value) for value in values) or "nothing"
+
+
+def _brief(value: Any) -> str:
+    text = repr(value) if not isinstance(value, dict | list) else f"{type(value).__name__} of {len(value)}"
+    return text if len(text) <= 40 else text[:39] + "…"

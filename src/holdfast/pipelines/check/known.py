@@ -1,0 +1,101 @@
+"""The workers that a graph may name: their contracts, and which of their tools change something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.contract.terms import BUILT_IN_TOOLS, Contract
+from holdfast.pipelines.graph.graph import (
+    AnyNode,
+    GateNode,
+    MapNode,
+    MergeNode,
+    RouteNode,
+    SuperviseNode,
+    UntilNode,
+    WorkerNode,
+    parted,
+)
+from holdfast.workers.tools.declarations import Declared
+from holdfast.workers.tools.seam import Effect
+
+
+class Inside(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pipeline runs, directly and inside other pipelines, as far as their graphs are known."""
+
+    runs: frozenset[str] = frozenset()
+    """The ids of the workers and pipelines."""
+    tools: frozenset[str] = frozenset()
+    """The tools that the workers may use."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """One version of a worker, or of a pipeline."""
+
+    contract: Contract
+    writes: frozenset[str] = frozenset()
+    """The tools of its allow-list that change something outside; of a pipeline, those of all workers in it."""
+    asks: frozenset[str] = frozenset()
+    """Those of them that a person approves before every call, or that a gate or a person of the pipeline guards."""
+    inside: Inside | None = None
+    """None: it is no pipeline."""
+
+    @property
+    def tools(self) -> frozenset[str]:
+        """The names of the tools it may use."""
+        own = frozenset(grant.name for grant in self.contract.tools)
+        return own if self.inside is None else own | self.inside.tools
+
+
+Workers: TypeAlias = Mapping[str, Mapping[str, Known]]
+"""The workers by id and version, the version that is served last at the end."""
+
+
+def known_worker(contract: Contract, declared: Iterable[Declared] = ()) -> Known:
+    """A worker whose file declares these tools. A tool of which nothing is known counts as one that writes, as `@tool` does."""
+    tools = {tool.name: tool for tool in declared}
+    granted = [grant.name for grant in contract.tools]
+    writes = {name for name in granted if (tools[name].effect is Effect.WRITE if name in tools else name not in BUILT_IN_TOOLS)}
+    asks = {name for name in writes if name in contract.approvals_required or (name in tools and tools[name].approval)}
+    return Known(contract, frozenset(writes), frozenset(asks))
+
+
+def found(workers: Workers, worker: str) -> Known | None:
+    """The worker that a graph names; without a version the one that is served last. None: it is not known."""
+    name, version = parted(worker)
+    versions = workers.get(name)
+    if not versions:
+        return None
+    return versions[list(versions)[-1]] if version is None else versions.get(version)
+
+
+def workers_of(node: AnyNode) -> Iterator[str]:
+    """Every worker that a node may run, as the graph names it; the one that the node is about comes first."""
+    yield from doers_of(node)
+    if isinstance(node, WorkerNode | MapNode) and node.undo is not None:
+        yield node.undo.worker
+    if isinstance(node, SuperviseNode):
+        yield from node.undo.values()
+
+
+def doers_of(node: AnyNode) -> Iterator[str]:
+    """The workers that run when the node runs, so without the worker that undoes it."""
+    match node:
+        case WorkerNode() | MapNode():
+            yield node.worker
+            yield from node.fallback
+        case SuperviseNode():
+            yield node.worker
+            yield from node.choices.values()
+        case UntilNode():
+            yield node.worker
+        case MergeNode():
+            yield from (worker for worker in (node.worker, node.resolver) if worker is not None)
+        case GateNode() | RouteNode():
+            if node.worker is not None:
+                yield node.worker
+        case _:
+            pass  # the other kinds run no worker

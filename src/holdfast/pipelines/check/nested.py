@@ -1,0 +1,53 @@
+"""Pipelines inside pipelines: what each runs, and what the workers in it may change without a gate or a person before them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.contract.terms import Contract
+from holdfast.pipelines.check.known import Inside, Known, Workers, doers_of, found, workers_of
+from holdfast.pipelines.check.safety import guarded_nodes
+from holdfast.pipelines.graph.contract import contract_in
+from holdfast.pipelines.graph.graph import Graph, parted
+from holdfast.pipelines.graph.order import Order
+
+
+def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
+    """The workers with the pipelines of these graphs. A pipeline that stands among the workers already is replaced.
+
+    Pipelines may run each other, also in a cycle. So each is looked at again until nothing new is found; sets only grow, so this ends.
+    """
+    known = {name: dict(versions) for name, versions in workers.items()}
+    orders = [(order := Order(graph), guarded_nodes(order), contract_in(graph)) for graph in graphs]
+    for _, _, contract in orders:
+        versions = known.setdefault(contract.worker_id, {})
+        versions.pop(contract.version, None)  # the version that is served last stands at the end
+        versions[contract.version] = Known(contract, inside=Inside())
+    is_new = True
+    while is_new:
+        is_new = False
+        for order, guarded, contract in orders:
+            looked, versions = _looked(contract, order, guarded, known), known[contract.worker_id]
+            if looked != versions[contract.version]:
+                versions[contract.version], is_new = looked, True
+    return known
+
+
+def _looked(contract: Contract, order: Order, guarded: int, workers: Workers) -> Known:
+    """A pipeline, from what is known of the workers that its nodes run."""
+    runs: set[str] = set()
+    tools: set[str] = set()
+    writes: set[str] = set()
+    unasked: set[str] = set()
+    for name, node in order.nodes.items():
+        for worker in workers_of(node):
+            runs.add(parted(worker)[0])
+            if (one := found(workers, worker)) is not None:
+                runs |= frozenset() if one.inside is None else one.inside.runs
+                tools |= one.tools
+        for worker in doers_of(node):
+            if (one := found(workers, worker)) is not None:
+                writes |= one.writes
+                unasked |= frozenset() if guarded & order.bit(name) else one.writes - one.asks
+    inside = Inside(runs=frozenset(runs), tools=frozenset(tools))
+    return Known(contract, frozenset(writes), frozenset(writes - unasked), inside)

@@ -1,0 +1,136 @@
+"""The safety of a graph: fallbacks that are safer, undo that can run, and side effects that a gate or a person guards."""
+
+from __future__ import annotations
+
+from holdfast.contract.terms import Level
+from holdfast.pipelines.check.inputs import Fits
+from holdfast.pipelines.check.known import Workers, doers_of, found
+from holdfast.pipelines.check.shapes import all_of, closed, made
+from holdfast.pipelines.check.table import Found, listed, named
+from holdfast.pipelines.graph.edges import Edge
+from holdfast.pipelines.graph.graph import AnyNode, GateNode, Graph, HumanNode, MapNode, MergeNode, SuperviseNode, WorkerNode
+from holdfast.pipelines.graph.order import Order
+
+
+def check_fallbacks(order: Order, workers: Workers, fits: Fits, problems: Found) -> None:
+    """Note fallbacks that may use more tools than the worker they replace, or whose schemas do not fit in its place."""
+    for node in order.nodes.values():
+        if not isinstance(node, WorkerNode | MapNode) or (first := found(workers, node.worker)) is None:
+            continue
+        for worker in node.fallback:
+            if (instead := found(workers, worker)) is None:
+                continue
+            if more := instead.tools - first.tools:
+                told = f"{named(worker)} may use {listed(sorted(more))}, and {named(node.worker)} may not."
+                problems.add("fallback_not_safer", node.name, told)
+            fits.takes(node, worker, fits.types.templates[node.name]["inputs"], "fallback")
+            fits.gives(node, worker, node.worker)
+
+
+def check_undo(order: Order, fits: Fits) -> None:
+    """Note undo workers that cannot take what they get: `{inputs, outputs}` of the node, or a template of their own."""
+    for node in order.nodes.values():
+        if isinstance(node, WorkerNode | MapNode) and node.undo is not None:
+            if node.undo.inputs is None:
+                own, outputs = fits.types.templates[node.name]["inputs"], fits.types.outputs_of(node.worker)
+                whole = made(closed(inputs=all_of(own), outputs=all_of(outputs)))
+            else:
+                whole = fits.types.of_template(node.undo.inputs, node, own=True)
+            fits.takes(node, node.undo.worker, whole, "undo")
+        if isinstance(node, SuperviseNode):
+            for label, worker in node.undo.items():
+                if label in node.choices:
+                    given = closed(inputs={"type": "object"}, outputs=all_of(fits.types.outputs_of(node.choices[label])))
+                    fits.takes(node, worker, made(given), "undo")
+
+
+def check_effects(graph: Graph, order: Order, workers: Workers, problems: Found) -> None:
+    """Note workers that may change something and that run without a gate or a person before them.
+
+    A node waits for all nodes above it, so one gate above is enough, if its *no* reaches the node: a *no* that ends the run reaches every
+    node below; a *no* that only skips reaches nodes that come right `after` the gate, and nodes that need what was skipped.
+    """
+    level = Level.ERROR if graph.gates == "required" else None
+    guarded = guarded_nodes(order)
+    for name, node in order.nodes.items():
+        unasked: set[str] = set()
+        for worker in doers_of(node):
+            if (known := found(workers, worker)) is not None:
+                unasked |= known.writes - known.asks
+        if unasked and not guarded & order.bit(name):
+            told = f"{named(name)} may use {listed(sorted(unasked))}, and no gate and no person decides before it."
+            problems.add("ungated_effect", name, told, level=level)
+
+
+def guarded_nodes(order: Order) -> int:
+    """The nodes that do not run unless a gate or a person lets them."""
+    guards = sum(order.bit(name) for name, node in order.nodes.items() if _is_guard(node))
+    own = sum(order.bit(name) for name, node in order.nodes.items() if _may_skip(node))
+    sure = guards & ~(own | _skipped_with(order, own, certain=False))  # their *no* always ends the run, or goes to a person
+    loops = _loops(order, sure)
+    revised = 0
+    for members in loops.values():
+        revised |= members
+    guarded = _skipped_with(order, guards, certain=True)
+    for name in order.nodes:
+        # A node below a revised one waits for the gate of that loop, also without an edge to the gate.
+        if order.above[name] & (sure | revised & ~loops.get(name, 0)):
+            guarded |= order.bit(name)
+    return guarded
+
+
+def _loops(order: Order, gates: int) -> dict[str, int]:
+    """Maps each node that a revision of these gates runs again to all nodes of that revision.
+
+    A node of two such loops counts for the first one; `check_loops` reports the overlap.
+    """
+    loops: dict[str, int] = {}
+    taken = 0
+    for name in order.names(gates):
+        node = order.nodes[name]
+        if isinstance(node, GateNode) and node.revise is not None and node.revise in order.nodes:
+            members = order.between(node.revise, name) & ~taken
+            taken |= members
+            loops |= dict.fromkeys(order.names(members), members)
+    return loops
+
+
+def _is_guard(node: AnyNode) -> bool:
+    return isinstance(node, HumanNode) or (isinstance(node, GateNode) and not node.shadow)
+
+
+def _may_skip(node: AnyNode) -> bool:
+    """Whether a node may be skipped by a rule of its own."""
+    actions = set(node.on_failure.values())
+    if isinstance(node, GateNode):
+        actions.add(node.on_block)
+    if isinstance(node, HumanNode):
+        actions |= {node.on_reject, node.on_silence}
+    return "skip" in actions or node.when is not None or any(after.label is not None for after in node.after)
+
+
+def _skipped_with(order: Order, nodes: int, *, certain: bool) -> int:
+    """The nodes that are skipped when these nodes are skipped, or say no; if not `certain`, the nodes that may be."""
+    reached = 0
+    for group in order.groups:
+        for name in group:
+            out = nodes | reached
+            edges = order.into[name]
+            parts = [edge for edge in edges if edge.kind == "data" and isinstance(order.nodes[name], MergeNode)]
+            if any(edge.kind == "after" or edge.needed for edge in edges if _skips(edge, order, out, certain)) or (
+                parts and all(_skips(edge, order, out, certain) for edge in parts)
+            ):
+                reached |= order.bit(name)
+    return reached
+
+
+def _skips(edge: Edge, order: Order, out: int, certain: bool) -> bool:
+    """Whether this edge brings its target nothing when the nodes of a set are skipped, or say no."""
+    if not out & order.bit(edge.source):
+        return False
+    source = order.nodes[edge.source]
+    if edge.kind == "data":
+        return edge.outputs or not (certain and _is_guard(source))  # a guard that says no still tells its verdict and its reasons
+    if edge.label is not None:
+        return True
+    return _is_guard(source) and not (certain and source.when is not None)  # its own `when` skips a guard without a *no*

@@ -1,0 +1,242 @@
+"""A JSON Schema read as far as it can be compared: the values it allows at least cover all that it really allows.
+
+These count: `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, `minItems`, `allOf`,
+`anyOf`, `oneOf` and `$ref` inside the document. Every other keyword only takes values away, so leaving it out is safe for the question
+"can no value fit?".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from holdfast.contract.equality import equal
+from holdfast.contract.references import References
+
+ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
+"""The types as sets that share no value: `number` is `integer` and `fraction`."""
+MOST_PARTS: Final = 64
+"""The schemas that are read for one place, references and `allOf` followed. The others are left out, which allows more."""
+_TYPES: Final[Mapping[str, frozenset[str]]] = {
+    **{name: frozenset({name}) for name in ALL_TYPES},
+    "number": frozenset({"integer", "fraction"}),
+}
+
+
+class Document:
+    """A whole schema, in which the references of its parts lead somewhere."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self._references = References(root)
+
+    @property
+    def part(self) -> Part:
+        """The schema itself."""
+        return Part(self.root, self)
+
+    def led(self, reference: str) -> Part | None:
+        """Where a reference leads; None if that is not certain."""
+        if self._has_inner_documents or not reference.startswith("#"):
+            return None
+        found = self._references.found(reference)
+        return Part(found[0].part, self) if len(found) == 1 else None
+
+    @cached_property
+    def _has_inner_documents(self) -> bool:
+        """Whether a part has an `$id` of its own: then the same reference can mean two places."""
+        waiting = list(_below(self.root))
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, Mapping) and "$id" in part:
+                return True
+            waiting.extend(_below(part))
+        return False
+
+
+def _below(part: Any) -> Iterator[Any]:
+    if isinstance(part, Mapping):
+        yield from part.values()
+    elif isinstance(part, list):
+        yield from part
+
+
+class Part(NamedTuple):
+    """A schema inside a document. A schema that this package makes may hold parts of other documents where a schema would stand."""
+
+    schema: Any
+    document: Document | None = None
+
+
+ANYTHING: Final[tuple[Part, ...]] = ()
+"""No schema at all: every value."""
+
+
+def made(schema: Mapping[str, Any]) -> tuple[Part, ...]:
+    """A schema of our own, which may hold parts."""
+    return (Part(schema),)
+
+
+def closed(**fields: Any) -> dict[str, Any]:
+    """The schema of an object that has exactly these fields."""
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def all_of(parts: tuple[Part, ...]) -> Part:
+    """Several schemas that hold together, as one."""
+    return parts[0] if len(parts) == 1 else Part({"allOf": list(parts)})
+
+
+class _Listing(NamedTuple):
+    """What one schema says of the elements of a list."""
+
+    first: tuple[Part, ...]
+    rest: Part | None
+
+
+class _Naming(NamedTuple):
+    """What one schema says of the fields of an object."""
+
+    fields: Mapping[str, Part]
+    other: Part | None
+    """For the fields that it does not name; None: nothing is said, or a pattern decides."""
+
+
+class Shape:
+    """All schemas of one place together."""
+
+    def __init__(self, parts: tuple[Part, ...]) -> None:
+        self.types = ALL_TYPES
+        self.values: list[Any] | None = None
+        """The only values, of `enum` and `const`."""
+        self.required: set[str] = set()
+        self.least_items = 0
+        self.choices: list[list[Part]] = []
+        """Of each list at least one schema holds (`anyOf`, `oneOf`)."""
+        self._namings: list[_Naming] = []
+        self._listings: list[_Listing] = []
+        self.read = 0
+        waiting, seen = list(reversed(parts)), set()
+        while waiting and self.read < MOST_PARTS:
+            part = waiting.pop()
+            key = (id(part.schema), id(part.document))
+            if key in seen:
+                continue
+            seen.add(key)
+            self.read += 1
+            if part.schema is False:
+                self.types = frozenset()
+            elif isinstance(part.schema, Mapping):
+                self._add(part.schema, part.document)
+                waiting.extend(_together(part.schema, part.document))
+
+    def _add(self, schema: Mapping[str, Any], document: Document | None) -> None:
+        if (types := schema.get("type")) is not None:
+            names = types if isinstance(types, list) else [types]
+            self.types &= frozenset().union(*(_TYPES.get(name, ALL_TYPES) for name in names if isinstance(name, str)))
+        for word in ("enum", "const"):
+            if word in schema and (word == "const" or isinstance(schema[word], list)):
+                values = [schema[word]] if word == "const" else schema[word]
+                self.values = list(values) if self.values is None else [one for one in self.values if any(equal(one, v) for v in values)]
+        if isinstance(schema.get("required"), list):
+            self.required.update(name for name in schema["required"] if isinstance(name, str))
+        if isinstance(least := schema.get("minItems"), int | float) and not isinstance(least, bool):
+            self.least_items = max(self.least_items, int(least))
+        for word in ("anyOf", "oneOf"):
+            if isinstance(schema.get(word), list) and schema[word]:
+                self.choices.append([_part(one, document) for one in schema[word]])
+        self._add_fields(schema, document)
+        self._add_elements(schema, document)
+
+    def _add_fields(self, schema: Mapping[str, Any], document: Document | None) -> None:
+        named = schema.get("properties")
+        fields = {name: _part(one, document) for name, one in named.items()} if isinstance(named, Mapping) else {}
+        other = None if "patternProperties" in schema else schema.get("additionalProperties")
+        if fields or other is not None:
+            self._namings.append(_Naming(fields, None if other is None else _part(other, document)))
+
+    def _add_elements(self, schema: Mapping[str, Any], document: Document | None) -> None:
+        listed = schema.get("prefixItems")
+        first = tuple(_part(one, document) for one in listed) if isinstance(listed, list) else ()
+        rest = schema.get("items")
+        if first or rest is not None:
+            self._listings.append(_Listing(first, None if rest is None else _part(rest, document)))
+
+    # --- what is asked
+
+    @property
+    def says_something(self) -> bool:
+        """Whether the schemas say anything that can be compared."""
+        return bool(self.types != ALL_TYPES or self.values is not None or self.required or self.choices or self._namings or self._listings)
+
+    @property
+    def names(self) -> list[str]:
+        """The fields that are named, each once."""
+        return list(dict.fromkeys(name for naming in self._namings for name in naming.fields))
+
+    def field(self, name: str) -> tuple[Part, ...]:
+        """The schemas of a field. `choices` are not looked into."""
+        found = []
+        for fields, other in self._namings:
+            if name in fields:
+                found.append(fields[name])
+            elif other is not None and other.schema is not True:
+                found.append(other)
+        return tuple(found)
+
+    def element(self, index: int) -> tuple[Part, ...]:
+        """The schemas of an element of a list."""
+        return tuple(
+            part
+            for first, rest in self._listings
+            for part in ((first[index],) if index < len(first) else () if rest is None or rest.schema is True else (rest,))
+        )
+
+    @property
+    def first_elements(self) -> int:
+        """How many elements have a schema of their own."""
+        return max((len(listing.first) for listing in self._listings), default=0)
+
+
+def _part(schema: Any, document: Document | None) -> Part:
+    return schema if isinstance(schema, Part) else Part(schema, document)
+
+
+def _together(schema: Mapping[str, Any], document: Document | None) -> Iterator[Part]:
+    """The schemas that hold together with this one for the same value."""
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and document is not None and (led := document.led(reference)) is not None:
+        yield led
+    if isinstance(schema.get("allOf"), list):
+        yield from (_part(one, document) for one in schema["allOf"])
+
+
+def type_of(value: Any) -> str:
+    """The type of a JSON value, as one of ALL_TYPES."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "fraction"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+        case _:
+            return "object"
+
+
+def told_types(types: frozenset[str]) -> str:
+    """Types in a sentence."""
+    order = ("string", "number", "integer", "fraction", "boolean", "object", "array", "null")
+    shown = set(types)
+    if {"integer", "fraction"} <= shown:
+        shown = shown - {"integer", "fraction"} | {"number"}
+    words = {"string": "a text", "number": "a number", "integer": "an integer", "fraction": "a number with a fraction", "array": "a list"}
+    words |= {"boolean": "true or false", "object": "an object", "null": "null"}
+    return " or ".join(words[name] for name in order if name in shown) or "nothing"

@@ -1,0 +1,183 @@
+"""The structure of a graph: names, workers, cycles, loops, bounds, labels, and nodes that no other part of the graph needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from holdfast.contract.terms import Limits
+from holdfast.model import reading
+from holdfast.pipelines.check.known import Workers, doers_of, found, workers_of
+from holdfast.pipelines.check.table import Found, listed, named
+from holdfast.pipelines.graph.contract import time_limit
+from holdfast.pipelines.graph.graph import (
+    AnyNode,
+    GateNode,
+    Graph,
+    HumanNode,
+    MapNode,
+    PipelineNode,
+    RouteNode,
+    SuperviseNode,
+    UntilNode,
+    WaitNode,
+    parted,
+)
+from holdfast.pipelines.graph.order import Order
+from holdfast.pipelines.graph.templates import RESERVED, sources_in
+
+_HUMAN_DEFAULT_SECONDS = HumanNode(name="", show=None).within_seconds
+
+
+def check_names(graph: Graph, problems: Found) -> None:
+    """Note names that are used twice, and names that references use."""
+    for name, times in Counter(node.name for node in graph.nodes).items():
+        if times > 1:
+            problems.add("duplicate_name", name, f"{times} nodes are named {named(name)}.")
+        if name in RESERVED:
+            problems.add("reserved_name", name, f"{named(name)} is a word of references.")
+
+
+def check_workers(graph: Graph, workers: Workers, problems: Found) -> None:
+    """Note workers that are not known, a pipeline that runs itself, also through others, and a `pipeline` that runs a worker."""
+    own = graph.contract.get("worker_id")
+    for node in graph.nodes:
+        for worker in workers_of(node):
+            name, version = parted(worker)
+            known = found(workers, worker)
+            if name == own:
+                problems.add("unbounded_loop", node.name, f"The node runs {named(name)}, the pipeline that it stands in.")
+            elif name not in workers or not workers[name]:
+                problems.add("unknown_worker", node.name, f"There is no worker {named(name)}.{_meant(name, workers)}")
+            elif known is None:
+                problems.add("unknown_version", node.name, f"{named(name)} is known as {listed(workers[name])}, not as {named(version)}.")
+            elif known.inside is not None and own in known.inside.runs:
+                told = f"The node runs {named(name)}, which runs {named(own)}, the pipeline that the node stands in."
+                problems.add("unbounded_loop", node.name, told)
+            elif isinstance(node, PipelineNode) and worker == node.worker and known.inside is None:
+                problems.add("not_a_pipeline", node.name, f"{named(name)} is a worker.")
+
+
+def _meant(name: str, workers: Workers) -> str:
+    from difflib import get_close_matches  # only for this sentence
+
+    close = get_close_matches(name[:100], list(workers)[:1000], n=1)
+    return f" Did you mean {named(close[0])}?" if close else ""
+
+
+def check_order(order: Order, problems: Found) -> None:
+    """Note cycles, and edges from nodes that do not exist."""
+    for cycle in order.cycles():
+        told = f"{named(cycle[0])} waits for itself." if len(cycle) == 1 else f"{listed(cycle)} wait for each other."
+        problems.add("cycle", cycle[0], told)
+    for node in order.nodes.values():
+        for after in node.after:
+            if after.node not in order.nodes:
+                problems.add("unknown_node", node.name, f"It comes after {named(after.node)}, and there is no such node.")
+        if isinstance(node, GateNode) and node.revise is not None and node.revise not in order.nodes:
+            problems.add("unknown_node", node.name, f"It revises {named(node.revise)}, and there is no such node.")
+
+
+def check_needed(graph: Graph, order: Order, workers: Workers, problems: Found) -> None:
+    """Note nodes whose results reach nothing. A worker that is not known may change something, so its node counts as needed."""
+    needed = sum(order.bit(source) for source in sources_in(graph.gives) if source in order.nodes)
+    for node in order.nodes.values():
+        known = [found(workers, worker) for worker in doers_of(node)]
+        if isinstance(node, GateNode | HumanNode) or any(one is None or one.writes for one in known):
+            needed |= order.bit(node.name)
+    for name in list(order.names(needed)):
+        needed |= order.above[name]
+    for name in order.nodes:
+        if not needed & order.bit(name):
+            problems.add("unreachable_node", name, f"Nothing needs the result of {named(name)}.")
+
+
+def check_labels(order: Order, problems: Found) -> None:
+    """Note labels that a route does not declare, and nodes that want two labels of one route."""
+    for node in order.nodes.values():
+        wanted: dict[str, set[str]] = {}
+        for after in node.after:
+            if after.label is not None and (route := order.nodes.get(after.node)) is not None:
+                wanted.setdefault(after.node, set()).add(after.label)
+                if not isinstance(route, RouteNode):
+                    problems.add("unknown_label", node.name, f"{named(after.node)} is no route and has no label {named(after.label)}.")
+                elif after.label not in route.labels:
+                    told = f"{named(after.node)} has no label {named(after.label)}; it has {listed(route.labels)}."
+                    problems.add("unknown_label", node.name, told)
+        for route_name, labels in wanted.items():
+            if len(labels) > 1:
+                problems.add("never_runs", node.name, f"It wants {listed(sorted(labels))} of {named(route_name)} at once.")
+        if isinstance(node, RouteNode):
+            for label in node.rules:
+                if label not in node.labels:
+                    problems.add("unknown_label", node.name, f"It has rules for {named(label)}, which is none of its labels.")
+
+
+def check_loops(order: Order, workers: Workers, problems: Found) -> None:
+    """Note loops and maps without a bound, and revisions whose ranges are wrong."""
+    taken = 0
+    owner: dict[str, str] = {}
+    for node in order.nodes.values():
+        if isinstance(node, MapNode) and node.at_most < 1:
+            problems.add("unbounded_map", node.name, f"`at_most` is {node.at_most}.")
+        if isinstance(node, UntilNode):
+            _check_until(node, workers, problems)
+        if isinstance(node, SuperviseNode) and node.turns < 1:
+            problems.add("unbounded_loop", node.name, f"`turns` is {node.turns}.")
+        if not isinstance(node, GateNode):
+            continue
+        if node.worker is None and node.schema is None and not node.rules:
+            problems.add("gate_judges_nothing", node.name, f"{named(node.name)} lets everything pass.")
+        if node.revise is None or node.revise not in order.nodes:
+            continue
+        if node.rounds < 1:
+            problems.add("unbounded_loop", node.name, f"It revises {named(node.revise)}, and `rounds` is {node.rounds}.")
+        between = order.between(node.revise, node.name)
+        if not between:
+            problems.add("revise_not_upstream", node.name, f"{named(node.revise)} is not above {named(node.name)}.")
+        if both := between & taken:
+            first = next(order.names(both))
+            told = f"{named(first)} would run again for {named(node.name)} and for {named(owner[first])}."
+            problems.add("revise_overlaps", node.name, told)
+        for name in order.names(between & ~taken):
+            owner[name] = node.name
+            for worker in doers_of(order.nodes[name]):
+                if (known := found(workers, worker)) is not None and known.writes:
+                    told = f"Each round runs {named(name)} again, which may use {listed(sorted(known.writes))}."
+                    problems.add("revise_repeats_effect", node.name, told)
+        taken |= between
+
+
+def _check_until(node: UntilNode, workers: Workers, problems: Found) -> None:
+    if node.at_most < 1:
+        problems.add("unbounded_loop", node.name, f"`at_most` is {node.at_most}.")
+    if (known := found(workers, node.worker)) is not None and known.writes:
+        told = f"Each run of {named(node.worker)} may use {listed(sorted(known.writes))} again."
+        problems.add("until_repeats_effect", node.name, told)
+
+
+def check_limits(graph: Graph, problems: Found) -> None:
+    """Note nodes that may take longer, or spend more, than the whole pipeline."""
+    limits = reading.converted(graph.contract.get("limits") or {}, Limits)
+    most = time_limit(limits)
+    for node in graph.nodes:
+        for seconds, what in _times(node):
+            if most is not None and seconds > most:
+                problems.add("time_above_pipeline", node.name, f"{what} {seconds} s, and the pipeline has {most:g} s.")
+        for own, whole, unit in (
+            (node.caps.max_tokens, limits.max_tokens, "tokens"),
+            (node.caps.max_cost_usd, limits.max_cost_usd, "USD"),
+        ):
+            if own is not None and whole is not None and own > whole:
+                problems.add("budget_above_pipeline", node.name, f"The node may spend {own} {unit}, and the pipeline {whole} {unit}.")
+
+
+def _times(node: AnyNode) -> Iterator[tuple[int, str]]:
+    if node.caps.timeout_seconds is not None:
+        yield node.caps.timeout_seconds, "The node may take"
+    if isinstance(node, WaitNode):
+        yield node.seconds, "The node waits"
+    if isinstance(node, UntilNode):
+        yield (node.at_most - 1) * node.every_seconds, "The node waits between its runs up to"
+    if isinstance(node, HumanNode) and node.within_seconds != _HUMAN_DEFAULT_SECONDS:
+        yield node.within_seconds, "The person has"

@@ -1,0 +1,194 @@
+"""The one table of problems that a graph can have.
+
+`docs/reference/pipeline-problems.md` is made from it: `python -m tests.drawings.pipeline_problems > docs/reference/pipeline-problems.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.contract.notes import shown
+from holdfast.contract.terms import Level
+from holdfast.pipelines.graph.graph import GIVES, Line
+
+
+class Meaning(NamedTuple):
+    """What a code stands for, and what the author can do."""
+
+    level: Level
+    what: str
+    cure: str
+
+
+_E, _W = Level.ERROR, Level.WARNING
+
+MEANINGS: Mapping[str, Meaning] = {
+    # --- names and workers
+    "duplicate_name": Meaning(_E, "two nodes have one name", "Give each node a name of its own."),
+    "reserved_name": Meaning(
+        _E, "a node has a name that references use: `inputs`, `item`, `index` or `this`", "Give the node another name."
+    ),
+    "unknown_worker": Meaning(
+        _E, "no worker of that id is known", "Put the worker's file beside the pipeline, name it with --worker, or correct the id."
+    ),
+    "unknown_version": Meaning(_E, "the worker is known, but not in that version", "Name a version that is known, or none."),
+    "not_a_pipeline": Meaning(_E, "a `pipeline` node runs a worker", "Use p.worker(…) for a worker."),
+    # --- order
+    "cycle": Meaning(
+        _E, "nodes wait for each other", "Remove one of the references or `after` between them. For a loop, use a gate's `revise`."
+    ),
+    "unknown_node": Meaning(_E, "a reference, an `after` or a `revise` names a node that does not exist", "Correct the name."),
+    "not_upstream": Meaning(
+        _E, "an undo refers to a node that need not be settled by then", "Refer to the node that is undone, or to a node above it."
+    ),
+    "item_outside_map": Meaning(_E, "`item` or `index` stands outside the inputs of a map", "Use it in the inputs of a map only."),
+    "unreachable_node": Meaning(
+        _E,
+        "the node's result reaches neither the pipeline's result, nor a side effect, a gate or a person",
+        "Use the result, or remove the node.",
+    ),
+    "never_runs": Meaning(
+        _E, "the node wants two labels of one route, which chooses one", "Make a node for each label, or remove one label."
+    ),
+    "unknown_label": Meaning(_E, "a label is not declared by its route", "Declare the label in the route's `labels`, or correct it."),
+    # --- loops, bounds
+    "unbounded_loop": Meaning(
+        _E,
+        "a loop has no bound, or pipelines run each other in a circle",
+        "Give a gate `rounds=`, a supervisor `turns=` and an `until` `at_most=` of 1 or more; let no pipeline run itself.",
+    ),
+    "unbounded_map": Meaning(_E, "a map has no `at_most`", "Give the map `at_most=` of 1 or more."),
+    "revise_not_upstream": Meaning(
+        _E, "a gate revises a node that is not above it", "Revise a node that the gate's candidate is made from."
+    ),
+    "revise_overlaps": Meaning(
+        _E, "two gates would run the same node again", "Let one gate revise the node, or put one loop behind the other."
+    ),
+    "revise_repeats_effect": Meaning(
+        _W, "each round of a gate would repeat a side effect", "Put the worker that changes something behind the gate."
+    ),
+    "until_repeats_effect": Meaning(
+        _W, "an `until` runs a worker again that may change something", "Let the loop run a worker that only reads."
+    ),
+    "gate_judges_nothing": Meaning(_E, "a gate has no worker, no schema and no rules", "Give it one of the three."),
+    "time_above_pipeline": Meaning(_E, "a node may take longer than the pipeline", "Lower the node's time, or raise the pipeline's."),
+    "budget_above_pipeline": Meaning(
+        _E, "a node may spend more tokens or money than the pipeline", "Lower the node's limit, or raise the pipeline's."
+    ),
+    # --- data
+    "impossible_field": Meaning(
+        _E, "a reference names a field that its source cannot have", "Correct the path; the message names what is there."
+    ),
+    "uncertain_field": Meaning(
+        _W, "a reference names a field that may be missing", "Give the reference a `.default(…)`, or promise the field."
+    ),
+    "not_a_list": Meaning(_E, "a list is needed, and the value cannot be one", "Refer to a list."),
+    "missing_input": Meaning(_E, "an input that the worker requires is not given", "Give the input."),
+    "input_misfit": Meaning(
+        _E, "what a node gives its worker cannot fit the worker's input schema", "Give a value that fits, or put a step between."
+    ),
+    "input_may_misfit": Meaning(
+        _W, "what a node gives its worker may not fit the worker's input schema", "Promise more in the schema above, or give a default."
+    ),
+    "gives_misfit": Meaning(_E, "what the pipeline gives cannot fit its own output schema", "Correct `gives`, or the output schema."),
+    "gives_may_misfit": Meaning(
+        _W, "what the pipeline gives may not fit its own output schema", "Promise more in the schemas above, or allow more."
+    ),
+    "answer_misfit": Meaning(
+        _E, "a worker's outputs cannot be the verdict, label, choice or merge that its node needs", "Use a worker that is made for this."
+    ),
+    "answer_may_misfit": Meaning(
+        _W,
+        "a worker's outputs may not be the verdict, label, choice or merge that its node needs",
+        "Promise it in the worker's output schema.",
+    ),
+    "compared_in_part": Meaning(
+        _W,
+        "the schemas are too large to compare, so misfits may show only when the pipeline runs",
+        "Make the schemas or the graph smaller.",
+    ),
+    # --- safety
+    "fallback_not_safer": Meaning(
+        _E, "a fallback may use tools that the worker it replaces may not", "Use a fallback with the same tools or fewer."
+    ),
+    "fallback_misfit": Meaning(
+        _E, "a fallback cannot take the inputs, or give the outputs, of the worker it replaces", "Use a fallback whose schemas fit."
+    ),
+    "fallback_may_misfit": Meaning(
+        _W, "a fallback may not take the inputs, or give the outputs, of the worker it replaces", "Promise more in the fallback's schemas."
+    ),
+    "undo_misfit": Meaning(_E, "what an undo gets cannot fit the undo worker's input schema", "Give the undo inputs of its own that fit."),
+    "undo_may_misfit": Meaning(
+        _W, "what an undo gets may not fit the undo worker's input schema", "Give the undo inputs of its own that fit."
+    ),
+    "ungated_effect": Meaning(
+        _W,
+        "a worker that may change something runs without a gate or a person before it (an error with `gates: required`)",
+        "Put a gate or a human node before it: `after=[…]`.",
+    ),
+}
+"""Every code, with its level and its cure."""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with a graph, where, and what to do."""
+
+    level: Level
+    code: str
+    node: str | None
+    """None: the pipeline as a whole, or what it gives."""
+    line: Line | None
+    """Where the author wrote the node, or what the pipeline gives, if known."""
+    message: str
+    cure: str
+
+    def __str__(self) -> str:
+        where = f"{self.line.file}:{self.line.line}: " if self.line else ""
+        node = f" {self.node}:" if self.node is not None else ""
+        return f"{where}{self.level.value}[{self.code}]{node} {self.message} {self.cure}"
+
+
+class Found:
+    """Collects problems. Each is kept once, and no more than a bound of them: the rest is counted."""
+
+    MOST = 500
+
+    def __init__(self, lines: Mapping[str, Line]) -> None:
+        self._lines = lines
+        self._problems: dict[tuple[str, str | None, str], Problem] = {}
+        self.left_out = 0
+
+    def add(self, code: str, node: str | None, message: str, *, level: Level | None = None, whole: bool = False) -> None:
+        """Note a problem of a node; without a node of what the pipeline gives, or of the `whole` pipeline."""
+        key = (code, node, message)
+        if key in self._problems:
+            return
+        if len(self._problems) >= self.MOST:
+            self.left_out += 1
+            return
+        meaning = MEANINGS[code]
+        line = None if whole else self._lines.get(GIVES if node is None else node)
+        self._problems[key] = Problem(level=level or meaning.level, code=code, node=node, line=line, message=message, cure=meaning.cure)
+
+    def sorted(self, position: Mapping[str, int]) -> list[Problem]:
+        """All problems: errors before warnings, then in the order of the nodes."""
+
+        def place(problem: Problem) -> tuple[bool, int]:
+            return problem.level is Level.WARNING, position.get(problem.node, -1) if problem.node is not None else len(position)
+
+        return sorted(self._problems.values(), key=place)
+
+
+def named(value: Any, most: int = 60) -> str:
+    """A name or a value of the author in a message, cut and on one line."""
+    return f"`{shown(str(value), most)}`"
+
+
+def listed(names: Any, most: int = 6) -> str:
+    """Several names in a message; only the first of many."""
+    found = [named(name, 40) for name in names]
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more

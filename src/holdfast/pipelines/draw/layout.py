@@ -1,0 +1,271 @@
+"""The layout of a graph: boxes in layers from top to bottom, and elbow lines between them. Pure data: text.py and svg.py draw it.
+
+Lengths are in units of the drawing: characters in a text, pixels in a picture (`Metrics`). Between two layers each source gets a track of
+its own for its horizontal line, so that no two lines of different sources lie on each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from holdfast.pipelines.draw.layers import Layers, Link, Spot
+from holdfast.pipelines.graph.edges import Edge, EdgeKind
+from holdfast.pipelines.graph.graph import Graph
+from holdfast.pipelines.graph.order import Order
+from holdfast.pipelines.graph.templates import sources_in
+
+BEGIN = ""
+"""The name of the box where the pipeline's inputs stand. No node has it."""
+END = " "
+"""The name of the box where the pipeline's result stands. No node has it."""
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """The lengths of a drawing."""
+
+    box: Callable[[str], tuple[int, int]]
+    """Width and height of a node's box, by its name."""
+    gap: int
+    """Between two boxes of a layer."""
+    track: int
+    """Between two horizontal lines, and between a line and a box."""
+    port: int
+    """Between two lines at the edge of a box."""
+    arrow: int
+    """For the arrow above a box, and for a label beside it."""
+    margin: int
+
+
+class Box(msgspec.Struct, frozen=True):
+    """The box of a node."""
+
+    name: str
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+class Wire(msgspec.Struct, frozen=True):
+    """The line of an edge, from the border of its source to the border of its target, which has the arrow."""
+
+    source: str
+    target: str
+    kind: EdgeKind
+    label: str | None
+    points: tuple[tuple[int, int], ...]
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """A drawing as data."""
+
+    boxes: tuple[Box, ...]
+    wires: tuple[Wire, ...]
+    width: int
+    height: int
+
+
+_Net: TypeAlias = tuple[int, EdgeKind, bool]
+"""A net: the spot it belongs to, its kind, and whether its arrow points up."""
+
+
+class _Hop(NamedTuple):
+    """One net between two layers."""
+
+    leaves: int
+    enters: set[int]
+
+
+def layout(graph: Graph, metrics: Metrics) -> Layout:
+    """Lay a graph out. The same graph gives the same layout."""
+    order = Order(graph)
+    names = [BEGIN, *(name for group in order.groups for name in sorted(group, key=order.position.__getitem__)), END]
+    links = list(_links(graph, order, {name: at for at, name in enumerate(names)}))
+    layers = Layers(names, links, lambda name: metrics.box(name)[0], trunk=metrics.port, gap=metrics.gap)
+    return _Wiring(layers, metrics).layout()
+
+
+def _links(graph: Graph, order: Order, sequence: dict[str, int]) -> Iterator[Link]:
+    """The links of the drawing: one for each pair of nodes and direction, and the links of begin and end."""
+    strongest: dict[tuple[str, str, bool], Edge] = {}
+    for edge in order.edges:
+        key = (edge.source, edge.target, edge.kind == "revise")
+        known = strongest.get(key)
+        if known is None:
+            strongest[key] = edge
+        elif known.kind != "data" or edge.label is not None:
+            strongest[key] = msgspec.structs.replace(known, kind="data", label=known.label or edge.label)
+    fed: set[str] = set()
+    for edge in strongest.values():
+        if edge.source == edge.target:
+            continue
+        if sequence[edge.source] < sequence[edge.target]:
+            yield Link(edge.source, edge.target, edge.kind, edge.label)
+            fed.add(edge.target)
+        else:
+            yield Link(edge.target, edge.source, edge.kind, edge.label, upward=True)
+            if edge.kind != "revise":
+                fed.add(edge.source)
+    given = [source for source in sources_in(graph.gives) if source in order.nodes]
+    yield from (Link(BEGIN, name, "data") for name in order.nodes if name not in fed)
+    yield from (Link(name, END, "data") for name in given)
+    if not given:
+        yield Link(BEGIN, END, "data")
+
+
+class _Wiring:
+    """Makes columns, tracks and lines of layers."""
+
+    def __init__(self, layers: Layers, metrics: Metrics) -> None:
+        self._layers = layers
+        self._metrics = metrics
+        self._heights = [max((self._size(spot)[1] for spot in row), default=0) for row in layers.rows]
+        self._exits: dict[_Net, int] = {}
+        self._entries: dict[_Net, int] = {}
+        self._tracks: list[dict[_Net, int]] = []
+        self._moved: dict[int, int] = {}
+        self._move_trunks()
+
+    def _size(self, spot: Spot) -> tuple[int, int]:
+        return (spot.width, 0) if spot.name is None else self._metrics.box(spot.name)
+
+    def layout(self) -> Layout:
+        metrics, rows = self._metrics, self._layers.rows
+        self._tracks = [self._tracked(self._nets(row)) for row in range(len(rows) - 1)]
+        tops, y = [], metrics.margin
+        for row, height in enumerate(self._heights):
+            tops.append(y)
+            y += height
+            if row < len(self._tracks):
+                y += metrics.track * (max(self._tracks[row].values(), default=-1) + 2) + metrics.arrow
+        boxes = tuple(
+            Box(spot.name, self._left(spot), tops[spot.layer], *self._size(spot)) for row in rows for spot in row if spot.name is not None
+        )
+        wires = tuple(self._wire(link, way, tops) for link, way in zip(self._layers.links, self._layers.ways, strict=True))
+        right = max([box.x + box.width for box in boxes] + [x for wire in wires for x, _ in wire.points], default=0)
+        return Layout(boxes, wires, right + metrics.margin, y + metrics.margin)
+
+    def _left(self, spot: Spot) -> int:
+        return round(spot.x - spot.width / 2) + self._metrics.margin
+
+    def _middle(self, spot: Spot) -> int:
+        return self._left(spot) + spot.width // 2 + self._moved.get(id(spot), 0)
+
+    def _move_trunks(self) -> None:
+        """Move a trunk that would go on where the trunk of another source turned away right above it."""
+        for above, below in pairwise(self._layers.rows):
+            columns = {self._middle(spot): spot for spot in above if spot.name is None}
+            for spot in below:
+                other = columns.get(self._middle(spot)) if spot.name is None else None
+                if other is not None and other not in spot.above:
+                    self._moved[id(spot)] = max(1, self._metrics.port // 2)
+
+    # --- columns: where lines leave and enter boxes
+
+    def _nets(self, row: int) -> dict[_Net, _Hop]:
+        """The nets below a layer, each with the columns where it leaves and enters."""
+        below: dict[_Net, list[Spot]] = {}
+        uppers: dict[_Net, Spot] = {}
+        for link, way in zip(self._layers.links, self._layers.ways, strict=True):
+            at = row - way[0].layer
+            if 0 <= at < len(way) - 1:
+                net = (id(way[at]), link.kind, link.upward)
+                uppers[net] = way[at]
+                spots = below.setdefault(net, [])
+                if way[at + 1] not in spots:
+                    spots.append(way[at + 1])
+        taken: set[int] = set()
+        trunks = {self._middle(spot): spot for spot in self._layers.rows[row + 1] if spot.name is None}
+        for net in sorted(uppers, key=lambda one: (self._middle(uppers[one]), one[2], _RANK[one[1]])):
+            foreign = {column for column, spot in trunks.items() if spot not in below[net]}
+            self._exits[net] = self._column(uppers[net], taken | foreign, [], _RANK[net[1]] + 2 * net[2])
+            taken.add(self._exits[net])
+        leaving: dict[_Net, set[int]] = {}
+        ends: dict[_Net, Spot] = {}
+        for net, spots in below.items():
+            for spot in spots:
+                end = (id(spot), net[1], net[2])
+                leaving.setdefault(end, set()).add(self._exits[net])
+                ends[end] = spot
+        joined: dict[int, set[int]] = {}
+        for end in sorted(ends, key=lambda one: one[2]):
+            others = taken - leaving[end] | (self._beside(joined.get(end[0], set())) if end[2] else set())
+            column = self._column(ends[end], others, sorted(leaving[end]), 2 * end[2])
+            close = [one for one in joined.get(end[0], ()) if abs(one - column) < self._metrics.port and one not in others]
+            self._entries[end] = close[0] if close else column  # arrows that would touch are one arrow
+            joined.setdefault(end[0], set()).add(self._entries[end])
+        return {net: _Hop(self._exits[net], {self._entries[(id(spot), net[1], net[2])] for spot in spots}) for net, spots in below.items()}
+
+    def _beside(self, columns: set[int]) -> set[int]:
+        """The columns, with those that are too near for another arrow."""
+        return {column + step for column in columns for step in range(1 - self._metrics.port, self._metrics.port)}
+
+    def _column(self, spot: Spot, taken: set[int], near: list[int], prefer: int) -> int:
+        """A free column of a spot: one from which a line already comes straight, else the nearest to its middle."""
+        middle, port = self._middle(spot), self._metrics.port
+        if spot.name is None:
+            return middle
+        reach = max(0, (spot.width // 2 - 2) // port)
+        straight = [column for column in near if abs(column - middle) <= reach * port and column not in taken]
+        if len(near) == 1 and straight:
+            return straight[0]
+        steps = [prefer, *(step * sign for step in range(reach + 1) for sign in (1, -1))]
+        return next((middle + step * port for step in steps if abs(step) <= reach and middle + step * port not in taken), middle)
+
+    # --- tracks: the rows of horizontal lines
+
+    def _tracked(self, nets: dict[_Net, _Hop]) -> dict[_Net, int]:
+        """A track for each net that goes sideways, so that no two of one track touch."""
+        spans = []
+        for key, (leaves, enters) in nets.items():
+            low, high = min(leaves, *enters), max(leaves, *enters)
+            if low != high:
+                spans.append((low, high, key))
+        tracks: list[tuple[int, bool]] = []  # where the last line of each track ends, and whether it ends above a box
+        found: dict[_Net, int] = {}
+        for low, high, key in sorted(spans, key=lambda span: (span[0], span[1])):
+            enters = nets[key].enters
+            free = (
+                at for at, (end, above) in enumerate(tracks) if end + self._metrics.port < low or (end == low and above and low in enters)
+            )
+            track = next(free, len(tracks))
+            tracks[track : track + 1] = [(high, high in enters and not key[2])]
+            found[key] = track
+        return found
+
+    # --- lines
+
+    def _wire(self, link: Link, way: list[Spot], tops: list[int]) -> Wire:
+        points: list[tuple[int, int]] = []
+        for upper, lower in pairwise(way):
+            key = (id(upper), link.kind, link.upward)
+            leaves, enters = self._exits[key], self._entries[(id(lower), link.kind, link.upward)]
+            start = tops[upper.layer] + (self._size(upper)[1] if upper.name is not None else 0)
+            points.append((leaves, start))
+            if leaves != enters:
+                y = tops[upper.layer] + self._heights[upper.layer] + self._metrics.track * (self._tracks[upper.layer].get(key, 0) + 1)
+                points += [(leaves, y), (enters, y)]
+            points.append((enters, tops[lower.layer]))
+        line = _straight(points)
+        if link.upward:
+            return Wire(link.lower, link.upper, link.kind, link.label, tuple(reversed(line)))
+        return Wire(link.upper, link.lower, link.kind, link.label, tuple(line))
+
+
+_RANK: dict[EdgeKind, int] = {"data": 0, "after": 1, "revise": 2}
+
+
+def _straight(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same line without points that lie on a straight part of it."""
+    kept: list[tuple[int, int]] = []
+    for point in points:
+        if kept and kept[-1] == point:
+            continue
+        while len(kept) > 1 and (kept[-2][0] == kept[-1][0] == point[0] or kept[-2][1] == kept[-1][1] == point[1]):
+            kept.pop()
+        kept.append(point)
+    return kept

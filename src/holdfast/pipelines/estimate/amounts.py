@@ -1,0 +1,73 @@
+"""Amounts of tokens and money, either of which may be unknown."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from holdfast.model.ledger import NANO
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """Tokens, and money in billionths of a dollar; None where no bound is known."""
+
+    tokens: int | None = 0
+    nanos: int | None = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(_plus(self.tokens, other.tokens), _plus(self.nanos, other.nanos))
+
+    def times(self, count: int) -> Amount:
+        """So many of these. None of an unknown amount is nothing."""
+        return Amount(_times(self.tokens, count), _times(self.nanos, count))
+
+    def at_most(self, other: Amount) -> Amount:
+        """The smaller of both, where both are known, else the known one."""
+        return Amount(_least(self.tokens, other.tokens), _least(self.nanos, other.nanos))
+
+    def or_more(self, other: Amount) -> Amount:
+        """The larger of both; unknown if either is."""
+        return Amount(_most(self.tokens, other.tokens), _most(self.nanos, other.nanos))
+
+    def less(self, other: Amount) -> Amount:
+        """What is left when so much of it is spent."""
+        tokens = None if self.tokens is None else max(0, self.tokens - (other.tokens or 0))
+        return Amount(tokens, None if self.nanos is None else max(0, self.nanos - (other.nanos or 0)))
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """The money in dollars."""
+        return None if self.nanos is None else Decimal(self.nanos) / NANO
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"tokens": self.tokens, "cost_usd": None if self.nanos is None else self.nanos / NANO}
+
+
+NOTHING = Amount()
+UNKNOWN = Amount(None, None)
+
+
+def capped(tokens: int | None, cost_usd: Decimal | None, dearest: Decimal | None) -> Amount:
+    """The amount that limits allow. `dearest` is the most that one token costs, in dollars: so a cap of tokens is one of money, too."""
+    by_tokens = None if tokens is None or dearest is None else math.ceil(tokens * dearest * NANO)
+    return Amount(tokens, _least(None if cost_usd is None else int(cost_usd * NANO), by_tokens))
+
+
+def _plus(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _times(one: int | None, count: int) -> int | None:
+    return 0 if count == 0 else None if one is None else one * count
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)

@@ -1,0 +1,207 @@
+"""The estimate of a run: the most that it can cost, what such runs usually cost, and what the rest of a run that has begun may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.terms import Limits
+from holdfast.model.ledger import CostSample
+from holdfast.pipelines.estimate.amounts import NOTHING, Amount, capped
+from holdfast.pipelines.estimate.worst import MOST_GRAPHS, Catalogue, Gap, Worst, items_of, worst_of
+from holdfast.pipelines.graph.contract import contract_in
+from holdfast.pipelines.graph.graph import Graph, MapNode, parted
+from holdfast.pipelines.graph.structure import structure_of
+
+Samples = Callable[[str], Sequence[CostSample]]
+"""What past runs spent for the nodes of a pipeline, by its id."""
+_MOST_DEPTH: Final = 4
+"""How deep nested pipelines are looked into for what is usual."""
+_SETTLED: Final = frozenset({"ok", "partial", "skipped", "blocked", "failed", "undone"})
+
+
+class Usual(msgspec.Struct, frozen=True):
+    """What past runs cost: half of them at most `p50`, 95 of 100 at most `p95`."""
+
+    p50: Amount
+    p95: Amount
+    samples: int
+
+
+class NodeEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """The estimate of one node, or of a worker that no pipeline runs."""
+
+    node: str
+    kind: str
+    most: Amount
+    usual: Usual | None = None
+    """None: no past run is known."""
+    runs: int = 1
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        told: dict[str, Any] = {"node": self.node, "kind": self.kind, "runs": self.runs, "most": self.most.document()}
+        if self.usual is not None:
+            told |= {"p50": self.usual.p50.document(), "p95": self.usual.p95.document(), "samples": self.usual.samples}
+        return told
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run may cost."""
+
+    worker_id: str
+    version: str
+    most: Amount
+    p50: Amount | None = None
+    """The sum of what its nodes usually cost; None if no past run is known."""
+    p95: Amount | None = None
+    nodes: tuple[NodeEstimate, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    """Why the most is not known, by node."""
+    people: tuple[str, ...] = ()
+    """Nodes that a person may let try again, which costs once more than `most` says."""
+
+    def brief(self) -> dict[str, Any]:
+        """The sums as JSON."""
+        usual = {"p50": self.p50, "p95": self.p95}
+        return {"most": self.most.document(), **{name: None if one is None else one.document() for name, one in usual.items()}}
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "worker_id": self.worker_id,
+            "version": self.version,
+            **self.brief(),
+            "nodes": [node.document() for node in self.nodes],
+            "unknown": [{"node": gap.node, "why": gap.why} for gap in self.gaps],
+            "people_may_add": list(self.people),
+        }
+
+
+def estimate(
+    graph: Graph,
+    inputs: Mapping[str, Any] | None,
+    catalogue: Catalogue,
+    *,
+    samples: Samples = lambda pipeline: (),
+    limits: Limits | None = None,
+) -> Estimate:
+    """What a run of this graph may cost."""
+    worst = worst_of(graph, inputs, catalogue, limits)
+    usual = usual_of(graph, inputs, catalogue, samples)
+    nodes = tuple(
+        NodeEstimate(node=one.node, kind=one.kind, most=one.most, usual=usual.get(one.node), runs=one.runs) for one in worst.nodes
+    )
+    return _estimate(graph, nodes, worst.most, worst)
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run is."""
+
+    states: Mapping[str, str]
+    """The state of each node."""
+    spent: Mapping[str, Amount]
+    """What each node has spent."""
+    inputs: Mapping[str, Any]
+    limits: Limits
+
+
+def rest_of(graph: Graph, begun: Begun, catalogue: Catalogue, *, samples: Samples = lambda pipeline: ()) -> Estimate:
+    """What the rest of a run may cost: its nodes that are not settled, the loops that may still go round, and the undo of what is done."""
+    worst, structure = worst_of(graph, begun.inputs, catalogue, begun.limits), structure_of(graph)
+    usual = usual_of(graph, begun.inputs, catalogue, samples)
+    nodes, most = [], NOTHING
+    for one in worst.nodes:
+        loop, spent = structure.loops.get(one.node), begun.spent.get(one.node, NOTHING)
+        over = _is_settled(begun, one.node) and (loop is None or _is_settled(begun, loop.gate))
+        left = (one.undo if begun.states.get(one.node) in ("ok", "partial") else NOTHING) if over else one.most.less(spent)
+        most += left
+        if not over:
+            nodes.append(NodeEstimate(node=one.node, kind=one.kind, most=left, usual=usual.get(one.node), runs=one.runs))
+    limits, all_spent = begun.limits, sum(begun.spent.values(), NOTHING)
+    most = most.at_most(capped(limits.max_tokens, limits.max_cost_usd, catalogue.dearest()).less(all_spent))
+    open_nodes = {node.node for node in nodes}
+    gaps = tuple(gap for gap in worst.gaps if gap.node.partition("/")[0] in open_nodes)
+    return _estimate(graph, tuple(nodes), most, msgspec.structs.replace(worst, gaps=gaps))
+
+
+def _is_settled(begun: Begun, node: str) -> bool:
+    return begun.states.get(node) in _SETTLED
+
+
+def _estimate(graph: Graph, nodes: tuple[NodeEstimate, ...], most: Amount, worst: Worst) -> Estimate:
+    known, contract = [node.usual for node in nodes if node.usual is not None], contract_in(graph)
+    return Estimate(
+        worker_id=contract.worker_id,
+        version=contract.version,
+        most=most,
+        p50=sum((usual.p50 for usual in known), NOTHING).at_most(most) if known else None,
+        p95=sum((usual.p95 for usual in known), NOTHING).at_most(most) if known else None,
+        nodes=nodes,
+        gaps=() if most.nanos is not None else worst.gaps,
+        people=worst.people,
+    )
+
+
+def usual_of(graph: Graph, inputs: Mapping[str, Any] | None, catalogue: Catalogue, samples: Samples) -> dict[str, Usual]:
+    """What each node usually costs. A map counts by its items, a node that runs a pipeline by the nodes of that pipeline."""
+    return _Past(catalogue, samples).graph(graph, inputs)
+
+
+class _Past:
+    def __init__(self, catalogue: Catalogue, samples: Samples) -> None:
+        self._catalogue = catalogue
+        self._samples = samples
+        self._known: dict[tuple[str, int], Usual | None] = {}
+        """What one run of a nested pipeline usually costs, by name and version, and by how deep it stands."""
+        self._graphs = 0
+
+    def graph(self, graph: Graph, inputs: Mapping[str, Any] | None, depth: int = 0) -> dict[str, Usual]:
+        by_node: dict[str, list[CostSample]] = {}
+        for sample in self._samples(graph.pipeline_id):
+            by_node.setdefault(sample.node, []).append(sample)
+        found: dict[str, Usual] = {}
+        for node in graph.nodes:
+            own, items = by_node.get(node.name, []), items_of(node, inputs)
+            if own:
+                found[node.name] = _of_map(own, items) if isinstance(node, MapNode) else _of_samples(own)
+            elif (one := self._run(getattr(node, "worker", None) or "", depth)) is not None:
+                found[node.name] = Usual(one.p50.times(items), one.p95.times(items), one.samples)
+        return found
+
+    def _run(self, worker: str, depth: int) -> Usual | None:
+        """What one run of a nested pipeline usually costs; None for a worker, and for a pipeline of which no past run is known."""
+        if (worker, depth) not in self._known:
+            nested = self._catalogue.graph(*parted(worker)) if depth < _MOST_DEPTH and self._graphs < MOST_GRAPHS else None
+            self._graphs += nested is not None
+            inner = [] if nested is None else list(self.graph(nested, None, depth + 1).values())
+            p50, p95 = (sum((getattr(each, name) for each in inner), NOTHING) for name in ("p50", "p95"))
+            self._known[worker, depth] = Usual(p50, p95, min(each.samples for each in inner)) if inner else None
+        return self._known[worker, depth]
+
+
+def _of_map(own: Sequence[CostSample], items: int) -> Usual:
+    """Each item is a run. The items of this run are as many as they can be at most, in one round and without fallbacks."""
+    one = _percentiles([Amount(sample.tokens, sample.nanos) for sample in own])
+    return Usual(one.p50.times(items), one.p95.times(items), one.samples)
+
+
+def _of_samples(own: Sequence[CostSample]) -> Usual:
+    """All runs that one run of the pipeline made for the node count together: rounds, fallbacks, turns."""
+    sums: dict[str, Amount] = {}
+    for sample in own:
+        sums[sample.owner] = sums.get(sample.owner, NOTHING) + Amount(sample.tokens, sample.nanos)
+    return _percentiles(list(sums.values()))
+
+
+def _percentiles(amounts: Sequence[Amount]) -> Usual:
+    tokens, nanos = sorted(amount.tokens or 0 for amount in amounts), sorted(amount.nanos or 0 for amount in amounts)
+    p50, p95 = (Amount(_rank(tokens, percent), _rank(nanos, percent)) for percent in (50, 95))
+    return Usual(p50, p95, len(amounts))
+
+
+def _rank(ordered: Sequence[int], percent: int) -> int:
+    """The smallest value that is not below so many percent of all."""
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]

@@ -1,0 +1,249 @@
+"""The worst case: the most that the runs of a graph can cost, by the caps of its workers and the bounds of its nodes.
+
+A worker's caps hold for all its attempts together. A node multiplies them: by its fallbacks, by the items of a map, by the rounds of the
+validation loop that it is in, by turns and rounds of its own. The caps of the node and of the pipeline then bound the sum.
+
+Two things are not part of it, because they are decided later: a person who lets a node try again, and the last call of a run, which may use
+more than it has reserved (the run reports that).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final, Protocol, assert_never
+
+import msgspec
+
+from holdfast.contract.terms import Contract, Limits
+from holdfast.pipelines.estimate.amounts import NOTHING, UNKNOWN, Amount, capped
+from holdfast.pipelines.graph.contract import contract_in
+from holdfast.pipelines.graph.graph import (
+    AnyNode,
+    GateNode,
+    Graph,
+    HumanNode,
+    MapNode,
+    MergeNode,
+    RouteNode,
+    StepNode,
+    SuperviseNode,
+    UntilNode,
+    WaitNode,
+    WorkerNode,
+    kind_of,
+    parted,
+)
+from holdfast.pipelines.graph.references import resolved
+from holdfast.pipelines.graph.structure import structure_of
+
+MODEL_TOOL: Final = "language_model"
+"""The tool that costs money. Tools of authors report no cost."""
+_MOST_DEPTH: Final = 16
+"""How deep pipelines may stand in each other, as when they run."""
+MOST_GRAPHS: Final = 256
+"""How many graphs of nested pipelines one estimate reads. The worst case of a pipeline beyond them is its own cap."""
+_NESTED_GAPS: Final = 10
+"""How many gaps of a nested pipeline are told for each run of it."""
+
+
+class Catalogue(Protocol):
+    """What an estimate must know beside the graph."""
+
+    def contract(self, worker_id: str, version: str | None) -> Contract | None:
+        """The contract of a worker or a pipeline."""
+        ...
+
+    def graph(self, worker_id: str, version: str | None) -> Graph | None:
+        """The graph of a pipeline; None for a worker."""
+        ...
+
+    def dearest(self) -> Decimal | None:
+        """The most that one token of any allowed model costs, in dollars; None if the price of one of them is not known."""
+        ...
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Why the worst case of a node is not known."""
+
+    node: str
+    why: str
+
+
+class NodeMost(msgspec.Struct, frozen=True, kw_only=True):
+    """The worst case of one node."""
+
+    node: str
+    kind: str
+    most: Amount
+    """Of everything that the node may do in one run of the pipeline, its undo included."""
+    undo: Amount = NOTHING
+    """Of that, its undo."""
+    runs: int = 0
+    """How many runs of workers that may be, the undo left out."""
+
+
+class Worst(msgspec.Struct, frozen=True, kw_only=True):
+    """The worst case of a graph."""
+
+    nodes: tuple[NodeMost, ...]
+    most: Amount
+    gaps: tuple[Gap, ...] = ()
+    people: tuple[str, ...] = ()
+    """Nodes that a person may let try again, which costs once more."""
+
+
+def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, catalogue: Catalogue, limits: Limits | None = None) -> Worst:
+    """The worst case of a graph. With the inputs of a run, maps over a list of the inputs count its items. `limits` are those of a run, if
+    its caller has tightened them.
+    """
+    return _Reckoning(catalogue).graph(graph, inputs, limits or contract_in(graph).limits)
+
+
+def worker_most(contract: Contract, limits: Limits, catalogue: Catalogue) -> tuple[Amount, str | None]:
+    """The most that one run of a worker can cost, and why that is not known."""
+    if all(grant.name != MODEL_TOOL for grant in contract.tools):
+        return NOTHING, None
+    most = capped(limits.max_tokens, limits.max_cost_usd, catalogue.dearest())
+    if most.nanos is not None:
+        return most, None
+    if limits.max_tokens is None:
+        return most, f"{contract.worker_id} has neither max_tokens nor max_cost_usd"
+    return most, f"{contract.worker_id} has no max_cost_usd, and the price of a model that it may ask is not known"
+
+
+class _Reckoning:
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._dearest = catalogue.dearest()
+        self._within: list[str] = []
+        self._known: dict[str, tuple[Amount, tuple[Gap, ...]]] = {}
+        """What nested pipelines cost, by name and version, with gaps as seen from the node that runs the pipeline. A pipeline that met a
+        bound is not here: what it costs depends on where it stands."""
+        self._graphs = 0
+        self._bounds = 0
+        """How often a circle or another bound was met."""
+        self._gaps: list[Gap] = []
+        self._node = ""
+
+    def graph(self, graph: Graph, inputs: Mapping[str, Any] | None, limits: Limits) -> Worst:
+        structure, nodes = structure_of(graph), []
+        for node in graph.nodes:
+            loop = structure.loops.get(node.name)
+            gate = None if loop is None else graph.node(loop.gate)
+            rounds = 1 + gate.rounds if isinstance(gate, GateNode) else 1
+            before = self._node
+            self._node = f"{before}/{node.name}" if before else node.name
+            nodes.append(self._of_node(node, rounds, inputs))
+            self._node = before
+        most = sum((one.most for one in nodes), NOTHING).at_most(capped(limits.max_tokens, limits.max_cost_usd, self._dearest))
+        return Worst(nodes=tuple(nodes), most=most, gaps=tuple(dict.fromkeys(self._gaps)), people=_people(graph))
+
+    def _of_node(self, node: AnyNode, rounds: int, inputs: Mapping[str, Any] | None) -> NodeMost:
+        gaps, items = len(self._gaps), items_of(node, inputs)
+        work, runs = self._work(node)
+        back = self._back(node).times(items * rounds)
+        caps = capped(node.caps.max_tokens, node.caps.max_cost_usd, self._dearest)
+        most = (work.times(items * rounds) + back).at_most(caps)
+        if most.nanos is not None:
+            del self._gaps[gaps:]  # the node's own cap bounds it
+        return NodeMost(node=node.name, kind=kind_of(node), most=most, undo=back.at_most(caps), runs=runs * items * rounds)
+
+    def _work(self, node: AnyNode) -> tuple[Amount, int]:
+        """What the node may cost in one round, for one item; and how many runs that is."""
+        match node:
+            case WorkerNode() | MapNode():
+                return self._all((node.worker, *node.fallback))
+            case MergeNode():
+                return self._all(name for name in (node.worker, node.resolver) if name is not None)
+            case GateNode() | RouteNode():
+                return self._all(() if node.worker is None else (node.worker,))
+            case UntilNode():
+                return self._run(node.worker).times(node.at_most), node.at_most
+            case SuperviseNode():
+                # In its last turn a supervisor can only finish.
+                chosen = self._dearest_of(node.choices.values()).times(node.turns - 1)
+                return self._run(node.worker).times(node.turns) + chosen, 2 * node.turns - 1
+            case HumanNode() | StepNode() | WaitNode():
+                return NOTHING, 0
+            case _:
+                assert_never(node)
+
+    def _back(self, node: AnyNode) -> Amount:
+        """What the undo of one round may cost, for one item."""
+        if isinstance(node, SuperviseNode):
+            return self._dearest_of(node.undo.values()).times(node.turns - 1)
+        undo = node.undo if isinstance(node, WorkerNode | MapNode) else None
+        return NOTHING if undo is None else self._run(undo.worker)
+
+    def _all(self, workers: Iterable[str]) -> tuple[Amount, int]:
+        amounts = [self._run(worker) for worker in workers]
+        return sum(amounts, NOTHING), len(amounts)
+
+    def _dearest_of(self, workers: Iterable[str]) -> Amount:
+        most = NOTHING
+        for worker in workers:
+            most = most.or_more(self._run(worker))
+        return most
+
+    def _run(self, worker: str) -> Amount:
+        """The most that one run of a worker or of a pipeline can cost."""
+        if (known := self._known.get(worker)) is not None:
+            most, gaps = known
+            self._gaps += [Gap(self._node + gap.node, gap.why) for gap in gaps]
+            return most
+        name, version = parted(worker)
+        contract, graph = self._catalogue.contract(name, version), self._catalogue.graph(name, version)
+        if contract is None:
+            self._gaps.append(Gap(self._node, f"no worker {name} is known here"))
+            return UNKNOWN
+        if graph is None:
+            most, why = worker_most(contract, contract.limits, self._catalogue)
+            if why is not None:
+                self._gaps.append(Gap(self._node, why))
+            return most
+        bound = self._bound(name)
+        if bound is not None:
+            self._bounds += 1
+            own = capped(contract.limits.max_tokens, contract.limits.max_cost_usd, self._dearest)
+            if own.nanos is None:
+                self._gaps.append(Gap(self._node, bound))
+            return own
+        return self._nested(worker, name, graph, contract.limits)
+
+    def _bound(self, name: str) -> str | None:
+        """Why the graph of a nested pipeline is not read here."""
+        if name in self._within or len(self._within) >= _MOST_DEPTH:
+            return f"the pipeline {name} runs itself"
+        return f"an estimate reads {MOST_GRAPHS} nested pipelines, and {name} is beyond them" if self._graphs >= MOST_GRAPHS else None
+
+    def _nested(self, worker: str, name: str, graph: Graph, limits: Limits) -> Amount:
+        """The most that one run of a nested pipeline can cost. Its graph is read once, however many nodes run it."""
+        first, bounds = len(self._gaps), self._bounds
+        self._graphs += 1
+        self._within.append(name)
+        most = self.graph(graph, None, limits).most
+        self._within.pop()
+        gaps = [] if most.nanos is not None else list(dict.fromkeys(self._gaps[first:]))[:_NESTED_GAPS]
+        self._gaps[first:] = gaps
+        if self._bounds == bounds:
+            self._known[worker] = (most, tuple(Gap(gap.node.removeprefix(self._node), gap.why) for gap in gaps))
+        return most
+
+
+def items_of(node: AnyNode, inputs: Mapping[str, Any] | None) -> int:
+    """How many items a map has at most; 1 for any other node."""
+    if not isinstance(node, MapNode):
+        return 1
+    over = None if inputs is None else resolved(node.over, {"inputs": inputs})
+    return min(len(over), node.at_most) if isinstance(over, list) else node.at_most
+
+
+def _people(graph: Graph) -> tuple[str, ...]:
+    """The nodes about whose failure a person is asked."""
+    return tuple(
+        node.name
+        for node in graph.nodes
+        if "escalate" in node.on_failure.values()
+        or any(getattr(node, name, None) == "escalate" for name in ("on_block", "on_reject", "on_silence", "conflicts"))
+    )

@@ -1,0 +1,46 @@
+"""The contract that a graph holds: how it is read and written, and the time limit that it sets for a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.checking import Checker, SchemaInvalid
+from holdfast.contract.terms import DEFAULT_TIMEOUT_SECONDS, Contract, Limits
+from holdfast.model import reading
+from holdfast.pipelines.graph.graph import Graph
+from holdfast.pipelines.graph.refusals import PipelineInvalid
+
+
+def contract_in(graph: Graph) -> Contract:
+    """Read the contract that a graph holds. Raises PipelineInvalid if it is not a valid contract."""
+    try:
+        contract = reading.converted(graph.contract, Contract)
+        Checker(contract.input_schema)
+        Checker(contract.output_schema)
+        return contract
+    except (msgspec.ValidationError, SchemaInvalid, RecursionError) as wrong:
+        raise PipelineInvalid(str(wrong)[:400], "contract") from None
+
+
+def json_of(contract: Contract) -> dict[str, Any]:
+    """A contract as it stands in a graph: one text for equal contracts, whatever wrote them. So the hash of the page's text is left out."""
+    written: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(contract, sha256=""))
+    for part in ("limits", "retries", "rate_limit"):
+        if written[part] is not None:
+            written[part] = {key: _whole(value) for key, value in written[part].items()}
+    if (cost := contract.limits.max_cost_usd) is not None:
+        written["limits"]["max_cost_usd"] = f"{cost.normalize():f}"
+    return written
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def time_limit(limits: Limits) -> float | None:
+    """The seconds that a pipeline's run has. A pipeline has one attempt, so `timeout_seconds` bounds the run where its author set it."""
+    own = limits.timeout_seconds if limits.timeout_seconds != DEFAULT_TIMEOUT_SECONDS else None
+    given = [seconds for seconds in (limits.run_timeout_seconds, own) if seconds is not None]
+    return min(given, default=None)

@@ -1,0 +1,304 @@
+"""The graph: what a pipeline is. Frozen data, the same whether a Python builder or a page wrote it; the interpreter reads nothing else.
+
+A graph has nodes. A node's inputs are a template: JSON in which references (templates.py) stand for values that are known only when the
+node runs. Edges follow from references; `after` adds an edge without data. `text.py` writes and reads graphs and gives them their id.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.contract.merges import MergePolicy as MergePolicy
+from holdfast.contract.rules import Operator as Operator
+from holdfast.contract.rules import Rule as Rule
+from holdfast.contract.rules import Severity as Severity
+
+if TYPE_CHECKING:  # the sandbox loads this module, and the schemas behind contracts are slow to load
+    from holdfast.contract.terms import Problem
+
+GRAPH_FORMAT = 1
+"""The version of the JSON form. A reader refuses a form that it does not know."""
+
+TEMPLATE = msgspec.Meta(description="a template")
+"""Marks the fields of nodes that are templates, for code that goes by the types of fields (page/)."""
+Template: TypeAlias = Annotated[Any, TEMPLATE]
+"""JSON with references in it (templates.py has the closed list of forms)."""
+
+FailureAction: TypeAlias = Literal["fail", "skip", "escalate"]
+BlockAction: TypeAlias = Literal["fail", "skip", "escalate"]
+Risk: TypeAlias = Literal["low", "medium", "high"]
+
+OTHERWISE = "otherwise"
+"""The label of a route that has no fitting label."""
+FINISH = "finish"
+"""What a supervisor chooses to end its node. No choice has this label."""
+SUPERVISED = frozenset({"choices", "so_far", "turns_left"})
+"""What a supervisor gets beside the inputs of its node."""
+
+
+class After(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An edge without data: this node waits for another. With a label, the other node is a route that must have chosen the label."""
+
+    node: str
+    label: str | None = None
+
+
+class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Run the node only if the rules hold for a value; else skip the node."""
+
+    value: Template
+    rules: tuple[Rule, ...]
+
+
+class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The worker that takes back what a node did. Without inputs of its own it gets `{"inputs": …, "outputs": …}` of the node."""
+
+    worker: str
+    inputs: Template = None
+
+
+class Caps(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Limits of one node; None: only the limits of the worker and of the pipeline hold."""
+
+    timeout_seconds: int | None = None
+    """For the whole node: retries, fallbacks, rounds and waits for people included."""
+    max_tokens: int | None = None
+    max_cost_usd: Decimal | None = None
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", forbid_unknown_fields=True):
+    """What all nodes have."""
+
+    name: str
+    after: tuple[After, ...] = ()
+    when: When | None = None
+    on_failure: dict[str, FailureAction] = {}
+    """What happens when the node fails for good, by error code; `*` is the rule for all other codes. Without a rule: `fail`."""
+    caps: Caps = Caps()
+
+
+class WorkerNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="worker"):
+    """Run a worker with these inputs. The id may be a pipeline's: PipelineNode does the same, and drawings show that it is one."""
+
+    worker: str
+    """The worker's id, or `id@version`."""
+    inputs: Template
+    fallback: tuple[str, ...] = ()
+    """Workers that are tried in turn when the worker fails. Each may use only tools that the worker may use."""
+    undo: Undo | None = None
+
+
+class PipelineNode(WorkerNode, frozen=True, kw_only=True, omit_defaults=True, tag="pipeline"):
+    """Run another pipeline with these inputs. `worker` is the pipeline's id; everything else is as for a worker."""
+
+
+class MapNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="map"):
+    """Run a worker for each item of a list. The inputs may refer to the item."""
+
+    worker: str
+    over: Template
+    inputs: Template
+    at_most: int
+    """The most items. A longer list fails the node before any item runs."""
+    at_once: int = 8
+    tolerate: int = 0
+    """How many items may fail before the node fails: a count, or a percentage if `tolerate_percent`."""
+    tolerate_percent: bool = False
+    fallback: tuple[str, ...] = ()
+    undo: Undo | None = None
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One source of a merge. `source` is the name that conflicts show."""
+
+    source: str
+    value: Template
+
+
+class MergeNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="merge"):
+    """Make one result of several. Parts whose node was skipped are missing."""
+
+    parts: tuple[Part, ...]
+    policy: MergePolicy | None = None
+    """None: `worker` merges."""
+    key: str | None = None
+    """For `union` of lists: the field by which two objects are the same."""
+    worker: str | None = None
+    """A worker that takes `{parts: [{source, value}], merge_policy}`, and `key` if the node has one, and gives `{merged, conflicts,
+    completeness}`."""
+    conflicts: Literal["report", "fail", "escalate", "worker"] = "report"
+    resolver: str | None = None
+    """With `conflicts="worker"`: the worker that decides. It gets what a worker that merges gets, and `conflicts`; it gives `{merged}`."""
+
+
+class GateNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="gate"):
+    """Let the run go on only if a candidate is good: judged by a worker, a schema or rules."""
+
+    candidate: Template
+    """What is judged. With a worker: the worker's inputs."""
+    worker: str | None = None
+    schema: dict[str, Any] | None = None
+    rules: tuple[Rule, ...] = ()
+    revise: str | None = None
+    """The node that runs again when the verdict is `revise`, with all nodes between it and this gate."""
+    rounds: int = 0
+    on_block: BlockAction = "fail"
+    shadow: bool = False
+    """Record the verdict, and let everything pass."""
+
+
+class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One part of an escalation chain: who may decide as well, if no person has decided for so long."""
+
+    after_seconds: int
+    """Counted from the question."""
+    approvers: tuple[str, ...]
+
+
+class HumanNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="human"):
+    """Ask a person. The node is ok if the person approves."""
+
+    show: Template
+    question: str = ""
+    approvers: tuple[str, ...] = ()
+    within_seconds: int = 7 * 86_400
+    on_reject: FailureAction = "fail"
+    on_silence: FailureAction = "fail"
+    form: dict[str, Any] | None = None
+    """A JSON Schema: the person answers with JSON that fits it, and the answer is the node's outputs."""
+    votes: int = 1
+    """How many persons must approve."""
+    then: tuple[Then, ...] = ()
+    """Whom the run adds to the approvers, and when, as long as the question is open."""
+    risk: Risk | None = None
+    """The operator may demand more for questions of a risk."""
+
+
+class RouteNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="route"):
+    """Choose one of a few labels: by a worker that gives `{label}`, or by the first label whose rules hold."""
+
+    labels: tuple[str, ...]
+    value: Template
+    """What is judged. With a worker: the worker's inputs."""
+    worker: str | None = None
+    rules: dict[str, tuple[Rule, ...]] = {}
+    """Rules of labels. They are asked in the order of `labels`, because JSON objects have no order."""
+    otherwise: str | None = None
+    """The label for everything else; None: such a value fails the node."""
+
+
+class SuperviseNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="supervise"):
+    """Let a worker, the supervisor, choose which worker runs next, again and again until it finishes."""
+
+    worker: str
+    """The supervisor. It gets the inputs, `choices`, `so_far` and `turns_left`; it gives `{choice, inputs, reason}`, or
+    `{choice: "finish", outputs, reason}`."""
+    inputs: Template
+    choices: dict[str, str]
+    """The workers that the supervisor may choose, by label."""
+    turns: int
+    """How often the supervisor is asked at most. Its last answer must be `finish`."""
+    undo: dict[str, str] = {}
+    """By label the worker that takes back what the chosen worker did. It gets `{"inputs": …, "outputs": …}` of that run."""
+
+
+class UntilNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="until"):
+    """Run a worker again and again, with a wait between, until rules hold for its outputs."""
+
+    worker: str
+    inputs: Template
+    rules: tuple[Rule, ...]
+    at_most: int
+    """The most runs. If the rules hold for none of them, the node fails."""
+    every_seconds: int
+    """The wait between the end of one run and the beginning of the next."""
+
+
+class StepNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="step"):
+    """Call a small pure function of the pipeline's file, in the sandbox."""
+
+    function: str
+    inputs: Template
+
+
+class WaitNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="wait"):
+    """Wait for a time."""
+
+    seconds: int
+
+
+AnyNode: TypeAlias = (
+    WorkerNode | PipelineNode | MapNode | MergeNode | GateNode | HumanNode | RouteNode | SuperviseNode | UntilNode | StepNode | WaitNode
+)
+
+
+def kind_of(node: AnyNode) -> str:
+    """The kind of a node, in one word."""
+    return str(node.__struct_config__.tag)
+
+
+def has_undo(node: AnyNode) -> bool:
+    """Whether the author has said how to take back what the node does."""
+    return bool(node.undo) if isinstance(node, WorkerNode | MapNode | SuperviseNode) else False
+
+
+def parted(worker: str) -> tuple[str, str | None]:
+    """The id and the version of a worker as a graph names it: `id` or `id@version`."""
+    name, mark, version = worker.partition("@")
+    return name, version if mark else None
+
+
+class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A pipeline, whole: its contract, its nodes in the order in which the author wrote them, and what it gives."""
+
+    format: int = GRAPH_FORMAT
+    contract: dict[str, Any]
+    """The contract as JSON (contract.terms.Contract): id, version, schemas and limits. A run checks its own inputs and outputs with it."""
+    nodes: tuple[AnyNode, ...]
+    gives: Template
+    gates: Literal["advised", "required"] = "advised"
+    """`required`: a path to a side effect without a gate or a person is an error."""
+    steps: str | None = None
+    """The package (workers.packages) that has the functions of step nodes."""
+
+    @property
+    def pipeline_id(self) -> str:
+        """The id under which the pipeline is called, like a worker's."""
+        return str(self.contract["worker_id"])
+
+    @property
+    def version(self) -> str:
+        """The version of the contract."""
+        return str(self.contract["version"])
+
+    def node(self, name: str) -> AnyNode:
+        """The node of this name."""
+        return next(node for node in self.nodes if node.name == name)
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the author wrote a node. Lines are kept beside the graph and are no part of its id."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}"
+
+
+GIVES = ""
+"""Stands for what the pipeline gives, where lines are named by nodes. No node has this name."""
+
+
+class Built(msgspec.Struct, frozen=True):
+    """A graph with the lines on which the author wrote its nodes, by the name of the node, and what it gives (GIVES)."""
+
+    graph: Graph
+    lines: dict[str, Line] = {}
+    warnings: tuple[Problem, ...] = ()
+    """What the author of a page should look at."""
+    include: tuple[str, ...] = ()
+    """The files that the code of its steps may read."""

@@ -1,0 +1,107 @@
+"""What stands above and below each node. Sets of nodes are integers with one bit for each node, so that hostile graphs cost little.
+
+A graph may have cycles: nodes that wait for each other are one group, and each of them stands above itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.pipelines.graph.edges import Edge, edges_of
+from holdfast.pipelines.graph.graph import AnyNode, Graph
+
+
+class Order:
+    """The nodes of a graph by position, with their edges; a second node of the same name is left out."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.nodes: dict[str, AnyNode] = {}
+        for node in graph.nodes:
+            self.nodes.setdefault(node.name, node)
+        self.position = {name: at for at, name in enumerate(self.nodes)}
+        self._names = list(self.nodes)
+        self.edges = edges_of(graph)
+        self.into: dict[str, list[Edge]] = {name: [] for name in self.nodes}
+        for edge in self.edges:
+            if edge.kind != "revise":
+                self.into[edge.target].append(edge)
+        self.groups = list(self._grouped())
+        """The nodes, each after everything above it; a group of several, or one that waits for itself, is a cycle."""
+        self.above = self._spread(self.groups, {name: [edge.source for edge in edges] for name, edges in self.into.items()})
+        """For each node the nodes above it."""
+        outgoing: dict[str, list[str]] = {name: [] for name in self.nodes}
+        for edge in self.edges:
+            if edge.kind != "revise":
+                outgoing[edge.source].append(edge.target)
+        self.below = self._spread(self.groups[::-1], outgoing)
+        """For each node the nodes below it."""
+
+    def cycles(self) -> Iterator[list[str]]:
+        """The groups of nodes that wait for each other, each in the order of the graph."""
+        for group in self.groups:
+            if self.above[group[0]] & self.bit(group[0]):
+                yield sorted(group, key=self.position.__getitem__)
+
+    def bit(self, name: str) -> int:
+        """The set of this one node."""
+        return 1 << self.position[name]
+
+    def names(self, nodes: int) -> Iterator[str]:
+        """The names of a set, in the order of the graph."""
+        while nodes:
+            lowest = nodes & -nodes
+            yield self._names[lowest.bit_length() - 1]
+            nodes ^= lowest
+
+    def between(self, first: str, last: str) -> int:
+        """The nodes on a way from one node to another, both included; empty if there is no way."""
+        if not self.above[last] & self.bit(first):
+            return 0
+        return self.bit(first) | self.bit(last) | (self.below[first] & self.above[last])
+
+    def _spread(self, groups: list[list[str]], nearest: dict[str, list[str]]) -> dict[str, int]:
+        """For each node everything that a way through `nearest` reaches. The groups come in the order in which they can be settled."""
+        reached: dict[str, int] = {}
+        for group in groups:
+            inside = set(group)
+            own = sum(self.bit(name) for name in group)
+            nodes = 0
+            for name in group:
+                for near in nearest[name]:
+                    nodes |= own if near in inside else reached[near] | self.bit(near)
+            for name in group:
+                reached[name] = nodes
+        return reached
+
+    def _grouped(self) -> Iterator[list[str]]:
+        """Groups of nodes that wait for each other, each after the groups above it (Tarjan, without recursion)."""
+        order: dict[str, int] = {}
+        low: dict[str, int] = {}
+        stack: list[str] = []
+        held: set[str] = set()
+        for root in self.nodes:
+            work: list[tuple[str, int]] = [] if root in order else [(root, 0)]
+            while work:
+                name, at = work.pop()
+                edges = self.into[name]
+                if at == 0:
+                    order[name] = low[name] = len(order)
+                    stack.append(name)
+                    held.add(name)
+                else:
+                    low[name] = min(low[name], low[edges[at - 1].source])
+                while at < len(edges):
+                    source = edges[at].source
+                    at += 1
+                    if source not in order:
+                        work += [(name, at), (source, 0)]
+                        break
+                    if source in held:
+                        low[name] = min(low[name], order[source])
+                else:
+                    if low[name] == order[name]:
+                        group: list[str] = []
+                        while not group or group[-1] != name:
+                            group.append(stack.pop())
+                            held.discard(group[-1])
+                        yield group

@@ -1,0 +1,17 @@
+"""Paths as authors of pipelines write them. The code is contract/paths.py, because rules use it below pipelines too."""
+
+from __future__ import annotations
+
+from holdfast.contract.paths import EACH, MAX_FIELD, MAX_INDEX, MAX_PARTS, Part, Path, PathInvalid, flaw_of, text_of
+from holdfast.contract.paths import path_of as _read
+from holdfast.pipelines.graph.refusals import PipelineInvalid
+
+__all__ = ["EACH", "MAX_FIELD", "MAX_INDEX", "MAX_PARTS", "Part", "Path", "flaw_of", "path_of", "text_of"]
+
+
+def path_of(text: str) -> Path:
+    """The parts of a path that an author wrote; PipelineInvalid for a text that is none."""
+    try:
+        return _read(text)
+    except PathInvalid as wrong:
+        raise PipelineInvalid(str(wrong)) from None

@@ -1,0 +1,198 @@
+"""Templates: JSON in which references stand for values that are known only when a node runs. Pure, total and bounded.
+
+The closed list of forms (every other object and list is a template member by member):
+
+    {"$from": SOURCE, "path": [...], "default": X, "length": true}    a value that another node gave; path, default and length are optional
+    {"$const": JSON}                                                  this value as it is, up to 64 KiB
+    {"$concat": [TEMPLATE, ...]}                                      lists joined into one list
+    {"$text": "... {} ...", "with": [TEMPLATE, ...]}                  values inserted: texts as they are, others as compact JSON
+
+SOURCE is `inputs` (of the pipeline), `item` or `index` (only in the inputs of a map), or the name of a node. Parts of a path are the names
+of fields, indexes, and `*`: each element of a list, over which the rest of the path is mapped. A default stands for a value that is not
+there: the source has no result, or the path reaches nothing. After `*` it stands for each element that lacks the rest (with `length`, it
+stands for the whole). Null is a value and a possible default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from holdfast.model import codec
+from holdfast.model.errors import HoldfastError
+from holdfast.pipelines.graph.graph import Template
+from holdfast.pipelines.graph.paths import Path, flaw_of
+
+INPUTS: Final = "inputs"
+ITEM: Final = "item"
+INDEX: Final = "index"
+THIS: Final = "this"
+"""While a pipeline is written: the node itself, in the inputs of its `undo`. The builder puts the node's name in its place."""
+RESERVED: Final = frozenset({INPUTS, ITEM, INDEX, THIS})
+"""Sources that are no nodes. No node may have one of these names."""
+MAX_DEPTH: Final = 32
+"""Levels of a template, and of a constant in it."""
+MAX_CONSTANT_BYTES: Final = 64 * 1024
+PLACE: Final = "{}"
+"""Where `$text` inserts a value."""
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """One reference of a template."""
+
+    source: str
+    path: Path = ()
+    has_default: bool = False
+    default: Any = None
+    length: bool = False
+    where: Path = ()
+    """Its place in the template."""
+
+
+class Flaw(NamedTuple):
+    """What is wrong with a template, and where in it."""
+
+    what: str
+    where: Path
+
+
+_MEMBERS: Final[Mapping[str, frozenset[str]]] = {
+    "$from": frozenset({"$from", "path", "default", "length"}),
+    "$const": frozenset({"$const"}),
+    "$concat": frozenset({"$concat"}),
+    "$text": frozenset({"$text", "with"}),
+}
+
+
+def references_in(template: Template) -> list[Reference]:
+    """Every reference of a template, in the order in which they stand. Malformed ones (`flaws_in` tells them) are left out."""
+    return [found for _, found, _ in _walked(template) if isinstance(found, Reference)]
+
+
+def sources_in(template: Template) -> list[str]:
+    """The sources that a template uses, each once: `inputs`, `item`, `index` and the names of nodes."""
+    return list(dict.fromkeys(reference.source for reference in references_in(template)))
+
+
+def flaws_in(template: Template, *, item: bool = False) -> list[Flaw]:
+    """Everything that is wrong with the form of a template. `item`: it may refer to the item and the index of a map."""
+    flaws: list[Flaw] = []
+    for where, found, depth in _walked(template):
+        if isinstance(found, Flaw):
+            flaws.append(found)
+        elif isinstance(found, Reference) and found.source in (ITEM, INDEX) and not item:
+            flaws.append(Flaw(f"`{found.source}` is known only in the inputs of a map.", where))
+        elif isinstance(found, Reference) and found.source == THIS:
+            flaws.append(Flaw("`this` is known only in the inputs of the undo= of a worker node.", where))
+        if depth > MAX_DEPTH:
+            flaws.append(Flaw(f"The template is nested more than {MAX_DEPTH} levels deep.", where[:MAX_DEPTH]))
+            break
+    return flaws
+
+
+class _Visit(NamedTuple):
+    where: Path
+    found: Reference | Flaw | None
+    depth: int
+
+
+def _walked(template: Template) -> Iterator[_Visit]:
+    """Every place of a template, from its beginning to its end. It does not recurse."""
+    waiting: list[tuple[Path, Any, int]] = [((), template, 1)]
+    while waiting:
+        where, part, depth = waiting.pop()
+        found, below = _read(part, where)
+        yield _Visit(where, found, depth)
+        if depth <= MAX_DEPTH:
+            waiting.extend(((*where, key), inner, depth + 1) for key, inner in reversed(below))
+
+
+def _read(part: Any, where: Path) -> tuple[Reference | Flaw | None, list[tuple[str | int, Any]]]:
+    """What one place of a template is, and the templates in it."""
+    if isinstance(part, list | tuple):
+        return None, list(enumerate(part))
+    if not isinstance(part, dict):
+        flaw = None if part is None or isinstance(part, str | int | float) else f"{type(part).__name__} is no JSON."
+        return (None if flaw is None else Flaw(flaw, where)), []
+    form = form_of(part)
+    if form is None:
+        return None, list(part.items())
+    if (flaw := form_flaw(form, part) or _constant_flaw(part)) is not None:
+        return Flaw(flaw, where), []
+    if form == "$from":
+        return reference_of(part, where), []
+    if form == "$const":
+        return None, []
+    key = "$concat" if form == "$concat" else "with"
+    return None, list(enumerate(part.get(key, ())))
+
+
+def form_of(part: Mapping[str, Any]) -> str | None:
+    """The key that makes an object of a template a form; None for an object that is a template member by member."""
+    return next((key for key in part if key.startswith("$")), None)
+
+
+def reference_of(part: Mapping[str, Any], where: Path = ()) -> Reference:
+    """The reference that a `$from` of the right form is."""
+    return Reference(
+        source=part["$from"],
+        path=tuple(part.get("path", ())),
+        has_default="default" in part,
+        default=part.get("default"),
+        length=part.get("length", False),
+        where=where,
+    )
+
+
+def form_flaw(form: str, part: Mapping[str, Any]) -> str | None:
+    """Why an object is no such form, as a sentence; None if it is one. Constants are not looked into."""
+    known = _MEMBERS.get(form)
+    if known is None:
+        return f"`{form:.40}` is no form of a template ({', '.join(_MEMBERS)}). An object with such a key must stand inside `$const`."
+    if not set(part) <= known:
+        odd = next(key for key in part if key not in known)
+        return f"`{odd!s:.40}` does not belong to `{form}`, which has {', '.join(sorted(known))}."
+    match form:
+        case "$from":
+            return _reference_flaw(part)
+        case "$const":
+            return None
+        case "$concat":
+            return None if isinstance(part[form], list | tuple) else "`$concat` has a list of templates."
+        case _:
+            text, values = part["$text"], part.get("with", ())
+            if not isinstance(text, str) or not isinstance(values, list | tuple):
+                return "`$text` is a text, and `with` is a list of templates."
+            return None if text.count(PLACE) == len(values) else f"The text has {text.count(PLACE)} places and {len(values)} values."
+
+
+def _reference_flaw(part: Mapping[str, Any]) -> str | None:
+    if not isinstance(part["$from"], str) or not 0 < len(part["$from"]) <= 64:
+        return "`$from` is the name of a node, `inputs`, `item` or `index`."
+    if (flaw := flaw_of(part.get("path", ()))) is not None:
+        return f"The path of a reference to {part['$from']} {flaw}."
+    if not isinstance(part.get("length", False), bool):
+        return "`length` is true or false."
+    return None
+
+
+def _constant_flaw(part: Mapping[str, Any]) -> str | None:
+    return constant_flaw(part.get("$const", part.get("default")))
+
+
+def constant_flaw(value: Any) -> str | None:
+    """Why a value cannot be a constant of a pipeline, as a sentence; None for one that can."""
+    if codec.too_deep(value, MAX_DEPTH):
+        return f"The constant is nested more than {MAX_DEPTH} levels deep."
+    if codec.at_least(value, MAX_CONSTANT_BYTES) > MAX_CONSTANT_BYTES:
+        return _TOO_LARGE
+    try:
+        size = len(codec.dumps(value, sort=False).encode())
+    except (HoldfastError, UnicodeError) as odd:
+        return f"The constant is no JSON: {odd}"
+    return _TOO_LARGE if size > MAX_CONSTANT_BYTES else None
+
+
+_TOO_LARGE: Final = f"The constant has more than {MAX_CONSTANT_BYTES} bytes as JSON. Give large data to the pipeline as an input."

@@ -1,0 +1,90 @@
+"""Graphs as JSON: one canonical text for each graph, its id, and a reader that trusts no text."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model import codec, reading
+from holdfast.model.errors import HoldfastError
+from holdfast.model.shapes import crowding
+from holdfast.pipelines.graph.bounds import check_graph
+from holdfast.pipelines.graph.graph import GRAPH_FORMAT, Graph
+from holdfast.pipelines.graph.refusals import PipelineInvalid
+
+MAX_TEXT_BYTES: Final = 1024 * 1024
+"""The largest text of a graph."""
+_MAX_TEXT_DEPTH: Final = 100
+_MAX_VALUES: Final = 200_000
+_MAX_CONTAINERS: Final = 50_000
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+def graph_text(graph: Graph) -> str:
+    """The canonical JSON of a graph: compact, keys sorted, values that are defaults left out, the format always there.
+
+    `graph_from` reads an equal graph from it.
+    """
+    written = msgspec.to_builtins(graph, builtin_types=(Decimal,))
+    for node in written["nodes"]:
+        caps = node.pop("caps", {})
+        if (cost := caps.get("max_cost_usd")) is not None:
+            caps["max_cost_usd"] = f"{cost.normalize():f}"  # 0.50 and 0.5 are one amount, so they have one text
+        if caps:
+            node["caps"] = caps
+    return codec.dumps({**written, "format": graph.format})
+
+
+def graph_id(graph: Graph) -> str:
+    """The id of a graph: the sha256 of its canonical JSON, in hexadecimal digits."""
+    return text_id(graph_text(graph))
+
+
+def text_id(text: str) -> str:
+    """The id of a graph by its canonical JSON."""
+    return codec.payload_hash(text)
+
+
+def graph_from(text: str | bytes) -> Graph:
+    """The graph of a JSON text. No text makes it raise anything but PipelineInvalid, which says what is wrong and where.
+
+    The text and everything in it is bounded (MAX_TEXT_BYTES, bounds.py). Cycles, unknown workers and references to unknown nodes are let
+    through: `holdfast check` reports them.
+    """
+    data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+    check_text(data, MAX_TEXT_BYTES, "A graph")
+    found = _decoded(data, _Format)
+    if found.format != GRAPH_FORMAT:
+        raise PipelineInvalid(
+            f"The graph has the format {str(found.format)[:20]}; this version of Holdfast reads {GRAPH_FORMAT}.", "format"
+        )
+    graph: Graph = _decoded(data, Graph)
+    check_graph(graph)
+    try:
+        graph_text(graph)
+    except (HoldfastError, RecursionError, UnicodeError) as odd:  # what a file or a store could not keep
+        raise PipelineInvalid(f"The graph cannot be written: {odd}"[:400]) from None
+    return graph
+
+
+def check_text(data: bytes, most: int, what: str) -> None:
+    """Refuse a text that is too large or too crowded to be parsed. `what` begins the sentence."""
+    if len(data) > most:
+        raise PipelineInvalid(f"{what} of {len(data)} bytes; at most {most} are allowed.")
+    if (crowded := crowding(data, _MAX_TEXT_DEPTH, _MAX_VALUES, _MAX_CONTAINERS)) is not None:
+        raise PipelineInvalid(f"{what} that {crowded}.")
+
+
+def _decoded(data: bytes, kind: type[Any]) -> Any:
+    try:
+        return reading.decoded(data, kind)
+    except msgspec.ValidationError as wrong:
+        what, _, where = str(wrong).partition(" - at ")
+        raise PipelineInvalid(f"{what[:400]}.", where.strip("`").removeprefix("$").removeprefix(".")[:400]) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
+        raise PipelineInvalid(f"The text is not JSON: {str(wrong)[:400]}") from None

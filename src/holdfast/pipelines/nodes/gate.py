@@ -1,0 +1,104 @@
+"""A gate node lets the run go on only if a candidate is good: judged by a worker, a schema or rules.
+
+A worker answers `{verdict, reasons}`. Everything else that it answers counts as `block` with the reason `invalid_verdict`: a validator
+that lies, or is broken, lets nothing pass.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.contract.checking import told_of
+from holdfast.contract.codes import Status
+from holdfast.contract.costs import SchemaInvalid
+from holdfast.contract.refusals import Overloaded
+from holdfast.contract.rules import MAX_REASONS, Reason, broken
+from holdfast.hosts.evaluator.schema_check import CheckTooCostly, problems_in
+from holdfast.model import reading
+from holdfast.pipelines.graph.graph import GateNode
+from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.scene.failure import ran
+from holdfast.pipelines.scene.scene import Scene
+
+_MOST_TEXT: Final = 2000
+"""Characters that are kept of each text of a reason."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a gate's worker answers."""
+
+    verdict: Literal["allow", "block", "revise"]
+    reasons: list[Reason] = []
+
+
+async def advance(node: GateNode, scene: Scene) -> Outcome:
+    """`allow` goes on, `block` follows `on_block`, `revise` asks for another round as long as there is one."""
+    candidate = await scene.value(node.candidate)
+    verdict = await _judged(node, scene)
+    if verdict is None or isinstance(verdict, Failed):
+        return verdict
+    document = await scene.kept(
+        {
+            "verdict": verdict.verdict,
+            "reasons": msgspec.to_builtins(verdict.reasons),
+            "round": scene.visit.round,
+            "outputs": candidate,
+        }
+    )
+    if node.shadow or verdict.verdict == "allow":
+        return Settled(state="ok", document=document)
+    held_back = {name: value for name, value in document.items() if name != "outputs"}
+    if verdict.verdict == "revise" and node.revise is not None and scene.visit.round <= node.rounds:
+        return Settled(state="blocked", document=held_back, revise=True, passes=False, why=_told(verdict))
+    error = NodeError(code="gate_blocked", message=f"{node.name} let nothing pass: {_told(verdict)}", details=held_back)
+    return Failed(error, action=node.on_block, document=document if node.on_block == "escalate" else held_back)
+
+
+async def _judged(node: GateNode, scene: Scene) -> Verdict | Failed | None:
+    if node.worker is not None:
+        last = await ran(scene, (node.worker,), partial(scene.inputs, node.candidate), template=node.candidate)
+        if last is None:
+            return None
+        if last.response.status is not Status.OK:
+            return Failed(error_of(last.response))
+        return verdict_of(last.response.outputs)
+    value = await scene.whole(node.candidate)
+    reasons = list(broken(node.rules, value))
+    if node.schema is not None:
+        try:
+            problems = await problems_in(node.schema, value, scene.who)
+        except (SchemaInvalid, CheckTooCostly, Overloaded) as refused:
+            return Failed(NodeError(code=refused.code, message=str(refused)))
+        reasons += [Reason(code="schema_mismatch", path=problem.path, message=told_of((problem,))) for problem in problems[:MAX_REASONS]]
+    bad = any(reason.severity == "error" for reason in reasons)
+    return Verdict("allow" if not bad else "block" if node.revise is None else "revise", reasons)
+
+
+def verdict_of(outputs: Any) -> Verdict:
+    """The verdict in a worker's outputs; `block` if they have none. A verdict other than `allow` must have a reason."""
+    try:
+        found = reading.converted(outputs, Verdict)
+    except msgspec.ValidationError as odd:
+        return _invalid(f"The validator's answer is no verdict: {odd}")
+    if found.verdict != "allow" and not found.reasons:
+        return _invalid(f"The validator said {found.verdict} and gave no reason.")
+    if found.verdict == "allow" and any(reason.severity == "error" for reason in found.reasons):
+        return _invalid("The validator said allow and gave a reason of severity error.")
+    return Verdict(found.verdict, [_bounded(reason) for reason in found.reasons[:MAX_REASONS]])
+
+
+def _invalid(message: str) -> Verdict:
+    return Verdict("block", [Reason(code="invalid_verdict", message=message[:_MOST_TEXT])])
+
+
+def _bounded(reason: Reason) -> Reason:
+    return Reason(
+        code=reason.code[:_MOST_TEXT], path=reason.path[:_MOST_TEXT], message=reason.message[:_MOST_TEXT], severity=reason.severity
+    )
+
+
+def _told(verdict: Verdict) -> str:
+    return "; ".join(f"{reason.code}{' at ' + reason.path if reason.path else ''}: {reason.message}" for reason in verdict.reasons[:3])

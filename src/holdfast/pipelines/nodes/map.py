@@ -1,0 +1,114 @@
+"""A map node runs a worker for each item of a list. The items run in shards (scene/shards.py), one shard after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.pipelines.graph.graph import MapNode
+from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
+from holdfast.pipelines.scene.earlier_items import WORK
+from holdfast.pipelines.scene.scene import CannotRun, Scene
+from holdfast.pipelines.scene.shards import Page, ShardFailed, Task, kept_items, pages
+
+
+async def advance(node: MapNode, scene: Scene) -> Outcome:
+    """The node is ok if every item is, partial if some failed and the node tolerates that, and fails if more failed."""
+    items = await scene.opened(node.over)
+    if not isinstance(items, list):
+        raise CannotRun(NodeError(code="edge_mismatch", message=f"What {node.name} goes over is no list."))
+    if len(items) > node.at_most:
+        message = f"{node.name} goes over {len(items)} items; at most {node.at_most} are allowed."
+        raise CannotRun(NodeError(code="edge_mismatch", message=message))
+    template, values = await scene.closed_template(node.inputs)
+    task = Task(
+        workers=(node.worker, *node.fallback),
+        template=template,
+        values=values,
+        items=items,
+        at_once=node.at_once,
+        tolerated=tolerated(node, len(items)),
+        revision=scene.revision,
+        previous=await _previous(scene),
+    )
+    found = await pages(scene, task, WORK)
+    if found is None:
+        return None
+    if isinstance(found, ShardFailed):
+        return Failed(found.error)
+    done = [item for page in found for item in page.items]
+    good, bad = [item for item in done if item["status"] == "ok"], [item for item in done if item["status"] != "ok"]
+    document = {"items": done, "ok": good, "failed": bad, "counts": {"total": len(items), "ok": len(good), "failed": len(bad)}}
+    if len(bad) > task.tolerated:
+        return Failed(_too_many(node, len(items), task.tolerated, bad), document=await scene.kept(document))
+    lost = bool(bad) or any(page.is_partial for page in found)
+    return Settled(state="partial" if lost else "ok", document=await scene.kept(document), lost=lost)
+
+
+def tolerated(node: MapNode, total: int) -> int:
+    """How many items may fail."""
+    return total * node.tolerate // 100 if node.tolerate_percent else node.tolerate
+
+
+async def _previous(scene: Scene) -> list[Any] | None:
+    """The outputs of each item in the round before, for a map that a gate wants revised."""
+    if scene.revision is None:
+        return None
+    before = scene.run_state.document(scene.node.name, scene.visit.round - 1) or {}
+    found: dict[int, Any] = {item["index"]: item["outputs"] for item in await scene.run_state.values.opened(before.get("items", []))}
+    return [found.get(index) for index in range(max(found, default=-1) + 1)]
+
+
+def _too_many(node: MapNode, total: int, allowed: int, bad: list[dict[str, Any]]) -> NodeError:
+    first = min(bad, key=lambda item: int(item["index"]))
+    error = first["error"] or {}
+    message = (
+        f"{len(bad)} of {total} items of {node.name} failed, and {allowed} may fail. "
+        f"Item {first['index']} failed with {error.get('error_code')}: {error.get('message')}"
+    )
+    return NodeError(
+        code=str(error.get("error_code")),
+        message=message,
+        details={"failed": [item["index"] for item in bad[:100]]},
+        run_id=first["run_id"] or None,
+        retryable=error.get("retryable"),
+    )
+
+
+async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
+    """Undo the items that went well, the last one first. A later turn undoes only what the turn before could not.
+
+    In inputs of its own, `item` is the row of the map's table, with the element of the list as `item`.
+    """
+    assert node.undo is not None
+    over = await scene.opened(node.over)
+    document = scene.run_state.document(node.name, scene.visit.round) or {}
+    rows = await scene.run_state.values.opened(document.get("items", []))
+    kept = await kept_items(scene)
+    left = [{**row, "item": over[row["index"]]} for row in reversed(rows) if row["status"] == "ok" and row["index"] not in kept]
+    own = node.undo.inputs
+    template, values = await scene.closed_template(node.inputs if own is None else own)
+    found: list[Page] | ShardFailed | None = None
+    for turn in range(1, scene.visit.turn + 1):
+        task = Task(
+            workers=(node.undo.worker,),
+            template=template,
+            values=values,
+            items=left,
+            at_once=node.at_once,
+            tolerated=len(left),
+            is_undo=own is None,
+        )
+        found = await pages(scene.in_turn(turn), task, "undo")
+        if found is None or isinstance(found, ShardFailed):
+            break
+        bad = {item["index"] for page in found for item in page.items if item["status"] != "ok"}
+        left = [item for place, item in enumerate(left) if place in bad]
+    if found is None:
+        return None
+    if isinstance(found, ShardFailed):
+        return found.error
+    if not left:
+        return True
+    return NodeError(
+        code="undo_failed", message=f"{len(left)} items of {node.name} could not be undone.", details=[i["index"] for i in left]
+    )

@@ -1,0 +1,81 @@
+"""A merge node makes one result of several. Conflicts and missing parts are data: the node says what it found, and goes on if it may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.contract.codes import Status
+from holdfast.contract.merges import MERGE_CONFLICT, MISSING, failure_of, merged
+from holdfast.pipelines.graph.graph import MergeNode
+from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.scene.failure import ran
+from holdfast.pipelines.scene.scene import NotReached, Scene
+
+
+async def advance(node: MergeNode, scene: Scene) -> Outcome:
+    """Parts whose node has no result are missing. A merge without any part is skipped."""
+    parts, lost = await _parts(node, scene)
+    there = [(source, value) for source, value in parts if value is not MISSING]
+    if not there:
+        raise NotReached(lost[0] if lost else node.name)
+    if node.worker is None:
+        assert node.policy is not None
+        result = merged(parts, node.policy, node.key)
+        document, refused = result.document, failure_of(node.policy, result) is not None
+    else:
+        outputs = await _asked(node, scene, node.worker, there)
+        if not isinstance(outputs, dict):
+            return outputs
+        document, refused = await _by_worker(scene, outputs, [source for source, value in parts if value is MISSING]), False
+    if document["conflicts"] and node.resolver is not None:
+        outputs = await _asked(node, scene, node.resolver, there, part="resolver", conflicts=document["conflicts"])
+        if not isinstance(outputs, dict):
+            return None if outputs is None else Failed(outputs.error, document=document)
+        document = {**document, "outputs": outputs["merged"]}
+    elif refused or (document["conflicts"] and node.conflicts in ("fail", "escalate")):
+        error = NodeError(code=MERGE_CONFLICT, message=_told(node, document), details=document)
+        return Failed(error, action="escalate" if node.conflicts == "escalate" else None, document=document)
+    wanted = any(scene.is_lost(source) for source in lost)
+    return Settled(state="partial" if wanted else "ok", document=await scene.kept(document), lost=wanted)
+
+
+async def _parts(node: MergeNode, scene: Scene) -> tuple[list[tuple[str, Any]], list[str]]:
+    """Each part with its value, and the nodes whose parts are missing."""
+    parts: list[tuple[str, Any]] = []
+    lost: list[str] = []
+    for part in node.parts:
+        try:
+            parts.append((part.source, await scene.whole(part.value)))
+        except NotReached as none:
+            parts.append((part.source, MISSING))
+            lost.append(none.source)
+    return parts, lost
+
+
+async def _asked(
+    node: MergeNode, scene: Scene, worker: str, there: list[tuple[str, Any]], *, part: str = "work", **more: Any
+) -> dict[str, Any] | Failed | None:
+    """The outputs of a worker that merges the parts, or decides their conflicts. check/inputs.py knows what it gets."""
+    parts = [{"source": source, "value": value} for source, value in there]
+    key = {} if node.key is None else {"key": node.key}
+    inputs = {"parts": parts, "merge_policy": node.policy or "best_effort", **key, **more}
+    last = await ran(scene, (worker,), scene.given(inputs), part=part)
+    if last is None:
+        return None
+    outputs = last.response.outputs or {}
+    return outputs if last.response.status is Status.OK and "merged" in outputs else Failed(error_of(last.response))
+
+
+async def _by_worker(scene: Scene, outputs: dict[str, Any], missing: list[str]) -> dict[str, Any]:
+    """The result document. A worker may tell its conflicts in any form: one that is no list counts as one conflict."""
+    told = await scene.run_state.values.opened(outputs.get("conflicts") or [])
+    conflicts = told if isinstance(told, list) else [told]
+    return {"outputs": outputs["merged"], "conflicts": conflicts, "completeness": outputs.get("completeness", 1.0), "missing": missing}
+
+
+def _told(node: MergeNode, document: dict[str, Any]) -> str:
+    paths = [conflict.get("path") if isinstance(conflict, dict) else None for conflict in document["conflicts"][:5]]
+    places = ", ".join(str(path or "the whole result") for path in paths)
+    missing = ", ".join(map(str, document["missing"][:5]))
+    told = [f"the parts differ at {places}" if places else "", f"missing: {missing}" if missing else ""]
+    return f"{node.name} cannot merge its parts: {'; '.join(part for part in told if part) or 'no result'}."

@@ -1,0 +1,35 @@
+"""A route node chooses one of a few labels. Nodes that come after another label are skipped."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from holdfast.contract.codes import Status
+from holdfast.contract.rules import holds
+from holdfast.pipelines.graph.graph import RouteNode
+from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.scene.failure import ran
+from holdfast.pipelines.scene.scene import Scene
+
+
+async def advance(node: RouteNode, scene: Scene) -> Outcome:
+    """The label is the worker's, or the first one whose rules hold. Every other answer goes to `otherwise`, else the node fails."""
+    offers = {"type": "object", "required": ["label"], "properties": {"label": {"enum": list(node.labels)}}}
+    said: Any
+    if node.worker is not None:
+        last = await ran(scene, (node.worker,), partial(scene.inputs, node.value), template=node.value)
+        if last is None:
+            return None
+        if last.response.status is not Status.OK:
+            return Failed(error_of(last.response), offers=offers)
+        said = (last.response.outputs or {}).get("label")
+    else:
+        value = await scene.whole(node.value)
+        said = next((label for label in node.labels if node.rules.get(label) and holds(node.rules[label], value)), None)
+    label = said if isinstance(said, str) and said in node.labels else node.otherwise
+    if label is None:
+        told = "no rules hold" if said is None else f"the worker gave {said!r:.100}"
+        message = f"{node.name} chose none of {', '.join(node.labels)}: {told}, and it has no `otherwise`."
+        return Failed(NodeError(code="route_unknown", message=message), offers=offers)
+    return Settled(state="ok", document={"label": label})

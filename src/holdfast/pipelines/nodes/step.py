@@ -1,0 +1,25 @@
+"""A step node calls a small pure function of the pipeline's file. The function runs in the sandbox, never in the runner."""
+
+from __future__ import annotations
+
+from holdfast.pipelines.graph.graph import StepNode
+from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
+from holdfast.pipelines.scene.scene import Scene
+from holdfast.pipelines.steps.steps import StepFailed
+from holdfast.workers.packages import WorkerChanged, WorkerMissing
+
+
+async def advance(node: StepNode, scene: Scene) -> Outcome:
+    """The node ends with what the function returns. The function is pure, so a crash before the write only calls it again."""
+    run, package = scene.run_state, scene.run_state.graph.steps
+    if run.steps is None or package is None:
+        return Failed(NodeError(code="sandbox_unavailable", message=f"No sandbox runs the function {node.function} here."))
+    inputs = await scene.whole(node.inputs)
+    scene.check_time()
+    try:
+        done = await run.steps.call(package, node.function, inputs, tenant=run.accepted.tenant)
+    except (WorkerMissing, WorkerChanged) as away:
+        return Failed(NodeError(code=away.code, message=str(away)))
+    if isinstance(done, StepFailed):
+        return Failed(NodeError(code=done.code, message=done.message))
+    return Settled(state="ok", document=await scene.kept({"outputs": done.outputs}))

@@ -1,0 +1,208 @@
+"""A supervise node lets a worker, the supervisor, choose which worker runs next, until it finishes.
+
+The supervisor's own mistakes fail the node: an answer that is none, an unknown label, inputs that do not fit, a last turn without
+`finish`. A chosen worker that fails is told to the supervisor, which may choose another one. What happened is never remembered: each look
+reads it from the operations of the run.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from holdfast.contract.codes import Status
+from holdfast.contract.protocol import Response
+from holdfast.durable.journal import succeeded
+from holdfast.pipelines.graph.graph import FINISH, SuperviseNode, parted
+from holdfast.pipelines.record.choices import Answer, Taken, answer_of, choice_at, choice_text
+from holdfast.pipelines.record.operations import Visit
+from holdfast.pipelines.record.responses import was_refused
+from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.scene.failure import MOST_TURNS, ended, ran
+from holdfast.pipelines.scene.scene import CannotRun, Scene
+
+INVALID: Final = "supervise_invalid_answer"
+_ENDING: Final = frozenset({"cancelled", "budget_exceeded"})
+"""Errors of a chosen worker after which no other worker may begin."""
+_MOST_TOLD: Final = 100
+"""Choices that the supervisor is told about: the last ones."""
+_MOST_OUTPUTS: Final = 16 * 1024
+"""Bytes of a chosen worker's outputs that the supervisor is told. Larger members are told as artifacts."""
+_MOST_TEXT: Final = 1000
+
+
+async def advance(node: SuperviseNode, scene: Scene) -> Outcome:
+    """Ask the supervisor, run what it chose, and so on. The node ends with the outputs that the supervisor gave when it finished."""
+    before = [one for turn in range(1, scene.visit.turn) for one in _taken(node, scene, turn)]
+    here = _taken(node, scene, scene.visit.turn)
+    while True:
+        number = len(here) + 1
+        told = [*before, *here]
+        given = partial(_given, node, scene, told, node.turns - len(here))
+        last = await ran(scene, (node.worker,), given, part=f"ask-{number}", template=node.inputs)
+        if last is None:
+            return None
+        if last.response.status is not Status.OK:
+            return await _failed(scene, error_of(last.response), told)
+        answer = answer_of(last.response.outputs)
+        if isinstance(answer, Answer) and scene.records.find(at := choice_at(scene.visit, number)) is None:
+            scene.records.note(succeeded(at, choice_text(number, answer)))
+        if isinstance(answer, str):
+            return await _failed(scene, _error(node, INVALID, f"answered in turn {number} with no choice: {answer}"), told)
+        if (mistake := _mistake(node, number, answer.choice)) is not None:
+            return await _failed(scene, mistake, told)
+        if answer.choice == FINISH:
+            return await _finished(node, scene, answer, told)
+        response = await _run(node, scene, number, answer)
+        if response is None:
+            return None
+        if _ends(response):
+            return await _failed(scene, error_of(response), told)
+        here.append(Taken(answer, response))
+
+
+def _mistake(node: SuperviseNode, number: int, choice: str) -> NodeError | None:
+    """The error of a choice that the supervisor may not make; None for a choice that it may make."""
+    if choice == FINISH:
+        return None
+    if choice not in node.choices:
+        labels = ", ".join(node.choices)
+        return _error(node, "supervise_unknown_choice", f"chose {choice!r:.100} in turn {number}, which is none of {labels}")
+    if number == node.turns:
+        return _error(node, "supervise_turns", f"had {node.turns} turns, and in the last one chose {choice}")
+    return None
+
+
+def _error(node: SuperviseNode, code: str, what: str) -> NodeError:
+    return NodeError(code=code, message=f"The supervisor of {node.name} {what}.")
+
+
+def _ends(response: Response) -> bool:
+    """Whether the node ends with this response of a chosen worker. Every other failure is told to the supervisor."""
+    return was_refused(response) or (response.error is not None and response.error.error_code in _ENDING)
+
+
+def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
+    """The choices that are over, in one try of the node, with what came of each."""
+    operations = scene.records.by_id
+    visit, found = Visit(node.name, scene.visit.round, turn), list[Taken]()
+    while len(found) < node.turns - 1:
+        number = len(found) + 1
+        asked = ended(operations, visit, f"ask-{number}", (node.worker,))
+        answer = answer_of(asked.outputs) if asked is not None and asked.status is Status.OK else ""
+        if not isinstance(answer, Answer) or answer.choice not in node.choices:
+            break
+        response = ended(operations, visit, f"choice-{number}", (node.choices[answer.choice],))
+        if response is None or _ends(response):
+            break
+        found.append(Taken(answer, response))
+    return found
+
+
+async def _run(node: SuperviseNode, scene: Scene, number: int, answer: Answer) -> Response | None:
+    """The response of the chosen worker. An input that does not fit its contract is an `edge_mismatch` from the supervisor's answer."""
+    template = node.inputs if answer.inputs is None else {"$from": f"turn-{number}", "path": ["inputs"]}
+    worker, inputs = node.choices[answer.choice], partial(_inputs, node, scene, answer)
+    last = await ran(scene, (worker,), inputs, part=f"choice-{number}", template=template)
+    return None if last is None else last.response
+
+
+async def _inputs(node: SuperviseNode, scene: Scene, answer: Answer) -> dict[str, Any]:
+    """What the chosen worker gets: what the supervisor said, else the inputs of the node."""
+    if answer.inputs is None:
+        return await scene.inputs(node.inputs)
+    return await _object(node, scene, answer.inputs, "inputs")
+
+
+async def _object(node: SuperviseNode, scene: Scene, given: Any, what: str) -> dict[str, Any]:
+    """What a supervisor gave: an object, or an artifact that holds one."""
+    values = scene.run_state.values
+    found = await values.opened(given)
+    if not isinstance(found, dict):
+        raise CannotRun(_error(node, INVALID, f"gave {what} that are no object"))
+    return values.named_again(found)
+
+
+async def _given(node: SuperviseNode, scene: Scene, told: list[Taken], turns_left: int) -> dict[str, Any]:
+    """What the supervisor gets. check/inputs.py knows these names, too."""
+    inputs = await scene.inputs(node.inputs)
+    choices = [{"label": label, "worker": worker, "purpose": _purpose(scene, worker)} for label, worker in node.choices.items()]
+    first = max(0, len(told) - _MOST_TOLD)
+    so_far = [await _told(scene, first + place, one) for place, one in enumerate(told[first:], 1)]
+    return {**inputs, "choices": choices, "so_far": so_far, "turns_left": turns_left}
+
+
+def _purpose(scene: Scene, worker: str) -> str:
+    contract = scene.run_state.service.contract(*parted(worker))
+    return "" if contract is None else contract.purpose[:_MOST_TEXT]
+
+
+async def _told(scene: Scene, turn: int, one: Taken) -> dict[str, Any]:
+    """One choice as the supervisor is told of it. No id of a run is told: equal choices are told in equal words, run after run."""
+    entry = {"turn": turn, "choice": one.answer.choice, "reason": one.answer.reason, "status": one.response.status.value}
+    if one.response.error is not None:
+        return {**entry, "error": {"error_code": one.response.error.error_code, "message": one.response.error.message[:_MOST_TEXT]}}
+    return {**entry, "outputs": await scene.run_state.values.told(one.response.outputs or {}, _MOST_OUTPUTS)}
+
+
+def _document(told: list[Taken], last: Answer | None = None) -> dict[str, Any]:
+    """What is known of the node's result beside its outputs: every choice, with the run that it began."""
+    made = [(one.answer, one.response.status.value, one.response.run_id) for one in told]
+    if last is not None:
+        made.append((last, Status.OK.value, ""))
+    rows = [
+        {"turn": turn, "choice": answer.choice, "reason": answer.reason, "status": status, "run_id": run_id or None}
+        for turn, (answer, status, run_id) in enumerate(made, 1)
+    ]
+    return {"turns": len(rows), "choices": rows}
+
+
+async def _finished(node: SuperviseNode, scene: Scene, answer: Answer, told: list[Taken]) -> Settled:
+    outputs = await _object(node, scene, answer.outputs, "outputs")
+    return Settled(state="ok", document=await scene.kept({**_document(told, answer), "outputs": outputs}))
+
+
+async def _failed(scene: Scene, error: NodeError, told: list[Taken]) -> Failed:
+    return Failed(error, document=await scene.kept(_document(told)))
+
+
+# --- undo
+
+
+def effects(node: SuperviseNode, scene: Scene) -> list[Taken]:
+    """The choices that went well and can be undone, of all tries of the node in a round, in the order in which they were made."""
+    found: list[Taken] = []
+    for turn in range(1, MOST_TURNS + 1):
+        found += [one for one in _taken(node, scene, turn) if one.response.status is Status.OK and one.answer.choice in node.undo]
+    forerunners = scene.run_state.forerunners
+    kept = scene.records.reused_runs if forerunners is not None and forerunners.keeps else ()
+    return [one for one in found if one.response.run_id not in kept]
+
+
+async def undo(node: SuperviseNode, scene: Scene) -> NodeError | bool | None:
+    """Undo the choices that went well, the last one first. A later turn undoes only what the turn before could not."""
+    done, left = effects(node, scene), list[str]()
+    for place in range(len(done), 0, -1):
+        response = await _undone(node, scene, place, done[place - 1])
+        if response is None:
+            return None
+        if response.status is not Status.OK:
+            left.append(f"{done[place - 1].answer.choice}: {error_of(response).message}")
+    if not left:
+        return True
+    message = f"{len(left)} choices of {node.name} could not be undone. {left[0]}"
+    return NodeError(code="undo_failed", message=message, details=left)
+
+
+async def _undone(node: SuperviseNode, scene: Scene, place: int, one: Taken) -> Response | None:
+    """The response with which one choice was undone, or with which the last turn failed; None while an undo runs."""
+    worker, inputs, turn = node.undo[one.answer.choice], partial(_undo_inputs, node, scene, one), 0
+    while True:
+        turn += 1
+        last = await ran(scene.in_turn(turn), (worker,), inputs, part=f"undo-{place}")
+        if last is None or last.response.status is Status.OK or turn == scene.visit.turn:
+            return None if last is None else last.response
+
+
+async def _undo_inputs(node: SuperviseNode, scene: Scene, one: Taken) -> dict[str, Any]:
+    return {"inputs": await _inputs(node, scene, one.answer), "outputs": one.response.outputs}

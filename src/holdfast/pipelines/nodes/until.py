@@ -1,0 +1,48 @@
+"""An until node runs a worker again and again until rules hold for its outputs. Between two runs it waits, and holds nothing meanwhile."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.codes import Status
+from holdfast.contract.rules import Reason, broken
+from holdfast.pipelines.graph.graph import UntilNode
+from holdfast.pipelines.record.operations import wait_at
+from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.scene.failure import ran
+from holdfast.pipelines.scene.scene import Scene
+
+EVERY = "every"
+"""The part of the node's work that waits."""
+
+
+async def advance(node: UntilNode, scene: Scene) -> Outcome:
+    """The node ends with the first outputs for which the rules hold. It fails if a run fails, and if the rules hold for no run."""
+    document: dict[str, Any] = {}
+    reasons: list[Reason] = []
+    for number in range(1, node.at_most + 1):
+        if scene.records.is_closed(wait_at(scene.visit, EVERY, number)):
+            continue  # the rules did not hold for this run, so the node waited
+        last = await ran(scene, (node.worker,), partial(scene.inputs, node.inputs), part=f"work-{number}", template=node.inputs)
+        if last is None:
+            return None
+        if last.response.status is not Status.OK:
+            return Failed(error_of(last.response), offers=scene.output_schema(node.worker))
+        outputs = last.response.outputs
+        document = await scene.kept({"outputs": outputs, "times": number})
+        reasons = [reason for reason in broken(node.rules, await scene.run_state.values.whole(outputs)) if reason.severity == "error"]
+        if not reasons:
+            partly = last.response.observability.partial
+            return Settled(state="partial" if partly else "ok", document=document, lost=partly)
+        if number < node.at_most and not scene.wait(EVERY, node.every_seconds, number):
+            return None
+    return Failed(_not_reached(node, reasons), offers=scene.output_schema(node.worker), document=document)
+
+
+def _not_reached(node: UntilNode, reasons: list[Reason]) -> NodeError:
+    told = "; ".join(f"{reason.code}{' at ' + reason.path if reason.path else ''}" for reason in reasons[:3])
+    message = f"The rules of {node.name} held for none of {node.at_most} runs of {node.worker}. The last one: {told}."
+    return NodeError(code="until_not_reached", message=message, details={"reasons": msgspec.to_builtins(reasons)})

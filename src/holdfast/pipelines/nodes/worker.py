@@ -1,0 +1,22 @@
+"""A worker node runs a worker, or a pipeline; if it fails, its fallbacks in turn."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from holdfast.contract.codes import Status
+from holdfast.pipelines.graph.graph import WorkerNode
+from holdfast.pipelines.record.results import Failed, Outcome, Settled, error_of
+from holdfast.pipelines.scene.failure import ran
+from holdfast.pipelines.scene.scene import Scene
+
+
+async def advance(node: WorkerNode, scene: Scene) -> Outcome:
+    """The node ends with the response of the run that went well, or fails with that of the last one."""
+    last = await ran(scene, (node.worker, *node.fallback), partial(scene.inputs, node.inputs), template=node.inputs)
+    if last is None:
+        return None
+    if last.response.status is not Status.OK:
+        return Failed(error_of(last.response), offers=scene.output_schema(node.worker))
+    partly = last.response.observability.partial
+    return Settled(state="partial" if partly else "ok", run=last.operation_id, lost=partly)

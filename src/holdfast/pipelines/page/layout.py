@@ -1,0 +1,53 @@
+"""How values are laid out on a page: on one line if the line is short, else with one member on each line between the brackets.
+
+A value that takes several lines stands between brackets, so that it is read back also from a page that lost its indentation.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple, TypeAlias
+
+WIDTH: Final = 110
+_STEP: Final = "  "
+
+
+class Group(NamedTuple):
+    """Members between brackets, each with what stands before it (`key: `)."""
+
+    opening: str
+    members: list[tuple[str, Doc]]
+    closing: str
+
+    def __str__(self) -> str:
+        return f"{self.opening}{', '.join(f'{before}{member}' for before, member in self.members)}{self.closing}"
+
+
+Doc: TypeAlias = "str | Group"
+"""A value before it is laid out."""
+
+
+def laid_out(doc: Doc, before: str, indent: str = "") -> str:
+    """The lines of `before` and a value after it. Lines after the first begin with this indentation, or with more."""
+    line = f"{before}{doc}"
+    if isinstance(doc, str) or not doc.members or len(line) <= WIDTH:
+        return line
+    last = len(doc.members) - 1
+    inner = indent + _STEP
+    lines = [laid_out(member, f"{inner}{key}", inner) + ("," if at < last else "") for at, (key, member) in enumerate(doc.members)]
+    return "\n".join([f"{before}{doc.opening}", *lines, f"{indent}{doc.closing}"])
+
+
+def quoted(text: str) -> str:
+    """A text in double quotes. Characters that control a terminal are escaped."""
+    written = json.dumps(text, ensure_ascii=False)
+    return written if written.isprintable() else "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in written)
+
+
+def value_doc(value: Any) -> Doc:
+    """JSON as it is written on a page."""
+    if isinstance(value, dict):
+        return Group("{", [(f"{quoted(key)}: ", value_doc(inner)) for key, inner in value.items()], "}")
+    if isinstance(value, list | tuple):
+        return Group("[", [("", value_doc(inner)) for inner in value], "]")
+    return quoted(value) if isinstance(value, str) else json.dumps(value)

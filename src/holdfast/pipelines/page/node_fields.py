@@ -1,0 +1,74 @@
+"""The fields of the graph's structs as a page has them: by their types, so that a new field or a new kind of node needs no code here.
+
+A field that ends in `_seconds` is a duration and has the name without that end (`within: 2d`); `seconds` alone is `duration`. `after` is a
+node, or `route:label`; the parts of a merge are an object from sources to values; `tolerate: 20%` is a percentage; the `function` of a
+step is `file.py:function`.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+import msgspec
+
+from holdfast.pipelines.graph.graph import TEMPLATE, AnyNode, MapNode, Node
+
+KIND: Final = "kind"
+_SECONDS: Final = "seconds"
+_HIDDEN: Final = {(MapNode, "tolerate_percent")}
+"""Fields that another field's text says."""
+KINDS: Final[Mapping[str, type[Node]]] = {str(each.__struct_config__.tag): each for each in get_args(AnyNode)}
+"""Every kind of node."""
+
+
+class PageField(msgspec.Struct, frozen=True):
+    """One field of a struct."""
+
+    key: str
+    """Its name on a page."""
+    name: str
+    hint: Any
+    """Its type, without None."""
+    optional: bool
+    """Whether None is a value of it."""
+    required: bool
+    default: Any
+    is_duration: bool
+
+
+@cache
+def fields_of(struct: type[msgspec.Struct]) -> Mapping[str, PageField]:
+    """The fields of a struct, by their names on a page."""
+    hints = typing.get_type_hints(struct, include_extras=True)
+    made: dict[str, PageField] = {}
+    for field in msgspec.structs.fields(struct):
+        if (struct, field.name) in _HIDDEN:
+            continue
+        hint, optional = _without_none(hints[field.name])
+        is_duration = hint is int and (field.name == _SECONDS or field.name.endswith(f"_{_SECONDS}"))
+        key = field.name if not is_duration else "duration" if field.name == _SECONDS else field.name.removesuffix(f"_{_SECONDS}")
+        default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+        assert key not in made, f"two fields of {struct.__name__} have the name {key} on a page"
+        made[key] = PageField(key, field.name, hint, optional, field.required, default, is_duration)
+    return made
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if get_origin(hint) not in (Union, UnionType):
+        return hint, False
+    rest = [each for each in get_args(hint) if each is not NoneType]
+    assert len(rest) == 1, f"{hint} is a type that no page can write"
+    return rest[0], len(rest) < len(get_args(hint))
+
+
+def is_template(hint: Any) -> bool:
+    """Whether a field of this type is a template."""
+    return get_origin(hint) is Annotated and TEMPLATE in hint.__metadata__
+
+
+NODE_KEYS: Final = frozenset({KIND, *(key for struct in KINDS.values() for key in fields_of(struct))})
+"""Every key that a node of some kind has."""

@@ -1,0 +1,251 @@
+"""Turns a pipeline.md, in any of its renderings, into a graph, or into a list of all its problems. No text makes it raise.
+
+The page has the sections of a worker.md, with a Pipeline spec where that has its Worker spec. The contract is read by the reader of
+worker.md pages; what is read here are the keys of the graph: `nodes`, `gives`, `gates` and `include`. The page is data: nothing of it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from holdfast.contract.notes import Notes, few_guesses, shown
+from holdfast.contract.page import PIPELINE_SPEC, SPEC, Fence, Line, Page, Section, mentions_pipeline, parted
+from holdfast.contract.page_reader import read_parts, text_of
+from holdfast.contract.spec import OWNER, TOP
+from holdfast.contract.terms import Contract, Problem
+from holdfast.pipelines.graph.bounds import MAX_LISTED, MAX_NODES, check_template
+from holdfast.pipelines.graph.contract import json_of
+from holdfast.pipelines.graph.graph import GIVES, AnyNode, Graph, MapNode
+from holdfast.pipelines.graph.refusals import PipelineInvalid
+from holdfast.pipelines.graph.text import graph_from, graph_text
+from holdfast.pipelines.page.blocks import SpecParts, parts_of, rows_of, tree_of
+from holdfast.pipelines.page.field_reader import FieldReader, Step, word
+from holdfast.pipelines.page.node_fields import KIND, NODE_KEYS
+from holdfast.pipelines.page.trees import Keyed, Listed, Scalar, Tree, Unreadable, inline
+
+MAX_PAGE_BYTES: Final = 1024 * 1024
+MAX_PAGE_LINES: Final = 50_000
+GRAPH_KEYS: Final = ("nodes", "gives", "gates", "include")
+MAP: Final = str(MapNode.__struct_config__.tag)
+_GATES: Final = ("advised", "required")
+_CALLED: Final = {SPEC: PIPELINE_SPEC, "worker_id": "pipeline_id", "worker.md": "pipeline.md", "the worker is for": "the pipeline is for"}
+"""What the reader of worker.md pages says, and what it is called on a pipeline.md."""
+_OTHER_KEYS: Final = tuple("pipeline_id" if key == "worker_id" else key for key in (*TOP, *OWNER))
+_ID: Final = re.compile(r"([ \t]*[\"'`]?)pipeline_id\b")
+
+
+class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of reading a page: a graph unless there are errors, and every problem in the order of the page."""
+
+    graph: Graph | None = None
+    """Without its steps' package, which only the files beside the page can give."""
+    contract: Contract | None = None
+    """The page's contract; None if the page has errors."""
+    lines: dict[str, int] = {}
+    """The line of each node by its name, and of what the pipeline gives (GIVES)."""
+    steps: tuple[Step, ...] = ()
+    include: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def is_pipeline(data: bytes) -> bool:
+    """Whether a page is a pipeline: it has the heading `Pipeline spec`."""
+    if not mentions_pipeline(data[:MAX_PAGE_BYTES]):
+        return False
+    if _too_large(data) is not None:
+        return True
+    notes = Notes()
+    with few_guesses():
+        return parted(text_of(data, notes), notes).section(PIPELINE_SPEC) is not None
+
+
+def read_pipeline(data: bytes) -> PipelinePage:
+    """Read a pipeline.md in any of its renderings."""
+    notes = Notes()
+    if (told := _too_large(data)) is not None:
+        notes.error("page_too_large", "", 1, told)
+        return PipelinePage(problems=notes.problems())
+    with few_guesses():
+        page = parted(text_of(data, notes), notes)
+        section = page.section(PIPELINE_SPEC)
+        if section is None:
+            notes.error("section_missing", PIPELINE_SPEC, 1, f"There is no section `{PIPELINE_SPEC}`.")
+            return PipelinePage(problems=notes.problems())
+        return _PipelineReader(page, section, notes).read(hashlib.sha256(data).hexdigest())
+
+
+def _too_large(data: bytes) -> str | None:
+    if len(data) > MAX_PAGE_BYTES:
+        return f"The page is larger than {MAX_PAGE_BYTES} bytes."
+    if data.count(b"\n") + data.count(b"\r") > MAX_PAGE_LINES:
+        return f"The page has more than {MAX_PAGE_LINES} lines."
+    return None
+
+
+class _Nodes(NamedTuple):
+    nodes: list[AnyNode]
+    lines: dict[str, int]
+
+
+class _PipelineReader:
+    def __init__(self, page: Page, section: Section, notes: Notes) -> None:
+        self._page = page
+        self._section = section
+        self._notes = notes
+        rows = rows_of(section.block("yaml", "yml", ""), notes)
+        self._parts: SpecParts = parts_of(rows, GRAPH_KEYS, _OTHER_KEYS, NODE_KEYS, notes)
+
+    def read(self, sha256: str) -> PipelinePage:
+        if (other := self._page.section(SPEC)) is not None:
+            told = f"The page has a section for a worker (line {other.line}) and one for a pipeline. Keep one of the two."
+            self._notes.error("duplicate_section", PIPELINE_SPEC, self._section.line, told)
+        with self._notes.calling(_CALLED):
+            contract = read_parts(self._contract_page(), self._notes, sha256).contract
+        trees = {key: tree_of(rows, self._notes, flat=self._parts.flat) for key, rows in self._parts.graph.items()}
+        items = self._items(trees.get("nodes"))
+        reader = FieldReader(_maps_in(items), self._notes)
+        nodes, lines = self._nodes(items, reader)
+        gives = self._gives(trees.get("gives"), reader)
+        gates, include = self._gates(trees.get("gates")), self._include(trees.get("include"))
+        self._step_files(reader.steps)
+        if "gives" in self._parts.graph:
+            lines[GIVES] = self._parts.graph["gives"][0].line
+        graph = None
+        if contract is not None and not self._notes.failed:
+            graph = self._graph(Graph(contract=json_of(contract), nodes=tuple(nodes), gives=gives, gates=gates))
+        return PipelinePage(
+            graph=graph,
+            contract=None if self._notes.failed else contract,
+            lines=lines,
+            steps=tuple(reader.steps),
+            include=include,
+            problems=self._notes.problems(),
+        )
+
+    def _contract_page(self) -> Page:
+        """The page as a worker.md: its spec has the keys of the contract, under their names there."""
+        lines = tuple(Line(line.number, _ID.sub(r"\1worker_id", line.text, count=1)) for line in self._parts.contract)
+        fences = tuple(Fence(fence.line, "yaml", lines, fence.closed) for fence in self._section.fences[:1])
+        spec = Section(SPEC, self._section.line, () if fences else lines, fences)
+        sections = {name: section for name, section in self._page.sections.items() if name != PIPELINE_SPEC}
+        last = SPEC if self._page.last == PIPELINE_SPEC else self._page.last
+        return Page(self._page.title, self._page.problem, {**sections, SPEC: spec}, last)
+
+    def _items(self, tree: Tree | None) -> list[Tree]:
+        """The nodes as trees, as far as there are not too many of them."""
+        if tree is None:
+            if "nodes" not in self._parts.graph:
+                self._missing("nodes", "Write `nodes:`, and below it `- name: …` with `kind: …` for each node.")
+            return []
+        found = self._inlined(tree)
+        if found is None:
+            return []
+        if not isinstance(found, Listed):
+            self._notes.error("spec_line", PIPELINE_SPEC, tree.line, "`nodes` is a list. Write `- name: …` for each node below it.")
+            return []
+        if len(found.items) > MAX_NODES:
+            told = f"The pipeline has {len(found.items)} nodes; at most {MAX_NODES} are allowed."
+            self._notes.error("too_many_nodes", PIPELINE_SPEC, found.items[MAX_NODES].line, told)
+            return []
+        return found.items
+
+    def _nodes(self, items: Sequence[Tree], reader: FieldReader) -> _Nodes:
+        nodes: list[AnyNode] = []
+        lines: dict[str, int] = {}
+        for item in items:
+            found = self._inlined(item)
+            if not isinstance(found, Keyed):
+                if found is not None:
+                    self._notes.error("spec_line", PIPELINE_SPEC, item.line, "A node has keys. Write `- name: …`, and its `kind` below it.")
+                continue
+            node = reader.node(found)
+            if node is None:
+                continue
+            if node.name in lines:
+                told = f"Two nodes are named `{node.name}`; the other is on line {lines[node.name]}."
+                self._notes.error("duplicate_field", PIPELINE_SPEC, found.line, told)
+            lines.setdefault(node.name, found.line)
+            nodes.append(node)
+        return _Nodes(nodes, lines)
+
+    def _gives(self, tree: Tree | None, reader: FieldReader) -> Any:
+        if tree is None:
+            if "gives" not in self._parts.graph:
+                self._missing("gives", "Write what the pipeline gives: `gives: {report: report.outputs}`.")
+            return None
+        gives = reader.gives(tree)
+        try:
+            check_template(gives, "gives")
+        except PipelineInvalid as wrong:
+            self._notes.error("bad_value", PIPELINE_SPEC, tree.line, str(wrong))
+        return gives
+
+    def _gates(self, tree: Tree | None) -> Any:
+        if tree is None:
+            return _GATES[0]
+        try:
+            gates = word(tree)
+        except Unreadable as wrong:
+            self._unreadable(wrong)
+            return _GATES[0]
+        if gates not in _GATES:
+            told = f"`gates` is `{shown(gates)}`. Write {' or '.join(_GATES)}."
+            self._notes.error("bad_value", PIPELINE_SPEC, tree.line, told)
+        return gates
+
+    def _include(self, tree: Tree | None) -> tuple[str, ...]:
+        if tree is None:
+            return ()
+        try:
+            found = inline(tree) if isinstance(tree, Scalar) else tree
+            items = found.items if isinstance(found, Listed) else [found]
+            if len(items) > MAX_LISTED:
+                raise Unreadable(f"There are {len(items)} files; at most {MAX_LISTED} are allowed.", tree.line)
+            return tuple(map(word, items))
+        except Unreadable as wrong:
+            self._unreadable(wrong)
+            return ()
+
+    def _step_files(self, steps: Sequence[Step]) -> None:
+        for step in steps[1:]:
+            if step.file != steps[0].file:
+                told = f"A step calls {shown(step.file)}, and another calls {shown(steps[0].file)}. All steps call functions of one file."
+                self._notes.error("bad_value", PIPELINE_SPEC, step.line, told)
+
+    def _graph(self, graph: Graph) -> Graph | None:
+        """The graph, read once more as a stranger's text, so that every bound holds."""
+        try:
+            return graph_from(graph_text(graph))
+        except PipelineInvalid as wrong:
+            self._notes.error("bad_value", PIPELINE_SPEC, self._section.line, str(wrong))
+            return None
+
+    def _inlined(self, tree: Tree) -> Tree | None:
+        try:
+            return inline(tree) if isinstance(tree, Scalar) else tree
+        except Unreadable as wrong:
+            self._unreadable(wrong)
+            return None
+
+    def _unreadable(self, wrong: Unreadable) -> None:
+        self._notes.error(wrong.code, PIPELINE_SPEC, wrong.line, wrong.what)
+
+    def _missing(self, key: str, cure: str) -> None:
+        self._notes.error("field_missing", PIPELINE_SPEC, self._section.line, f"There is no `{key}`. {cure}")
+
+
+def _maps_in(items: Sequence[Tree]) -> frozenset[str]:
+    """The names of the nodes that are maps, as far as they can be read."""
+    found = set()
+    for item in items:
+        with contextlib.suppress(Unreadable):  # it is noted when the node is read
+            node = inline(item) if isinstance(item, Scalar) else item
+            if isinstance(node, Keyed) and {"name", KIND} <= node.entries.keys() and word(node.entries[KIND]) == MAP:
+                found.add(word(node.entries["name"]))
+    return frozenset(found)

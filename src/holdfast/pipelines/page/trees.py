@@ -1,0 +1,243 @@
+"""Trees: what the lines of a Pipeline spec say before their types are known, and the inline forms `{key: value}`, `[value]`, `word(value)`.
+
+Nothing is evaluated, and the time is in proportion to the length of the text. A text that cannot be read raises Unreadable, with the line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from bisect import bisect_right
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from holdfast.contract.notes import shown
+
+MAX_DEPTH: Final = 48
+"""Levels of a value as it is written. A template has fewer (graph/templates.py)."""
+STRING: Final = r'"(?:[^"\\\n]|\\[^\n])*"'
+_INDEX: Final = rf"\[[ \t]*(?:{STRING}|[0-9]{{1,9}}|\*)[ \t]*\]"
+_TOKEN: Final = re.compile(rf"{STRING}|{_INDEX}|[^\"\[\](){{}},]+|.", re.S)
+_KEY: Final = re.compile(rf"\s*(?:({STRING})|([A-Za-z0-9_][A-Za-z0-9_-]*))[ \t]*:")
+_BLANK: Final = re.compile(r"\s*")
+_PIECE: Final = re.compile(rf"{STRING}|[\[\](){{}}]|(?<!\S)\#|[^\"\[\](){{}}#]+|.", re.S)
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,999})(\.[0-9]{1,999})?([eE][+-]?[0-9]{1,5})?")
+_OPENS, _CLOSES = "[({", "])}"
+
+
+class Unreadable(Exception):
+    """A text that says nothing certain: what is wrong, as a sentence, and the line."""
+
+    def __init__(self, what: str, line: int, code: str = "bad_value") -> None:
+        super().__init__(what)
+        self.what = what
+        self.line = line
+        self.code = code
+
+
+class Scalar(msgspec.Struct, frozen=True):
+    """A text whose meaning depends on the field that it stands in."""
+
+    text: str
+    line: int
+
+
+class Called(msgspec.Struct, frozen=True):
+    """A word with values in brackets: `concat(a, b)`, `inputs.limit.default(5)`."""
+
+    word: str
+    given: list[Tree]
+    line: int
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A list."""
+
+    items: list[Tree]
+    line: int
+
+
+class Keyed(msgspec.Struct, frozen=True):
+    """An object. Keys are in the order of the page."""
+
+    entries: dict[str, Tree]
+    line: int
+    lines: dict[str, int]
+    """The line of each key."""
+
+
+Tree: TypeAlias = Scalar | Called | Listed | Keyed
+
+
+def without_comment(text: str) -> str:
+    """The text before a ` #` that stands outside of quotes."""
+    at = 0
+    for piece in _PIECE.finditer(text):
+        if piece.group() == "#" and (at == 0 or text[at - 1].isspace()):
+            return text[:at].strip()
+        at = piece.end()
+    return text.strip()
+
+
+def open_brackets(text: str, before: int = 0) -> int:
+    """How many brackets are open after a line, if so many were open before it. Brackets in quotes do not count."""
+    for piece in _PIECE.finditer(text):
+        found = piece.group()
+        before += (found in _OPENS) - (found in _CLOSES)
+        if before < 0:
+            return 0
+    return before
+
+
+def inline(scalar: Scalar) -> Tree:
+    """The tree of a text, without its comment."""
+    text = without_comment(scalar.text) if "\n" not in scalar.text else scalar.text.strip()
+    if not text:
+        raise Unreadable("A value is missing.", scalar.line)
+    return _Inline(text, scalar.line).whole()
+
+
+class _Inline:
+    """One inline value. Its depth is bounded, so it may recurse."""
+
+    def __init__(self, text: str, line: int) -> None:
+        self._text = text
+        self._first = line
+        self._ends = [hit.start() for hit in re.finditer("\n", text)]
+        self._at = 0
+
+    def whole(self) -> Tree:
+        made = self._value(1)
+        self._skip()
+        if self._at < len(self._text):
+            raise self._wrong(f"`{shown(self._text[self._at :][:99], 40)}` stands after its end")
+        return made
+
+    def _value(self, depth: int) -> Tree:
+        if depth > MAX_DEPTH:
+            raise self._wrong(f"it is nested more than {MAX_DEPTH} levels deep", "too_deep")
+        self._skip()
+        match self._text[self._at : self._at + 1]:
+            case "[":
+                line = self._line()
+                return Listed(self._values("]", depth), line)
+            case "{":
+                return self._keyed(depth)
+            case _:
+                return self._scalar(depth)
+
+    def _values(self, closing: str, depth: int) -> list[Tree]:
+        """The values between brackets; the opening one is next."""
+        items: list[Tree] = []
+        self._at += 1
+        while not self._closed(closing):
+            items.append(self._value(depth + 1))
+            self._parted(closing)
+        return items
+
+    def _keyed(self, depth: int) -> Keyed:
+        line, entries, lines = self._line(), dict[str, Tree](), dict[str, int]()
+        self._at += 1
+        while not self._closed("}"):
+            hit = _KEY.match(self._text, self._at)
+            if hit is None:
+                raise self._wrong(f"there is no `key: value` at `{shown(self._text[self._at :][:99], 40)}`")
+            self._skip()
+            key = hit[2] if hit[1] is None else text_in(hit[1], self._line())
+            if key in entries:
+                raise self._wrong(f"the key `{shown(key)}` stands twice in one object", "duplicate_field")
+            lines[key] = self._line()
+            self._at = hit.end()
+            entries[key] = self._value(depth + 1)
+            self._parted("}")
+        return Keyed(entries, line, lines)
+
+    def _scalar(self, depth: int) -> Scalar | Called:
+        start, line = self._at, self._line()
+        for token in _TOKEN.finditer(self._text, start):
+            sign = token.group()
+            if sign == "(":
+                self._at = token.start()
+                return Called(self._text[start : token.start()].strip(), self._values(")", depth), line)
+            if sign == "," or sign in _CLOSES:
+                break
+            if sign == '"':
+                raise self._wrong("a text in double quotes is not closed on its line")
+            if sign in _OPENS:
+                raise self._wrong(f"`{shown(self._text[token.start() :][:99], 40)}` is neither an index nor a value")
+            self._at = token.end()
+        text = self._text[start : self._at].strip()
+        if not text:
+            raise self._wrong("a value is missing")
+        return Scalar(text, line)
+
+    def _closed(self, sign: str) -> bool:
+        self._skip()
+        if self._at >= len(self._text):
+            raise self._wrong(f"`{sign}` is missing", "value_cut_off")
+        if self._text[self._at] != sign:
+            return False
+        self._at += 1
+        return True
+
+    def _parted(self, sign: str) -> None:
+        """Step over the comma after a value; the last value may have one, too."""
+        self._skip()
+        if self._text.startswith(",", self._at):
+            self._at += 1
+        elif self._at >= len(self._text):
+            raise self._wrong(f"`{sign}` is missing", "value_cut_off")
+        elif not self._text.startswith(sign, self._at):
+            raise self._wrong(f"`,` or `{sign}` is missing at `{shown(self._text[self._at :][:99], 40)}`")
+
+    def _skip(self) -> None:
+        blank = _BLANK.match(self._text, self._at)
+        self._at = blank.end() if blank else self._at
+
+    def _line(self) -> int:
+        return self._first + bisect_right(self._ends, self._at - 1)
+
+    def _wrong(self, what: str, code: str = "bad_value") -> Unreadable:
+        return Unreadable(f"The value cannot be read: {what}.", self._line(), code)
+
+
+def text_in(quoted: str, line: int) -> str:
+    """The text of a JSON string."""
+    try:
+        text = json.loads(quoted)
+        text.encode()
+    except (ValueError, UnicodeEncodeError):
+        raise Unreadable(f"{shown(quoted)} is no text: write it as JSON does, in double quotes.", line) from None
+    return str(text)
+
+
+def plain_value(scalar: Scalar) -> Any:
+    """A text in quotes, a number, true, false or null; Unreadable for any other text."""
+    text = scalar.text
+    if text.startswith('"'):
+        if not re.fullmatch(STRING, text):
+            raise Unreadable(f"{shown(text)} is no text: one double quote before it and one after it.", scalar.line)
+        return text_in(text, scalar.line)
+    if _NUMBER.fullmatch(text):
+        value = json.loads(text)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Unreadable(f"The number {shown(text)} is too large.", scalar.line)
+        return value
+    if text in ("true", "false", "null"):
+        return json.loads(text)
+    raise Unreadable(f"`{shown(text)}` is no value here. Write a text in double quotes, a number, true, false or null.", scalar.line)
+
+
+def constant(tree: Tree) -> Any:
+    """The JSON that a tree is. It has no references."""
+    match inline(tree) if isinstance(tree, Scalar) else tree:
+        case Keyed(entries=entries):
+            return {key: constant(inner) for key, inner in entries.items()}
+        case Listed(items=items):
+            return [constant(inner) for inner in items]
+        case Called(word=word, line=line):
+            raise Unreadable(f"`{shown(word)}(…)` stands where only JSON may stand.", line)
+        case Scalar() as scalar:
+            return plain_value(scalar)

@@ -1,0 +1,79 @@
+"""Writes a graph as a pipeline.md. What it writes is read back before it is given out: the graph has the same id, or nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+import msgspec
+
+from holdfast.contract.page import DIAGRAM, PIPELINE_SPEC
+from holdfast.model import codec
+from holdfast.pipelines.graph.contract import contract_in
+from holdfast.pipelines.graph.graph import Graph, MapNode
+from holdfast.pipelines.graph.refusals import PipelineInvalid
+from holdfast.pipelines.graph.text import graph_id
+from holdfast.pipelines.page.contract_text import sections, spec_lines
+from holdfast.pipelines.page.field_writer import node_texts, word_text
+from holdfast.pipelines.page.layout import Group, laid_out
+from holdfast.pipelines.page.reader import read_pipeline
+from holdfast.pipelines.page.references import template_doc
+
+
+def page_of(graph: Graph, drawing: str = "", include: Sequence[str] = ()) -> str:
+    """A graph as a page. `drawing` is its picture as a text; `include` names the files that the code of its steps reads.
+
+    PipelineInvalid: the graph says something that a page cannot say.
+    """
+    text = "\n".join(_lines(graph, drawing, include))
+    read = read_pipeline(text.encode())
+    if read.graph is None:
+        told = "; ".join(str(problem) for problem in read.problems[:3])
+        raise PipelineInvalid(f"The pipeline {graph.pipeline_id} cannot be written as a page: {told}")
+    if graph_id(msgspec.structs.replace(read.graph, steps=graph.steps)) != graph_id(graph):
+        told = f"the graph of the page would differ in {_difference(graph, read.graph)}"
+        raise PipelineInvalid(f"The pipeline {graph.pipeline_id} cannot be written as a page: {told}.")
+    return text
+
+
+def _lines(graph: Graph, drawing: str, include: Sequence[str]) -> Iterator[str]:
+    contract = contract_in(graph)
+    if contract.title:
+        yield f"# {contract.title}\n"
+    if contract.problem:
+        yield f"Problem: {contract.problem}\n"
+    if drawing:
+        yield f"## {DIAGRAM}\n\n```text\n{drawing.rstrip()}\n```\n"
+    yield f"## {PIPELINE_SPEC}\n\n```yaml"
+    yield from spec_lines(contract)
+    yield from _graph_lines(graph, include)
+    yield "```"
+    yield from (f"\n## {heading}\n\n{text}" for heading, text in sections(contract))
+    yield ""
+
+
+def _graph_lines(graph: Graph, include: Sequence[str]) -> Iterator[str]:
+    maps = frozenset(node.name for node in graph.nodes if isinstance(node, MapNode))
+    step_file = "" if graph.steps is None else PurePosixPath(graph.steps).name
+    if graph.gates != "advised":
+        yield f"gates: {graph.gates}"
+    if include:
+        yield laid_out(Group("[", [("", word_text(name)) for name in include], "]"), "include: ")
+    yield "nodes:" if graph.nodes else "nodes: []"
+    for node in graph.nodes:
+        first = True
+        for key, doc in node_texts(node, maps, step_file):
+            yield laid_out(doc, f"  - {key}: " if first else f"    {key}: ", "    ")
+            first = False
+    yield laid_out(template_doc(graph.gives, maps), "gives: ")
+
+
+def _difference(wanted: Graph, found: Graph) -> str:
+    """The first part in which two graphs differ."""
+    for key in sorted(wanted.contract.keys() | found.contract.keys()):
+        if codec.dumps(wanted.contract.get(key)) != codec.dumps(found.contract.get(key)):
+            return f"`{key}` of its contract"
+    for one, other in zip(wanted.nodes, found.nodes, strict=False):
+        if one != other:
+            return f"the node `{one.name}`"
+    return "what it gives"

@@ -1,0 +1,78 @@
+"""What a supervisor answers, and the step that records each of its choices with its reason."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.notes import shown
+from holdfast.contract.protocol import Response
+from holdfast.durable.identifier import Identity
+from holdfast.durable.journal import identity_of
+from holdfast.model import reading
+from holdfast.model.operations import Operation, Type
+from holdfast.pipelines.graph.graph import FINISH
+from holdfast.pipelines.record.operations import Visit
+from holdfast.workers.run_operations import CHOICE
+
+_MOST_REASON: Final = 2000
+_MOST_LABEL: Final = 100
+_MOST_SHOWN: Final = 200
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a supervisor answers in one turn."""
+
+    choice: str
+    """A label, or `finish`. A label that the node does not know is a mistake of the supervisor."""
+    reason: str
+    inputs: dict[str, Any] | None = None
+    """What the chosen worker gets; None: the inputs of the node."""
+    outputs: dict[str, Any] | None = None
+    """With `finish`: what the node gives."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A choice, and the response of the worker that was chosen."""
+
+    answer: Answer
+    response: Response
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A choice as it is recorded."""
+
+    turn: int
+    choice: str
+    reason: str
+
+
+def answer_of(outputs: Any) -> Answer | str:
+    """Read the choice from a supervisor's outputs. If they hold no valid choice, the result is a sentence that says why. A label or a
+    reason that is too long is cut."""
+    try:
+        found = reading.converted(outputs, Answer)
+    except msgspec.ValidationError as odd:
+        return str(odd)[:400]
+    if not found.reason.strip():
+        return "It gave no reason."
+    if found.choice == FINISH and found.outputs is None:
+        return "It finished without outputs."
+    return msgspec.structs.replace(found, choice=found.choice[:_MOST_LABEL], reason=found.reason[:_MOST_REASON])
+
+
+def choice_at(visit: Visit, number: int) -> Identity:
+    """The step that records a choice: the number of the supervisor's turn in one try of the node."""
+    return identity_of(Type.STEP, CHOICE, visit.node, visit.round, visit.turn, number)
+
+
+def choice_text(number: int, answer: Answer) -> str:
+    """What that step records."""
+    return msgspec.json.encode(Chosen(number, answer.choice, answer.reason)).decode()
+
+
+def told_choice(recorded: Operation) -> str:
+    """A recorded choice in a few words, for people."""
+    chosen = reading.decoded(recorded.result or "{}", Chosen)
+    return shown(f"turn {chosen.turn}: chose {chosen.choice}: {chosen.reason}", _MOST_SHOWN)

@@ -1,0 +1,67 @@
+"""The operations of a pipeline's run: the sub-type of each, and the identities that follow from their names alone.
+
+A node's context (`Node`) begins and ends with the node, in each round. What the node does has operations beside its context and not below
+it: a replay leaves out what is below a closed context, and later nodes still need these results.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from holdfast.durable.identifier import Identity
+from holdfast.durable.journal import identity_of
+from holdfast.model.operations import RUN, SubType, Type
+from holdfast.workers.approvals import ApprovalPlace, Kind, approval_at
+from holdfast.workers.run_operations import node_at as node_at
+from holdfast.workers.run_operations import undone_at as undone_at
+
+_KEPT_IDENTITIES: Final = 4096
+ENDING = "Ending"
+"""The sub-type of the step that records why a run ends early, before its open parts are ended and its nodes undone."""
+
+REUSED = "Reused"
+"""The sub-type of the step that records what an earlier run of a restarted pipeline gave at this place."""
+
+ENDING_AT = identity_of(Type.STEP, ENDING, "ending")
+ENDED_AT = identity_of(Type.STEP, ENDING, "ended")
+"""The step that is recorded when nothing of the run is open any more. What begins after it are undos."""
+TIME_AT = identity_of(Type.WAIT, SubType.WAIT.value, "time-limit")
+"""The timer of the whole run."""
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """One node, in one round of a validation loop, in one turn of its failure policy. Both count from 1."""
+
+    node: str
+    round: int = 1
+    turn: int = 1
+
+
+@lru_cache(maxsize=_KEPT_IDENTITIES)
+def run_at(visit: Visit, part: str, number: int) -> Identity:
+    """A child run of a node: which part of the node's work it is (`work`, `undo`, ...), and its number there, from 1."""
+    return identity_of(Type.CHAINED_INVOKE, RUN, visit.node, visit.round, visit.turn, part, number)
+
+
+@lru_cache(maxsize=_KEPT_IDENTITIES)
+def reused_at(at: Identity) -> Identity:
+    """The step that stands for an operation which an earlier run has done."""
+    return identity_of(Type.STEP, REUSED, at.name or "", at.operation_id)
+
+
+def wait_at(visit: Visit, part: str, number: int = 1) -> Identity:
+    """A wait of a node."""
+    return identity_of(Type.WAIT, SubType.WAIT.value, visit.node, visit.round, visit.turn, part, number)
+
+
+def node_time_at(node: str, turn: int) -> Identity:
+    """The timer of a node: one for all its rounds. A person who lets the node try again gives it new time."""
+    return identity_of(Type.WAIT, SubType.WAIT.value, node, "time-limit", turn)
+
+
+def question_at(kind: Kind, visit: Visit, part: str, number: int = 1) -> ApprovalPlace:
+    """A question to a person, and the request beside it."""
+    return approval_at(kind, visit.node, f"{visit.round}/{visit.turn}/{part}", number)

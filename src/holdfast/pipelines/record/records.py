@@ -1,0 +1,213 @@
+"""Records: what a run has in its journal, and what it is about to write. Nothing else is remembered, so a replay is the first run.
+
+Nodes look here for what they asked for before. What they ask for now is collected, and `rest` writes all of it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from holdfast.contract.protocol import Response, RunUsage
+from holdfast.durable.identifier import Identity
+from holdfast.durable.journal import Journal, started, succeeded
+from holdfast.model.operations import OPEN, RUN, Operation, Type, Update
+from holdfast.pipelines.record.operations import REUSED, node_at, reused_at
+from holdfast.pipelines.record.responses import child_response
+from holdfast.pipelines.record.results import Settled, settled_in, settled_of, settled_update, told_of
+from holdfast.pipelines.record.reused import Reused, reused_in, reused_text
+from holdfast.workers.approvals import ApprovalPlace, Kind, Requested
+from holdfast.workers.run_operations import CANCEL_AT, EFFECTS_AT
+from holdfast.workers.run_reporters import RunReporter
+from holdfast.workers.run_usage import summed
+
+_MOST_UNWRITTEN: Final = 1_000_000
+
+
+class Records:
+    """The records of one run."""
+
+    def __init__(self, journal: Journal, reporter: RunReporter) -> None:
+        self.journal = journal
+        self.reporter = reporter
+        self._facts: list[Update] = []
+        self._wishes: list[Update] = []
+        """What nodes ask for. A run that ends before they are written drops them."""
+        self._begun: set[str] = set()
+        self._awaited: dict[str, Identity] = {}
+        self._settled: dict[tuple[str, int], Settled] = {}
+        self._told: list[tuple[str, int, Settled]] = []
+        self._asked: list[tuple[ApprovalPlace, Kind, str]] = []
+        self._responses: dict[str, Response] = {}
+        self.restarts = False
+        """Whether the run restarts an earlier one: only then may results be reused."""
+        self._reused: dict[str, Reused] = {}
+        self._unwritten = 0
+
+    # --- what is recorded
+
+    def find(self, at: Identity) -> Operation | None:
+        """The recorded operation, if there is one."""
+        return self.journal.find(at)
+
+    @property
+    def by_id(self) -> Mapping[str, Operation]:
+        """Every recorded operation by its id."""
+        return self.journal.by_id
+
+    def is_closed(self, at: Identity) -> bool:
+        """Whether the operation is recorded and over."""
+        return self.journal.is_closed(at)
+
+    def settled(self, node: str, round: int) -> Settled | None:
+        """How a node ended in a round; None for one that has not ended."""
+        known = self._settled.get((node, round))
+        if known is None and (found := self.journal.find(node_at(node, round))) is not None and found.status not in OPEN:
+            known = self._settled[node, round] = settled_of(found)
+        return known
+
+    def response(self, operation: Operation) -> Response:
+        """The response of a child run that is over."""
+        known = self._responses.get(operation.id)
+        if known is None:
+            known = self._responses[operation.id] = child_response(operation)
+        return known
+
+    def response_by_id(self, operation_id: str) -> Response:
+        """The response of the child run with this operation id."""
+        known = self._responses.get(operation_id)
+        if known is None and operation_id in self._reused:
+            known = self._responses[operation_id] = self._reused[operation_id].answer
+        return known or self.response(next(operation for operation in self.journal.operations if operation.id == operation_id))
+
+    def reused(self, at: Identity) -> Reused | None:
+        """What an earlier run gave at this place, if that is on record or about to be."""
+        if not self.restarts:
+            return None
+        place = reused_at(at)
+        known = self._reused.get(place.operation_id)
+        if known is None and (found := self.journal.find(place)) is not None:
+            known = self._reused[place.operation_id] = reused_in(found)
+        return known
+
+    def place_of(self, at: Identity) -> str:
+        """The id of the operation that has the response of a child run: its own, or the one that reuses an earlier response."""
+        return at.operation_id if self.reused(at) is None else reused_at(at).operation_id
+
+    def runs(self) -> Iterator[Operation]:
+        """Every child run, in the order in which they began."""
+        return (operation for operation in self.journal.operations if operation.type is Type.CHAINED_INVOKE and operation.sub_type == RUN)
+
+    def usage(self) -> RunUsage:
+        """What all child runs used together: every fallback, round, retry and undo."""
+        used = [self.response(operation).observability.usage for operation in self.runs() if operation.status not in OPEN]
+        return summed(used)
+
+    # --- what is about to be written
+
+    def open(self, *timers: Update) -> None:
+        """Write these before anything else, with the callback by which the run hears of its cancel."""
+        for update in (started(CANCEL_AT), *timers):
+            if not any(operation.id == update.id for operation in self.journal.operations):
+                self.journal.write_first(update)
+
+    def begin(self, node: str, round: int) -> None:
+        """Record that a node begins, once."""
+        at = node_at(node, round)
+        if at.operation_id not in self._begun and self.journal.find(at) is None:
+            self._begun.add(at.operation_id)
+            self._wishes.append(started(at))
+
+    def settle(self, node: str, round: int, settled: Settled) -> None:
+        """Record how a node ended."""
+        update = settled_update(node, round, settled)
+        self._settled[node, round] = settled = settled_in(update)  # what a replay will read
+        self._facts.append(update)
+        self._told.append((node, round, settled))
+
+    def reuse(self, at: Identity, reused: Reused) -> Reused:
+        """Record what an earlier run gave at this place."""
+        place = reused_at(at)
+        self._reused[place.operation_id] = reused
+        text = reused_text(reused)
+        self._facts.append(succeeded(place, text))
+        self._unwritten += len(text)
+        return reused
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many results of earlier runs wait to be written that they should be written now."""
+        return self._unwritten > _MOST_UNWRITTEN
+
+    @property
+    def reused_runs(self) -> set[str]:
+        """The child runs of earlier runs whose responses are on record."""
+        return {reused_in(op).run_id for op in self.journal.operations if op.sub_type == REUSED}
+
+    def is_reused(self, operation_id: str) -> bool:
+        """Whether the response that `place_of` named is of an earlier run."""
+        known = self._reused.get(operation_id) or next((op for op in self.journal.operations if op.id == operation_id), None)
+        return isinstance(known, Reused) or (known is not None and known.sub_type == REUSED)
+
+    def note(self, *updates: Update) -> None:
+        """Write these facts together with the next write."""
+        self._facts += updates
+
+    def wish(self, *updates: Update) -> None:
+        """Write these together with everything else that is asked for now."""
+        self._wishes += updates
+
+    def drop_wishes(self) -> None:
+        """The run ends: what nodes asked for and is not written yet does not begin."""
+        self._wishes, self._asked, self._awaited = [], [], {}
+
+    def ask(self, place: ApprovalPlace, request: Requested, within: int) -> None:
+        """Ask a person. The request stands right behind its callback, which is how readers find it."""
+        if EFFECTS_AT.operation_id not in self._begun and self.journal.find(EFFECTS_AT) is None:
+            self._begun.add(EFFECTS_AT.operation_id)
+            self._wishes.append(started(EFFECTS_AT))
+        text = msgspec.json.encode(request).decode()
+        self._wishes += [started(place.callback, timeout_seconds=within), succeeded(place.request, text)]
+        self._asked.append((place, request.kind, request.tool))
+
+    def add_approvers(self, place: ApprovalPlace, kind: Kind, tool: str, added: Update) -> None:
+        """Ask further persons the same question: observers hear of it again."""
+        self._wishes.append(added)
+        self._asked.append((place, kind, tool))
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a person is about to be asked."""
+        return bool(self._asked)
+
+    def awaits(self, at: Identity) -> None:
+        """The run goes on when this operation is over."""
+        self._awaited[at.operation_id] = at
+
+    @property
+    def awaited(self) -> list[Identity]:
+        """The operations that the run waits for now."""
+        return list(self._awaited.values())
+
+    # --- writing and resting
+
+    async def write(self) -> None:
+        """Write everything that was asked for, in one write."""
+        updates = [*self._facts, *self._wishes]
+        self._facts, self._wishes, self._unwritten = [], [], 0
+        if updates:
+            await self.journal.write(*updates)
+        told, self._told = self._told, []
+        for node, round, settled in told:
+            self.reporter.node_ended(node, round, self.journal.find(node_at(node, round)), settled.state, told_of(settled))
+        asked, self._asked = self._asked, []
+        for place, kind, tool in asked:
+            self.reporter.waits_for_person(kind, tool, 1, place.callback.operation_id)
+
+    async def rest(self) -> None:
+        """Write what was asked for, and rest until one of the awaited operations is over."""
+        await self.write()
+        awaited, self._awaited = self.awaited, {}
+        await self.journal.until_closed(*awaited)

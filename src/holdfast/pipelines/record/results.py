@@ -1,0 +1,123 @@
+"""Results of nodes: how a node ended, and the JSON document that references of other nodes walk in.
+
+worker  {status, outputs, error, run_id, partial}
+map     {items, ok, failed, counts}                with items {index, status, outputs, error, run_id}
+merge   {outputs, conflicts, completeness, missing}
+gate    {verdict, reasons, round, outputs}         outputs is the candidate that the gate let pass
+human   {outputs, verdict, decided_by, comment}    route {label}    step {outputs}    wait {}
+supervise {outputs, turns, choices}                with choices {turn, choice, reason, status, run_id}
+until   {outputs, times}                           pipeline as worker
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.contract.codes import Status
+from holdfast.contract.protocol import Response
+from holdfast.model import reading
+from holdfast.model.operations import Action, Failure, Operation, Update
+from holdfast.pipelines.record.operations import node_at
+
+EndState: TypeAlias = Literal["ok", "partial", "skipped", "blocked", "failed"]
+"""How a node can end. While it has not ended it is `waiting` or `running`; an undone one is `undone`."""
+
+
+class NodeError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a node failed."""
+
+    code: str
+    message: str
+    details: Any = None
+    run_id: str | None = None
+    """The child run that failed, if one did."""
+    retryable: bool | None = None
+    needs_human: bool = False
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A node kind cannot go on. The failure policy (scene/failure.py) decides what follows."""
+
+    error: NodeError
+    action: Literal["fail", "skip", "escalate"] | None = None
+    """The action that the node itself names for this case; None: the node's `on_failure` decides."""
+    offers: dict[str, Any] | None = None
+    """What a person may give instead of the node's outputs: a schema; None: any object."""
+    document: dict[str, Any] | None = None
+    """What is known of the node's result all the same, for example the reasons of a gate."""
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a node ended in one round."""
+
+    state: EndState
+    document: dict[str, Any] | None = None
+    """The result; None for a skipped node, and where the response of a child run is the result."""
+    run: str | None = None
+    """The id of the operation of the child run whose response is the result."""
+    lost: bool = False
+    """Something that the author wanted is missing, so the run is partial. A branch that a route did not choose is not missing."""
+    passes: bool = True
+    """Nodes that come `after` this one may run."""
+    why: str | None = None
+    """Why the node was skipped or blocked, for people."""
+    error: NodeError | None = None
+    revise: bool = False
+    """The gate asked for another round."""
+
+
+Outcome: TypeAlias = Settled | Failed | None
+"""What a node kind says: it ended, it failed, or it waits."""
+
+_settled = reading.decoder(Settled)
+
+
+def settled_update(node: str, round: int, settled: Settled) -> Update:
+    """The update that ends a node's context."""
+    at, text = node_at(node, round), msgspec.json.encode(settled).decode()
+    if settled.state == "failed" and settled.error is not None:
+        return at.update(Action.FAIL, error=Failure(settled.error.message, settled.error.code, text))
+    return at.update(Action.SUCCEED, payload=text)
+
+
+def settled_of(operation: Operation) -> Settled:
+    """What `settled_update` wrote."""
+    return _settled.decode((operation.result if operation.error is None else operation.error.data) or "{}")
+
+
+def settled_in(update: Update) -> Settled:
+    """What a replay will read of this update."""
+    return _settled.decode((update.payload if update.error is None else update.error.data) or "{}")
+
+
+def told_of(settled: Settled) -> tuple[str, str] | None:
+    """The code and the message of a node that did not end well, for observers."""
+    return None if settled.error is None else (settled.error.code, settled.error.message)
+
+
+def worker_document(response: Response) -> dict[str, Any]:
+    """The result of a worker node."""
+    return {
+        "status": response.status.value,
+        "outputs": response.outputs,
+        "error": None if response.error is None else msgspec.to_builtins(response.error),
+        "run_id": response.run_id,
+        "partial": response.observability.partial,
+    }
+
+
+def error_of(response: Response) -> NodeError:
+    """Why a child run failed."""
+    error = response.error
+    if error is None:
+        return NodeError(code="worker_crashed", message="The run gave no outputs and no error.", run_id=response.run_id or None)
+    return NodeError(
+        code=error.error_code,
+        message=error.message,
+        details=error.details,
+        run_id=response.run_id or None,
+        retryable=error.retryable,
+        needs_human=response.status is Status.NEEDS_HUMAN,
+    )

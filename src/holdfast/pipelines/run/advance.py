@@ -1,0 +1,148 @@
+"""One look at each node: which may go on, what each says, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from holdfast.durable.identifier import Identity
+from holdfast.durable.journal import started
+from holdfast.model.errors import HoldfastError
+from holdfast.model.operations import OPEN, Action, Status, Type
+from holdfast.pipelines.graph.graph import (
+    AnyNode,
+    GateNode,
+    HumanNode,
+    MapNode,
+    MergeNode,
+    PipelineNode,
+    RouteNode,
+    StepNode,
+    SuperviseNode,
+    UntilNode,
+    WaitNode,
+    WorkerNode,
+)
+from holdfast.pipelines.nodes import gate, human, map, merge, route, step, supervise, until, wait, worker
+from holdfast.pipelines.record.operations import TIME_AT, Visit, node_time_at
+from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
+from holdfast.pipelines.run.ending import end_operation, ending_of
+from holdfast.pipelines.run.readiness import missing_for, not_reached, skip_of
+from holdfast.pipelines.scene.children import TimeOver
+from holdfast.pipelines.scene.failure import Again, handled
+from holdfast.pipelines.scene.invocation import PipelineRun
+from holdfast.pipelines.scene.scene import CannotRun, NotReached, Scene
+from holdfast.workers.run_operations import CANCEL_AT
+
+_Advance = Callable[[Any, Scene], Awaitable[Outcome]]
+_KINDS: Final[Mapping[type[AnyNode], _Advance]] = {
+    WorkerNode: worker.advance,
+    PipelineNode: worker.advance,
+    MapNode: map.advance,
+    MergeNode: merge.advance,
+    GateNode: gate.advance,
+    HumanNode: human.advance,
+    RouteNode: route.advance,
+    SuperviseNode: supervise.advance,
+    UntilNode: until.advance,
+    StepNode: step.advance,
+    WaitNode: wait.advance,
+}
+
+
+async def advance(run: PipelineRun) -> bool:
+    """Let every node go on as far as it can; whether the run is over.
+
+    A node that ends lets others begin, and a gate that asks for a revision lets earlier ones begin again. So this looks again until no
+    node ends any more.
+    """
+    waiting: set[str] = set()
+    """Nodes that wait for something: they are not asked again before it is written."""
+    is_new = True
+    while is_new:
+        is_new = False
+        for node in run.unsettled():
+            if ending_of(run) is not None:
+                return True
+            if node.name in waiting or missing_for(run, node):
+                continue
+            settled = await _looked(run, node)
+            if settled is None:
+                waiting.add(node.name)
+            else:
+                run.records.settle(node.name, run.round(node.name), settled)
+                is_new = True
+    run.records.awaits(CANCEL_AT)
+    if run.seconds is not None:
+        run.records.awaits(TIME_AT)
+    return not waiting or ending_of(run) is not None
+
+
+async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
+    """What one look at a node gives: turn by turn, as often as a person lets it try again."""
+    round, turn = run.round(node.name), 0
+    while True:
+        turn += 1
+        timer = node_time_at(node.name, turn)
+        is_over = (known := run.records.find(timer)) is not None and known.status is Status.SUCCEEDED
+        scene = Scene(run, node, Visit(node.name, round, turn), is_over=is_over)
+        outcome = await _outcome(run, node, scene)
+        if outcome is None and is_over:
+            outcome = await _cut_off(run, node, scene)
+        elif outcome is None and node.caps.timeout_seconds is not None:
+            if known is None:
+                run.records.wish(started(timer, wait_seconds=node.caps.timeout_seconds))
+            scene.awaits(timer)
+        if isinstance(outcome, Failed):
+            outcome = _late(node) if is_over else outcome
+            answer = await handled(node, Scene(run, node, scene.visit), outcome)
+            if isinstance(answer, Again):
+                continue
+            outcome = answer
+        if outcome is not None and node.name not in run.structure.loops:  # a node of a loop may need its timer again
+            _stop_timer(run, timer)
+        return outcome
+
+
+async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> Outcome:
+    try:
+        skipped = await skip_of(run, node, scene)
+        return skipped if skipped is not None else await _KINDS[type(node)](node, scene)
+    except NotReached as none:
+        return not_reached(run, node, none)
+    except CannotRun as cannot:
+        return Failed(cannot.error)
+    except TimeOver:
+        return _late(node)
+    except HoldfastError as trouble:
+        if trouble.code not in _OWN_TROUBLES:
+            raise
+        return Failed(NodeError(code=trouble.code, message=str(trouble)))
+
+
+_OWN_TROUBLES: Final = frozenset({"artifact_not_found", "artifact_too_large", "payload_not_json", "schema_too_costly", "overloaded"})
+"""Errors of a node's own values. Every other error is trouble of the runtime, and the run is tried again."""
+
+
+async def _cut_off(run: PipelineRun, node: AnyNode, scene: Scene) -> Failed | None:
+    """End what a node waits for after its time is over. The node fails when nothing of it is open any more."""
+    found = [(at, operation) for at in scene.awaited if (operation := run.records.find(at)) is not None]
+    if not any(operation.type is not Type.WAIT and operation.status in OPEN for _, operation in found):
+        for at, operation in found:
+            if operation.type is Type.WAIT:
+                run.records.note(at.update(Action.CANCEL, if_open=True))
+        return _late(node)
+    for _, operation in found:
+        if operation.status in OPEN:
+            await end_operation(run, operation)
+    return None
+
+
+def _late(node: AnyNode) -> Failed:
+    return Failed(NodeError(code="timeout", message=f"{node.name} did not end within {node.caps.timeout_seconds} s."))
+
+
+def _stop_timer(run: PipelineRun, timer: Identity) -> None:
+    known = run.records.find(timer)
+    if known is not None and known.status in OPEN:
+        run.records.note(timer.update(Action.CANCEL, if_open=True))

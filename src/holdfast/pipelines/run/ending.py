@@ -1,0 +1,98 @@
+"""Why a run ends before all its nodes have: a node failed, a caller cancelled it, or its time is over. And how its open parts are ended."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.contract.protocol import ResponseError
+from holdfast.durable.identifier import Identity
+from holdfast.durable.journal import succeeded
+from holdfast.model import reading
+from holdfast.model.operations import APPROVAL, OPEN, RUN, Operation, Status, Type
+from holdfast.pipelines.graph.graph import has_undo
+from holdfast.pipelines.record.operations import ENDED_AT, ENDING_AT, TIME_AT, node_at
+from holdfast.pipelines.record.results import NodeError, Settled
+from holdfast.pipelines.scene.invocation import PipelineRun
+from holdfast.workers.run_operations import CANCEL_AT
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a run ends early."""
+
+    error: NodeError
+    node: str | None = None
+    """The node that failed; None where the run was cancelled or is late."""
+
+
+_CUT_OFF = NodeError(code="cancelled", message="The run ended before the node did.")
+_endings = reading.decoder(Ending)
+
+
+def ending_of(run: PipelineRun) -> Ending | None:
+    """Why the run ends early; None while it goes on. Once it is recorded, nothing that happens later changes it."""
+    records = run.records
+    if (known := records.find(ENDING_AT)) is not None:
+        return _endings.decode(known.result or "{}")
+    for node in run.graph.nodes:
+        settled = run.settled(node.name)
+        if settled is not None and settled.state == "failed" and settled.error is not None:
+            return Ending(error=settled.error, node=node.name)
+    if records.is_closed(CANCEL_AT):
+        return Ending(error=NodeError(code="cancelled", message="The run was cancelled."))
+    late = records.find(TIME_AT)
+    if late is not None and late.status is Status.SUCCEEDED:
+        return Ending(error=NodeError(code="timeout", message=f"The run did not end within {run.seconds:g} s."))
+    return None
+
+
+def ending_by(error: ResponseError) -> Ending:
+    """All nodes ended, and the outputs that they gave were refused: the run ends with this error."""
+    return Ending(error=NodeError(code=error.error_code, message=error.message, details=error.details, retryable=error.retryable))
+
+
+def can_undo(run: PipelineRun) -> bool:
+    """Whether a node of the graph has an `undo`."""
+    return any(map(has_undo, run.graph.nodes))
+
+
+async def end_open(run: PipelineRun, ending: Ending) -> None:
+    """End everything that is still open, and wait until it is over: no part of a run outlives the run."""
+    run.records.drop_wishes()
+    if run.records.find(ENDED_AT) is not None:
+        return
+    opened = _open(run)
+    if opened or can_undo(run):
+        if run.records.find(ENDING_AT) is None:
+            run.records.note(succeeded(ENDING_AT, msgspec.json.encode(ending).decode()))
+        await run.records.write()
+    told: set[str] = set()
+    while opened := _open(run):
+        for operation in opened:
+            if operation.id not in told:
+                told.add(operation.id)
+                await end_operation(run, operation)
+        await run.records.journal.until_closed(*(_identity(operation) for operation in opened))
+    for node in run.graph.nodes:
+        round = run.round(node.name)
+        known = run.records.find(node_at(node.name, round))
+        if known is not None and known.status in OPEN and run.records.settled(node.name, round) is None:
+            run.records.settle(node.name, round, Settled(state="failed", error=_CUT_OFF, lost=True, passes=False))
+    if run.records.find(ENDING_AT) is not None:
+        run.records.note(succeeded(ENDED_AT, "null"))
+
+
+def _identity(operation: Operation) -> Identity:
+    return Identity(operation.id, operation.type, operation.sub_type or "", operation.parent_id, operation.name)
+
+
+async def end_operation(run: PipelineRun, operation: Operation) -> None:
+    """Cancel a child run, or withdraw a question."""
+    if operation.type is Type.CHAINED_INVOKE:
+        await run.service.cancel_child(run.header.id, operation.id)
+    elif operation.type is Type.CALLBACK:
+        await run.service.withdraw(run.header.id, operation.id)
+
+
+def _open(run: PipelineRun) -> list[Operation]:
+    kinds = {(Type.CHAINED_INVOKE, RUN), (Type.CALLBACK, APPROVAL)}
+    return [op for op in run.records.journal.operations if op.status in OPEN and (op.type, op.sub_type) in kinds]

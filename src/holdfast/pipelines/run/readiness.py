@@ -1,0 +1,41 @@
+"""Whether a node may begin, and whether it is skipped instead."""
+
+from __future__ import annotations
+
+from holdfast.contract.rules import holds
+from holdfast.pipelines.graph.graph import AnyNode, GateNode, HumanNode, RouteNode
+from holdfast.pipelines.record.results import Settled
+from holdfast.pipelines.scene.invocation import PipelineRun
+from holdfast.pipelines.scene.scene import NotReached, Scene
+
+
+def missing_for(run: PipelineRun, node: AnyNode) -> list[str]:
+    """The nodes that have not ended and that this one waits for."""
+    return [name for name in run.structure.needs[node.name] if run.settled(name) is None]
+
+
+async def skip_of(run: PipelineRun, node: AnyNode, scene: Scene) -> Settled | None:
+    """How a node that does not run ends; None for one that runs. Every node that it waits for has ended."""
+    for after in node.after:
+        before, settled = run.graph.node(after.node), run.settled(after.node)
+        assert settled is not None
+        if after.label is not None and isinstance(before, RouteNode):
+            chosen = (settled.document or {}).get("label")
+            if chosen != after.label:
+                return skipped(node, f"{after.node} chose {chosen or 'nothing'}, not {after.label}.", lost=settled.lost)
+        elif isinstance(before, GateNode | HumanNode) and not settled.passes:
+            return skipped(node, f"{after.node} let nothing pass.", lost=settled.lost)
+    if node.when is not None and not holds(node.when.rules, await scene.whole(node.when.value)):
+        return Settled(state="skipped", why="The rules of `when` do not hold.")
+    return None
+
+
+def skipped(node: AnyNode, why: str, *, lost: bool) -> Settled:
+    """A node that is skipped because of another one. A gate or a person that was not asked lets nothing pass."""
+    return Settled(state="skipped", why=why, lost=lost, passes=not isinstance(node, GateNode | HumanNode))
+
+
+def not_reached(run: PipelineRun, node: AnyNode, none: NotReached) -> Settled:
+    """A node that refers to a result that is not there."""
+    settled = run.settled(none.source)
+    return skipped(node, f"{none.source} has no result.", lost=settled is not None and settled.lost)

@@ -1,0 +1,118 @@
+"""A pipeline's run: the durable function that every pipeline is. The engine may replay it, so everything it does is recorded or pure.
+
+advance every node that can go on → write what they ask for → rest until something of it is over → … → response
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.contract.limits import tighten
+from holdfast.contract.protocol import Observability, Response
+from holdfast.durable.context import AsyncDurableContext
+from holdfast.durable.journal import Journal, started
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Execution
+from holdfast.pipelines.again.forerunners import Forerunners
+from holdfast.pipelines.graph.contract import contract_in
+from holdfast.pipelines.graph.graph import Graph
+from holdfast.pipelines.graph.structure import Structure, structure_of
+from holdfast.pipelines.record.operations import TIME_AT
+from holdfast.pipelines.record.records import Records
+from holdfast.pipelines.record.responses import made_response
+from holdfast.pipelines.run.advance import advance
+from holdfast.pipelines.run.ending import can_undo, end_open, ending_by, ending_of
+from holdfast.pipelines.run.response import responded
+from holdfast.pipelines.run.served import PACKAGE
+from holdfast.pipelines.run.undo import undo_all
+from holdfast.pipelines.scene.environment import Graphs, RunService, StepCalls
+from holdfast.pipelines.scene.invocation import PipelineRun
+from holdfast.pipelines.scene.shards import run_shard
+from holdfast.workers.accepted_request import AcceptedRequest
+
+
+async def respond(run: PipelineRun) -> Response:
+    """Run a pipeline to its end: nodes advance and rest until none is left, or until the run must end early."""
+    open_run(run)
+    while not await advance(run):
+        await rest(run)
+    ending = ending_of(run)
+    if ending is None:
+        response = await responded(run, None)
+        if response.error is None or not can_undo(run):
+            return response
+        ending = ending_by(response.error)
+    await end_open(run, ending)
+    left = await undo_all(run)
+    return await responded(run, ending, left)
+
+
+def open_run(run: PipelineRun) -> None:
+    """Make the run heard: by a cancel, and by the timer of its time limit."""
+    if run.header.epoch == 1:
+        run.reporter.began()
+    run.records.open(*([] if run.seconds is None else [started(TIME_AT, wait_seconds=max(1, round(run.seconds)))]))
+
+
+async def rest(run: PipelineRun) -> None:
+    """Write what the nodes asked for, and rest until something of it is over. A caller that waits hears of a question to a person."""
+    if run.records.is_asking:
+        run.service.waits(run.header.id)
+    await run.records.rest()
+
+
+class Pipelines:
+    """The handler of every pipeline, with what it needs beside the worker service."""
+
+    def __init__(self, graphs: Graphs, steps: StepCalls | None = None) -> None:
+        self._graphs = graphs
+        self._steps = steps
+        self._structures: dict[str, Structure] = {}
+
+    async def run(self, accepted: AcceptedRequest, context: AsyncDurableContext, journal: Journal, service: RunService) -> Response:
+        """Take an accepted request, and return the response."""
+        header = journal.header
+        if (accepted.tenant, accepted.request.worker_id) != (header.tenant, header.function):
+            raise InvalidParameter("This execution was not accepted as a run: its request is of another tenant, or for another pipeline.")
+        if accepted.is_shard:
+            return await run_shard(accepted, journal, service)
+        identity = accepted.package.removeprefix(PACKAGE)
+        graph = self._graphs.find(identity)
+        if graph is None:
+            return _unknown(header, accepted)
+        contract, request = contract_in(graph), accepted.request
+        limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
+        accepted = msgspec.structs.replace(accepted, limits=limits)
+        reporter = service.reporter(header, accepted, contract)
+        records = Records(journal, reporter)
+        forerunners = await _forerunners(accepted, service)
+        records.restarts = forerunners is not None
+        structure = self._structure(identity, graph)
+        run = PipelineRun(graph, structure, contract, accepted, records, reporter, service, self._steps, forerunners)
+        response = await respond(run)
+        await records.write()
+        return response
+
+    def _structure(self, identity: str, graph: Graph) -> Structure:
+        known = self._structures.get(identity)
+        if known is None:
+            known = self._structures[identity] = structure_of(graph)
+        return known
+
+
+async def _forerunners(accepted: AcceptedRequest, service: RunService) -> Forerunners | None:
+    """The earlier runs of a run that restarts one, the newest first. Those that are not kept any more are left out."""
+    if not accepted.before:
+        return None
+    found = [await service.earlier_run(run_id, accepted.tenant) for run_id in reversed(accepted.before)]
+    return Forerunners(accepted, [run for run in found if run is not None])
+
+
+def _unknown(header: Execution, accepted: AcceptedRequest) -> Response:
+    return msgspec.structs.replace(
+        made_response("package_changed", f"The graph {accepted.package} of this run is not known here."),
+        run_id=header.id,
+        worker_id=header.function,
+        version=accepted.version,
+        observability=Observability(trace_id=accepted.trace_id, attempt=0),
+    )

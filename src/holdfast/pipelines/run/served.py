@@ -1,0 +1,48 @@
+"""A pipeline as the worker service serves it: like a worker, with the graph in place of code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.contract.terms import Contract, Limits
+from holdfast.model.graphs import GraphText
+from holdfast.model.operations import Kind
+from holdfast.pipelines.graph.contract import contract_in
+from holdfast.pipelines.graph.graph import Graph
+from holdfast.pipelines.graph.text import graph_text, text_id
+from holdfast.workers.attempt import Body
+from holdfast.workers.tools.seam import Tool
+
+PACKAGE = "graph:"
+"""What the package of a pipeline's accepted request begins with; the graph's hash follows."""
+
+
+class PipelineWorker:
+    """A pipeline in the shape of a worker. It has no tools of its own, and no body: the interpreter runs it."""
+
+    tools: Mapping[str, Tool] = {}
+    approvals: frozenset[str] = frozenset()
+
+    def __init__(self, contract: Contract) -> None:
+        self.contract = contract
+
+    async def turn(self, tenant: str, seconds: float) -> None:
+        """No body is started for a pipeline."""
+
+    async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
+        """A pipeline has no body."""
+        raise AssertionError("the interpreter runs a pipeline; it has no body")
+
+
+class ServedPipeline:
+    """One version of a pipeline that new runs may get."""
+
+    kind = Kind.PIPELINE
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        text = graph_text(graph)
+        self.id = text_id(text)
+        self.graph_text: GraphText | None = GraphText(self.id, text)
+        self.package = f"{PACKAGE}{self.id}"
+        self.worker = PipelineWorker(contract_in(graph))

@@ -1,0 +1,145 @@
+"""Undo: when a run fails or is cancelled, the nodes that did something and can take it back do so, the last one first.
+
+Each undo is a child run of its own: durable, and made once. An undo that fails is never dropped: a person is asked, without a time limit,
+and the run stays open until the person has answered.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from holdfast.contract.codes import Status
+from holdfast.durable.journal import succeeded
+from holdfast.pipelines.graph.graph import AnyNode, MapNode, SuperviseNode, WorkerNode, has_undo
+from holdfast.pipelines.nodes import map as map_node
+from holdfast.pipelines.nodes import supervise
+from holdfast.pipelines.record.operations import Visit, node_at, undone_at
+from holdfast.pipelines.record.results import NodeError, Settled, error_of
+from holdfast.pipelines.scene.failure import ran
+from holdfast.pipelines.scene.invocation import PipelineRun
+from holdfast.pipelines.scene.scene import CannotRun, NotReached, Scene, Silence
+
+_Undoable: TypeAlias = WorkerNode | MapNode | SuperviseNode
+RETRY, DONE, LEAVE = "retry", "done", "leave"
+"""What a person may answer about an undo that failed: try again, it is undone by hand, leave it as it is."""
+_MOST_TRIES: Final = 100
+_ANSWER: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["action"],
+    "properties": {"action": {"enum": [RETRY, DONE, LEAVE]}},
+}
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """A node whose effects a person chose to leave as they are."""
+
+    node: str
+    error: NodeError
+
+
+async def undo_all(run: PipelineRun) -> list[Unfinished]:
+    """Undo every finished node that has an `undo`, in the reverse of the order in which they ended. Returns what is left."""
+    left = []
+    for node, round in _finished(run):
+        unfinished = await _undone(run, node, round)
+        if unfinished is not None:
+            left.append(unfinished)
+    return left
+
+
+def _finished(run: PipelineRun) -> list[tuple[_Undoable, int]]:
+    """The nodes that did something, in every round, the last one first."""
+    found: list[tuple[tuple[int, int], _Undoable, int]] = []
+    for place, node in enumerate(run.graph.nodes):
+        if not isinstance(node, _Undoable) or not has_undo(node):
+            continue
+        for round in range(1, run.round(node.name) + 1):
+            settled, operation = run.records.settled(node.name, round), run.records.find(node_at(node.name, round))
+            if settled is not None and operation is not None and _did_something(run, node, round, settled):
+                found.append(((operation.revision, place), node, round))
+    return [(node, round) for _, node, round in sorted(found, key=lambda one: one[0], reverse=True)]
+
+
+def _did_something(run: PipelineRun, node: _Undoable, round: int, settled: Settled) -> bool:
+    """Whether there is something to undo. A supervisor that failed may have chosen workers that went well."""
+    if isinstance(node, SuperviseNode):
+        return bool(supervise.effects(node, Scene(run, node, Visit(node.name, round))))
+    return settled.state in ("ok", "partial") and not _is_kept(run, settled)
+
+
+def _is_kept(run: PipelineRun, settled: Settled) -> bool:
+    """Whether an earlier run, which ended well, did what the node stands for: then it stays done."""
+    return run.forerunners is not None and run.forerunners.keeps and settled.run is not None and run.records.is_reused(settled.run)
+
+
+async def _undone(run: PipelineRun, node: _Undoable, round: int) -> Unfinished | None:
+    """Undo one node. A person is asked after each failure."""
+    done = undone_at(node.name, round)
+    if run.records.find(done) is not None:
+        return None
+    error = NodeError(code="undo_failed", message="The undo was tried too often.")
+    for turn in range(1, _MOST_TRIES + 1):
+        scene = Scene(run, node, Visit(node.name, round, turn), results=run.results_in(node.name, round))
+        while (tried := await _tried(scene, node, round)) is None:
+            await run.records.rest()
+        if not isinstance(tried, NodeError):
+            run.records.note(succeeded(done, '{"state":"undone"}'))
+            return None
+        error = NodeError(
+            code="undo_failed", message=f"The undo of {node.name} failed: {tried.message}", details=msgspec.to_builtins(tried)
+        )
+        while (action := _asked(scene, node, error)) is None:
+            run.service.waits(run.header.id)
+            await run.records.rest()
+        if action == DONE:
+            run.records.note(succeeded(done, '{"state":"undone","by_hand":true}'))
+            return None
+        if action == LEAVE:
+            break
+    return Unfinished(node.name, error)
+
+
+async def _tried(scene: Scene, node: _Undoable, round: int) -> NodeError | bool | None:
+    """Run the undo worker: True if it went well, an error if not, None while it runs."""
+    try:
+        if isinstance(node, MapNode):
+            return await map_node.undo(node, scene)
+        if isinstance(node, SuperviseNode):
+            return await supervise.undo(node, scene)
+        assert node.undo is not None
+        last = await ran(scene, (node.undo.worker,), lambda: _inputs(scene, node, round), part="undo", template=node.undo.inputs)
+    except NotReached as none:
+        return NodeError(code="edge_mismatch", message=f"The undo refers to {none.source}, which has no result.")
+    except CannotRun as cannot:
+        return cannot.error
+    if last is None:
+        return None
+    return True if last.response.status is Status.OK else error_of(last.response)
+
+
+async def _inputs(scene: Scene, node: WorkerNode, round: int) -> dict[str, Any]:
+    """What the undo worker gets: the mapping that the author gave, else the inputs and the outputs of the node."""
+    assert node.undo is not None
+    run = scene.run_state
+    if node.undo.inputs is not None:
+        return await scene.inputs(node.undo.inputs)
+    return {"inputs": await scene.inputs(node.inputs), "outputs": (run.document(node.name, round) or {}).get("outputs")}
+
+
+def _asked(scene: Scene, node: AnyNode, error: NodeError) -> str | None:
+    decision = scene.ask(
+        "question",
+        "undo",
+        {"node": node.name, "round": scene.visit.round, "error": msgspec.to_builtins(error), "answers": [RETRY, DONE, LEAVE]},
+        question=f"{error.message} Answer with an action: {RETRY}, {DONE} (it is undone by hand) or {LEAVE} (it stays as it is).",
+        within=0,
+        schema=_ANSWER,
+    )
+    if decision is None:
+        return None
+    if isinstance(decision, Silence) or decision.verdict != "answer" or not isinstance(decision.result, dict):
+        return LEAVE
+    return str(decision.result.get("action"))

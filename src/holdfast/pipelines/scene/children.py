@@ -1,0 +1,166 @@
+"""Child runs of a pipeline: how a node, or one item of a map, runs a worker and waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from holdfast.contract.protocol import Response
+from holdfast.durable.identifier import Identity
+from holdfast.durable.journal import started
+from holdfast.model.operations import OPEN, Operation, Order, Update
+from holdfast.pipelines.again.forerunners import Earlier
+from holdfast.pipelines.graph.graph import Template, parted
+from holdfast.pipelines.record.operations import Visit, run_at, wait_at
+from holdfast.pipelines.record.records import Records
+from holdfast.pipelines.record.responses import was_refused
+from holdfast.pipelines.scene.environment import RunService
+from holdfast.pipelines.scene.mismatch import edge_error
+from holdfast.pipelines.scene.values import Values
+from holdfast.workers.accepted_request import AcceptedRequest, Budget, Labels
+from holdfast.workers.child_requests import ChildRequest
+
+MAX_WAIT_SECONDS: Final = 31_622_400
+REVISION: Final = "revision"
+"""The input by which a worker learns what a gate wants changed."""
+
+Inputs = Callable[[], Awaitable[dict[str, Any]]]
+"""Makes the inputs of a child run. It is called only if the run has not begun."""
+
+
+class TimeOver(Exception):
+    """The time of the node is over, so it may begin nothing new."""
+
+
+class ChildRuns:
+    """Runs workers for one visit of one node, or for one item of a map."""
+
+    def __init__(
+        self,
+        records: Records,
+        service: RunService,
+        values: Values,
+        accepted: AcceptedRequest,
+        visit: Visit,
+        *,
+        budget: tuple[Budget, ...] = (),
+        labels: Labels,
+        parent_span_id: str | None = None,
+        is_over: bool = False,
+    ) -> None:
+        self.records = records
+        self.visit = visit
+        self.awaited: list[Identity] = []
+        """What the node waits for."""
+        self._service = service
+        self._values = values
+        self._accepted = accepted
+        self._budget = budget
+        self._labels = labels
+        self._parent_span_id = parent_span_id
+        self._is_over = is_over
+
+    @property
+    def revision(self) -> Mapping[str, Any] | None:
+        """What a gate wants changed; None where no gate asked."""
+        return None
+
+    def given(self, inputs: dict[str, Any]) -> Inputs:
+        """Inputs that are known already."""
+
+        async def known() -> dict[str, Any]:
+            return inputs
+
+        return known
+
+    async def run(self, worker: str, inputs: Inputs, *, part: str = "work", number: int = 1, template: Template = None) -> Response | None:
+        """Run a worker or a pipeline, or find its response."""
+        at = run_at(self.visit, part, number)
+        known = self.records.find(at)
+        if known is not None and known.status not in OPEN:
+            return self._told(known, template)
+        if known is None and (reused := self.records.reused(at)) is not None:
+            return reused.answer
+        if known is None:
+            self.check_time()
+            start = await self._start(at, worker, part, await inputs())
+            if isinstance(start, Response):
+                return start
+            self.begin(start)
+        self.awaits(at)
+        return None
+
+    def earlier(self, at: Identity, worker_id: str, part: str) -> Earlier:
+        """What earlier runs did at the place of a child run; nothing in a run that restarts none."""
+        return Earlier()
+
+    def _told(self, known: Operation, template: Template) -> Response:
+        """A recorded response. The refusal of inputs names the edges that they came by."""
+        response = self.records.response(known)
+        if (
+            not was_refused(response)
+            or response.error is None
+            or response.error.error_code not in ("schema_mismatch", "artifact_not_found")
+        ):
+            return response
+        return edge_error(self.visit.node, template, response)
+
+    async def _start(self, at: Identity, worker: str, part: str, inputs: dict[str, Any]) -> Update | Response:
+        """The update that starts a child run; or the response of an earlier run that did the same work."""
+        worker_id, version = parted(worker)
+        revision, earlier = self.revision, self.earlier(at, worker_id, part)
+        if revision is not None and self._takes_revision(worker_id, version):
+            inputs = {**inputs, REVISION: revision}
+        request = ChildRequest(
+            worker_id=worker_id,
+            version=version,
+            inputs=await self._values.inputs(inputs),
+            budget=self._budget,
+            labels=self._labels,
+            parent_span_id=self._parent_span_id,
+            part=part,
+            link=earlier.link,
+        )
+        accepted = await self._service.accept_child(self.records.journal.header, self._accepted, at, request)
+        # A refusal is recorded as the operation's failure, so that a replay finds the same refusal.
+        order, refused = (accepted, None) if isinstance(accepted, Order) else (None, accepted)
+        if order is not None and (reused := earlier.reusable(order)) is not None:
+            return self.records.reuse(at, reused).answer
+        return started(at, function_name=worker_id, order=order, error=refused)
+
+    def _takes_revision(self, worker_id: str, version: str | None) -> bool:
+        contract = self._service.contract(worker_id, version)
+        return contract is not None and REVISION in contract.input_schema.get("properties", {})
+
+    def wait(self, part: str, seconds: float, number: int = 1) -> bool:
+        """Wait for a time; whether it is over."""
+        at = wait_at(self.visit, part, number)
+        known = self.records.find(at)
+        if (known is not None and known.status not in OPEN) or (known is None and self.has_waited(at)):
+            return True
+        if known is None:
+            self.check_time()
+            self.begin(started(at, wait_seconds=min(MAX_WAIT_SECONDS, max(1, round(seconds)))))
+        self.awaits(at)
+        return False
+
+    def has_waited(self, at: Identity) -> bool:
+        """Whether an earlier run has waited at this place, and that counts."""
+        return False
+
+    # --- how they are recorded
+
+    def begin(self, *updates: Update) -> None:
+        """Record these, and that the node has begun."""
+        self.records.begin(self.visit.node, self.visit.round)
+        self.records.wish(*updates)
+
+    def awaits(self, at: Identity) -> None:
+        """The node goes on when this operation is over."""
+        self.awaited.append(at)
+        self.records.awaits(at)
+
+    def check_time(self) -> None:
+        """Refuse to begin anything after the time of the node is over."""
+        if self._is_over:
+            raise TimeOver

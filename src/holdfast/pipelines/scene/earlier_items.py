@@ -1,0 +1,47 @@
+"""What a map asks of earlier runs: its shards, the items that they had, and what these gave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from holdfast.pipelines.again.items import EarlierItems, ItemForerunners, earlier_shards, matched
+from holdfast.pipelines.graph.graph import MapNode
+from holdfast.pipelines.scene.environment import RunService
+from holdfast.pipelines.scene.scene import Scene
+from holdfast.workers.accepted_request import AcceptedRequest
+
+WORK: Final = "work"
+"""The part of a map's work that is no undo."""
+
+
+async def earlier_items(scene: Scene, items: Sequence[Any], part: str) -> EarlierItems | None:
+    """What earlier runs know of the items of a map; None if there is nothing to know. Undos are never reused."""
+    run, node, round = scene.run_state, scene.node, scene.visit.round
+    forerunners = run.forerunners
+    if forerunners is None or not isinstance(node, MapNode):
+        return None
+    shards, counts = earlier_shards(forerunners, node, round, part)
+    if not shards:
+        return None
+    before: dict[int, list[Any]] = {}
+    for shard, accepted in shards:
+        before[shard.first] = await run.values.opened(accepted.request.inputs.get("task.items"))
+    found = forerunners.reuse(node, round) if counts and part == WORK else None
+    return EarlierItems(
+        shards=tuple(shard for shard, _ in shards),
+        reuse="none" if found is None else found[1],
+        is_fresh=forerunners.is_fresh(node.name, round),
+        is_whole=found is None,
+        places=matched(items, [item for first in sorted(before) for item in before[first]]),
+    )
+
+
+async def item_forerunners(
+    items: EarlierItems | None, first: int, accepted: AcceptedRequest, service: RunService
+) -> ItemForerunners | None:
+    """What earlier runs gave for the items of a shard; None for a shard of a run that restarts none."""
+    if items is None:
+        return None
+    found = [await service.earlier_run(shard.run_id, accepted.tenant) for shard in items.shards]
+    return ItemForerunners(accepted, items, first, [run for run in found if run is not None])

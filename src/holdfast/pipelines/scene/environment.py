@@ -1,0 +1,79 @@
+"""What a pipeline's run needs from the service that runs it, and where graphs are found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from holdfast.contract.terms import Contract
+from holdfast.durable.identifier import Identity
+from holdfast.model.execution import Execution
+from holdfast.model.operations import Failure, Order
+from holdfast.pipelines.graph.graph import Graph
+from holdfast.pipelines.steps.steps import STEP_SECONDS, StepDone, StepFailed
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.artifacts import Artifacts
+from holdfast.workers.child_requests import ChildRequest
+from holdfast.workers.earlier_runs import EarlierRun
+from holdfast.workers.policy import Policy
+from holdfast.workers.run_reporters import LiveRunReporter
+
+
+class Graphs(Protocol):
+    """Graphs by their hash."""
+
+    def find(self, sha256: str) -> Graph | None:
+        """The graph with this hash, if it is known here."""
+        ...
+
+
+class StepCalls(Protocol):
+    """Calls the step functions of pipelines, in the sandbox (steps.steps.Steps)."""
+
+    async def call(
+        self, package: str, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
+    ) -> StepDone | StepFailed:
+        """What the function gives for these inputs."""
+        ...
+
+
+class RunService(Protocol):
+    """The worker service, as a pipeline's run needs it."""
+
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def artifacts(self) -> Artifacts: ...
+    def contract(self, worker_id: str, version: str | None) -> Contract | None:
+        """The contract of a worker that is served here."""
+        ...
+
+    def reporter(self, header: Execution, accepted: AcceptedRequest, contract: Contract) -> LiveRunReporter:
+        """The reporter of this run."""
+        ...
+
+    def waits(self, run_id: str) -> None:
+        """Say that the run waits for a person."""
+        ...
+
+    async def accept_child(
+        self, parent: Execution, accepted: AcceptedRequest | None, at: Identity, request: ChildRequest
+    ) -> Order | Failure:
+        """The order of a child run, or the failure of the operation that asks for a run that is refused."""
+        ...
+
+    async def earlier_run(self, run_id: str, tenant: str) -> EarlierRun | None:
+        """An earlier run of a restarted run; None if it is not kept any more."""
+        ...
+
+    async def holders(self) -> Mapping[str, str]:
+        """The persons who hold credentials, by the ids of the credentials."""
+        ...
+
+    async def cancel_child(self, parent: str, operation_id: str) -> None:
+        """Cancel the child run that an operation waits for. A child that is over is left as it is."""
+        ...
+
+    async def withdraw(self, run_id: str, operation_id: str) -> None:
+        """Take back a question of a run that no person has answered."""
+        ...

@@ -1,0 +1,203 @@
+"""What happens when a node fails: fallbacks in turn, then the node's `on_failure` by code: fail, skip, or escalate to a person.
+
+Every way is bounded: each fallback is tried once, a rate that is used up is waited for a limited number of times, and each escalation is
+one question, of which a node has a limited number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.codes import Status
+from holdfast.contract.protocol import Response
+from holdfast.model.operations import OPEN, Operation
+from holdfast.pipelines.graph.graph import (
+    AnyNode,
+    FailureAction,
+    GateNode,
+    HumanNode,
+    MapNode,
+    MergeNode,
+    RouteNode,
+    StepNode,
+    SuperviseNode,
+    Template,
+    UntilNode,
+    WaitNode,
+)
+from holdfast.pipelines.record.operations import Visit, reused_at, run_at
+from holdfast.pipelines.record.responses import child_response, was_refused
+from holdfast.pipelines.record.results import Failed, NodeError, Settled
+from holdfast.pipelines.scene.children import ChildRuns, Inputs
+from holdfast.pipelines.scene.scene import Scene, Silence
+
+MOST_TURNS: Final = 20
+"""How often a person may let one node try again, in one round."""
+_MOST_LIMITED: Final = 100
+"""How often a node waits for a rate before it counts as failed."""
+RETRY, USE, SKIP, STOP = "retry", "use", "skip", "stop"
+"""What a person may answer to an escalation."""
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """The last child run of a part of a node's work."""
+
+    response: Response
+    operation_id: str
+
+
+class Again(msgspec.Struct, frozen=True):
+    """A person wants the node to try again."""
+
+
+async def ran(scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part: str = "work", template: Template = None) -> Ran | None:
+    """Run the first of these workers; if it fails, run the next ones in turn. None: a run is under way."""
+    told: list[Response] = []
+    while (worker := _next(workers, told)) is not None:
+        number = len(told) + 1
+        response = await scene.run(worker, inputs, part=part, number=number, template=template)
+        if response is None:
+            return None
+        told.append(response)
+        seconds = _rate_wait(response)
+        if seconds is not None and not scene.wait(part, seconds, number):
+            return None
+    return Ran(told[-1], scene.records.place_of(run_at(scene.visit, part, len(told))))
+
+
+def ended(operations: Mapping[str, Operation], visit: Visit, part: str, workers: Sequence[str]) -> Response | None:
+    """The response with which `ran` has ended a part of a node's work, by the operations of its run; None if it has not."""
+    told: list[Response] = []
+    while _next(workers, told) is not None:
+        at = run_at(visit, part, len(told) + 1)
+        known = operations.get(at.operation_id) or operations.get(reused_at(at).operation_id)
+        if known is None or known.status in OPEN:
+            return None
+        told.append(child_response(known))
+    return told[-1]
+
+
+def _next(workers: Sequence[str], told: Sequence[Response]) -> str | None:
+    """The worker that runs after these responses; None if the last of them is the end."""
+    at, limited = 0, 0
+    for response in told:
+        limited += 1
+        if _rate_wait(response) is None or limited == _MOST_LIMITED:
+            if response.status is Status.OK or _code(response) == "cancelled":
+                return None
+            at, limited = at + 1, 0
+    return workers[at] if at < len(workers) else None
+
+
+def _rate_wait(response: Response) -> float | None:
+    """How long to wait for a rate that refused the request; None where nothing is waited for. Such a refusal uses up no attempt."""
+    error = response.error
+    if error is None or not was_refused(response) or error.error_code != "rate_limited":
+        return None
+    return error.retry_after_seconds or 1.0
+
+
+def _code(response: Response) -> str:
+    return "" if response.error is None else response.error.error_code
+
+
+async def handled(node: AnyNode, scene: Scene, failed: Failed) -> Settled | Again | None:
+    """What becomes of a node that failed. None: a person was asked and has not answered."""
+    action = failed.action or action_for(node, failed.error.code)
+    if action == "escalate":
+        return await _escalated(node, scene, failed)
+    return _without(node, failed) if action == "skip" else _ended(failed)
+
+
+def action_for(node: AnyNode, code: str) -> FailureAction:
+    """The node's own rule for a code, else its rule for all codes, else `fail`."""
+    return node.on_failure.get(code) or node.on_failure.get("*") or "fail"
+
+
+def _ended(failed: Failed, error: NodeError | None = None) -> Settled:
+    return Settled(state="failed", error=error or failed.error, document=failed.document, lost=True, passes=False)
+
+
+def _without(node: AnyNode, failed: Failed) -> Settled:
+    """The node is skipped. Nodes after a gate or a person that let nothing pass are skipped as well."""
+    holds_back = isinstance(node, GateNode | HumanNode)
+    return Settled(
+        state="blocked" if holds_back else "skipped",
+        document=failed.document if holds_back else None,
+        error=failed.error,
+        why=f"{failed.error.code}: {failed.error.message}",
+        lost=True,
+        passes=not holds_back,
+    )
+
+
+async def _escalated(node: AnyNode, scene: Scene, failed: Failed) -> Settled | Again | None:
+    actions = [RETRY, *([] if isinstance(node, MapNode | WaitNode) else [USE]), SKIP, STOP]
+    error = failed.error
+    decision = scene.ask(
+        "question",
+        "escalation",
+        {"node": node.name, "round": scene.visit.round, "error": msgspec.to_builtins(error), "answers": actions},
+        question=f"The node {node.name} failed with {error.code}: {error.message} Answer with an action: {', '.join(actions)}.",
+        within=scene.run_state.service.policy.approval_seconds,
+        schema=answer_schema(actions, failed.offers, optional=isinstance(node, GateNode)),
+    )
+    if decision is None:
+        return None
+    if isinstance(decision, Silence):
+        told = f"No person answered in time what to do about {error.code}: {error.message}"
+        return _ended(failed, NodeError(code="approval_expired", message=told, details=msgspec.to_builtins(error)))
+    answer = decision.result if isinstance(decision.result, dict) else {}
+    match answer.get("action") if decision.verdict == "answer" else STOP:
+        case "retry":
+            return Again() if scene.visit.turn < MOST_TURNS else _ended(failed)
+        case "use":
+            given = answer.get("outputs")
+            document = await scene.run_state.values.kept(given_document(node, failed, given))
+            return Settled(state="ok", document=document, why=f"Outputs given by {decision.decided_by}.")
+        case "skip":
+            return _without(node, failed)
+        case _:
+            return _ended(failed)
+
+
+def given_document(node: AnyNode, failed: Failed, outputs: Any) -> dict[str, Any]:
+    """The result document of a node whose outputs a person gave."""
+    match node:
+        case GateNode():
+            known = failed.document or {}
+            candidate = known.get("outputs") if outputs is None else outputs
+            return {**known, "verdict": "allow", "outputs": candidate}
+        case RouteNode():
+            return {"label": outputs["label"]}
+        case MergeNode():
+            return {"conflicts": [], "missing": [], "completeness": 1.0, **(failed.document or {}), "outputs": outputs}
+        case HumanNode():
+            return {**(failed.document or {}), "outputs": outputs, "verdict": "approve"}
+        case SuperviseNode():
+            return {"turns": 0, "choices": [], **(failed.document or {}), "outputs": outputs}
+        case UntilNode():
+            return {"times": 0, **(failed.document or {}), "outputs": outputs}
+        case StepNode():
+            return {"outputs": outputs}
+        case _:
+            return {"status": "ok", "outputs": outputs, "error": None, "run_id": None, "partial": False}
+
+
+def answer_schema(actions: Sequence[str], outputs: dict[str, Any] | None, *, optional: bool = False) -> dict[str, Any]:
+    """What a person's answer must fit. Given outputs must fit the worker's output schema, like the worker's own."""
+    offered = dict(outputs or {"type": "object"})
+    defined = offered.pop("$defs", None)
+    schema: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["action"],
+        "properties": {"action": {"enum": list(actions)}, "outputs": offered},
+    }
+    if not optional:
+        schema["if"] = {"properties": {"action": {"const": USE}}}
+        schema["then"] = {"required": ["outputs"]}
+    return schema if defined is None else {**schema, "$defs": defined}

@@ -1,0 +1,125 @@
+"""One invocation of one pipeline's run: its graph, its request, its records, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.contract.terms import Contract
+from holdfast.model.execution import Execution
+from holdfast.pipelines.again.forerunners import Forerunners
+from holdfast.pipelines.graph.contract import time_limit
+from holdfast.pipelines.graph.graph import AnyNode, Graph
+from holdfast.pipelines.graph.structure import Structure
+from holdfast.pipelines.graph.templates import INPUTS
+from holdfast.pipelines.record.records import Records
+from holdfast.pipelines.record.results import Settled, worker_document
+from holdfast.pipelines.scene.environment import RunService, StepCalls
+from holdfast.pipelines.scene.values import Values
+from holdfast.workers.accepted_request import AcceptedRequest, Budget
+from holdfast.workers.run_reporters import LiveRunReporter
+
+_KEPT_AFTER_MS: Final = 86_400_000
+"""How long the counters of a budget stay after the deadline of the run that owns them."""
+
+
+class PipelineRun:
+    """What all parts of the interpreter share."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        structure: Structure,
+        contract: Contract,
+        accepted: AcceptedRequest,
+        records: Records,
+        reporter: LiveRunReporter,
+        service: RunService,
+        steps: StepCalls | None,
+        forerunners: Forerunners | None = None,
+    ) -> None:
+        self.graph = graph
+        self.structure = structure
+        self.contract = contract
+        self.accepted = accepted
+        self.records = records
+        self.reporter = reporter
+        self.service = service
+        self.steps = steps
+        self.forerunners = forerunners
+        """The earlier runs, if this run restarts one."""
+        self.values = Values(service.artifacts, accepted.tenant, service.policy.inline_artifact_bytes)
+        self._documents: dict[tuple[str, int], dict[str, Any]] = {}
+
+    @property
+    def header(self) -> Execution:
+        """The execution of the run."""
+        return self.records.journal.header
+
+    # --- where the run stands
+
+    def round(self, node: str) -> int:
+        """The round that a node is in: one more than the revisions that its gate has asked for."""
+        loop, round = self.structure.loops.get(node), 1
+        while loop is not None and (settled := self.records.settled(loop.gate, round)) is not None and settled.revise:
+            round += 1
+        return round
+
+    def settled(self, node: str) -> Settled | None:
+        """How a node ended in its round; None for one that has not ended."""
+        return self.records.settled(node, self.round(node))
+
+    def unsettled(self) -> list[AnyNode]:
+        """The nodes that have not ended, in the order of the graph."""
+        return [node for node in self.graph.nodes if self.settled(node.name) is None]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether something that the author wanted is missing."""
+        return any((settled := self.settled(node.name)) is not None and settled.lost for node in self.graph.nodes)
+
+    # --- results
+
+    def document(self, node: str, round: int) -> dict[str, Any] | None:
+        """The result document of a node in a round; None for a node without a result."""
+        known = self._documents.get((node, round))
+        if known is not None:
+            return known
+        settled = self.records.settled(node, round)
+        if settled is None:
+            return None
+        found = settled.document
+        if found is None and settled.run is not None:
+            found = worker_document(self.records.response_by_id(settled.run))
+        if found is not None:
+            self._documents[node, round] = found
+        return found
+
+    def results(self, names: Mapping[str, Any] | tuple[str, ...] | None = None) -> dict[str, Any]:
+        """The result documents by source: the inputs of the run, and every node that has a result."""
+        wanted = [node.name for node in self.graph.nodes] if names is None else list(names)
+        found = {name: document for name in wanted if (document := self.document(name, self.round(name))) is not None}
+        return {INPUTS: self.accepted.request.inputs, **found}
+
+    def results_in(self, node: str, round: int) -> dict[str, Any]:
+        """The result documents as the node had them in a round of its validation loop, with its own."""
+        loop = self.structure.loops.get(node)
+        members = frozenset({node}) if loop is None else loop.members
+        found = self.results()
+        found |= {name: document for name in members if (document := self.document(name, round)) is not None}
+        return found
+
+    # --- limits
+
+    @property
+    def seconds(self) -> float | None:
+        """The time that the run has; None: no limit."""
+        return time_limit(self.accepted.limits)
+
+    def budgets(self, node: AnyNode) -> tuple[Budget, ...]:
+        """The limits that the calls of a node's child runs are charged to, the nearest first."""
+        caps, limits, key = node.caps, self.accepted.limits, f"budget/{self.header.id}"
+        until = self.header.deadline + _KEPT_AFTER_MS
+        own = Budget(key=f"{key}/{node.name}", max_tokens=caps.max_tokens, max_cost=caps.max_cost_usd, until=until)
+        whole = Budget(key=key, max_tokens=limits.max_tokens, max_cost=limits.max_cost_usd, until=until)
+        return tuple(budget for budget in (own, whole) if budget.max_tokens is not None or budget.max_cost is not None)

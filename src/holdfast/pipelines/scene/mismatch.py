@@ -1,0 +1,61 @@
+"""Edges: what came from where, for the error of a value that does not fit the node it goes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.codes import Status
+from holdfast.contract.protocol import Response, ResponseError
+from holdfast.pipelines.graph.graph import Template
+from holdfast.pipelines.graph.paths import text_of
+from holdfast.pipelines.graph.references import Unresolved
+from holdfast.pipelines.graph.templates import Reference, references_in
+from holdfast.pipelines.record.results import NodeError
+
+CODE = "edge_mismatch"
+
+
+def unresolved_error(node: str, unresolved: Unresolved) -> NodeError:
+    """The error of a node whose template has no value."""
+    edge = f"{unresolved.source}{text_of(unresolved.path)} → {node}"
+    details = {"edges": [{"from": f"{unresolved.source}{text_of(unresolved.path)}", "to": node, "reason": unresolved.reason}]}
+    return NodeError(code=CODE, message=f"The value for {node} cannot be made. {unresolved} ({edge}).", details=details)
+
+
+def no_object_error(node: str) -> NodeError:
+    """The error of a node whose inputs are no object."""
+    return NodeError(code=CODE, message=f"The inputs of {node} are no object.")
+
+
+def edge_error(node: str, template: Template, refused: Response) -> Response:
+    """The refusal of inputs as an `edge_mismatch` that names every edge that does not fit."""
+    assert refused.error is not None
+    problems = refused.error.details if isinstance(refused.error.details, list | tuple) else ()
+    edges = [_edge(node, template, msgspec.to_builtins(problem)) for problem in problems]
+    told = "; ".join(f"{edge['from']} → {edge['to']}: {edge['reason']}" for edge in edges[:5]) or refused.error.message
+    error = ResponseError(
+        error_code=CODE,
+        message=f"What {node} would get does not fit its contract: {told}.",
+        retryable=False,
+        details={"edges": edges} if edges else refused.error.details,
+    )
+    return msgspec.structs.replace(refused, status=Status.INVALID_OUTPUT, error=error)
+
+
+def _edge(node: str, template: Template, problem: Any) -> dict[str, str]:
+    path = str(problem.get("path", "")) if isinstance(problem, dict) else ""
+    parts = [part for part in path.split("/") if part]
+    reason = str(problem.get("reason", "")) if isinstance(problem, dict) else str(problem)
+    return {"from": _source(template, parts), "to": f"{node}{text_of(parts)}", "reason": reason}
+
+
+def _source(template: Template, parts: list[str]) -> str:
+    """The reference that made the value at a place of the inputs; `the graph` for a value that stands in the template itself."""
+    nearest: Reference | None = None
+    for reference in references_in(template):
+        where = [str(part) for part in reference.where]
+        if where == parts[: len(where)] and (nearest is None or len(where) > len(nearest.where)):
+            nearest = reference
+    return "the graph" if nearest is None else f"{nearest.source}{text_of(nearest.path)}"

@@ -1,0 +1,215 @@
+"""The scene of a node: everything that a node may ask for while it runs. A node kind gets one, and nothing else.
+
+Each question has the same three answers: a value if it is on record, None if the node must wait for it, and a start that is written
+together with what the other nodes ask for. So a node kind reads from top to bottom as if nothing ever took time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.durable.identifier import Identity
+from holdfast.model.operations import OPEN
+from holdfast.pipelines.again.forerunners import Earlier
+from holdfast.pipelines.graph.graph import AnyNode, Template, parted
+from holdfast.pipelines.graph.references import Item, Unresolved
+from holdfast.pipelines.graph.templates import INDEX, ITEM
+from holdfast.pipelines.record.operations import Visit, question_at
+from holdfast.pipelines.record.results import NodeError
+from holdfast.pipelines.scene.children import ChildRuns
+from holdfast.pipelines.scene.invocation import PipelineRun
+from holdfast.pipelines.scene.mismatch import no_object_error, unresolved_error
+from holdfast.workers.accepted_request import Labels
+from holdfast.workers.approvals import ApprovalPlace, Decision, Kind, Requested, arguments_hash, decision_of
+from holdfast.workers.demands import demands_of
+
+
+class NotReached(Exception):
+    """A template refers to a node that has no result: the node that has the template is skipped."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self.source = source
+
+
+class CannotRun(Exception):
+    """The node fails before it could do its work."""
+
+    def __init__(self, error: NodeError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """No person answered in time, or the question was withdrawn."""
+
+
+class Scene(ChildRuns):
+    """What one node may ask for, in one round and one turn."""
+
+    def __init__(
+        self, run: PipelineRun, node: AnyNode, visit: Visit, *, is_over: bool = False, results: Mapping[str, Any] | None = None
+    ) -> None:
+        """`results` stand in the place of the results so far: an undo sees what its node saw, and what the node gave."""
+        super().__init__(
+            run.records,
+            run.service,
+            run.values,
+            run.accepted,
+            visit,
+            budget=run.budgets(node),
+            labels=Labels(pipeline=run.contract.worker_id, node=node.name, round=visit.round),
+            parent_span_id=run.records.reporter.node_span(node.name, visit.round),
+            is_over=is_over,
+        )
+        self.run_state = run
+        self.node = node
+        self._results = results
+
+    # --- values
+
+    async def value(self, template: Template, *, item: Item | None = None) -> Any:
+        """The value of a template. Raises NotReached, or CannotRun with `edge_mismatch`."""
+        run = self.run_state
+        results = run.results(run.structure.needs[self.node.name]) if self._results is None else self._results
+        found = await run.values.value(template, results, item)
+        if not isinstance(found, Unresolved):
+            return found
+        needs = run.structure.needs
+        settled = run.settled(found.source) if found.source in needs else None
+        if settled is not None and (found.reason == "no_result" or (found.reason == "missing" and settled.state == "blocked")):
+            raise NotReached(found.source)
+        raise CannotRun(unresolved_error(self.node.name, found))
+
+    async def inputs(self, template: Template) -> dict[str, Any]:
+        """The value of a template that must be an object: the inputs of a worker."""
+        found = await self.value(template)
+        if not isinstance(found, dict):
+            raise CannotRun(no_object_error(self.node.name))
+        return found
+
+    async def opened(self, template: Template) -> Any:
+        """The value of a template; if it is an artifact, what the artifact holds."""
+        return await self.run_state.values.opened(await self.value(template))
+
+    async def whole(self, template: Template) -> Any:
+        """The value of a template with every artifact in it opened, for code of the runner that judges or merges it."""
+        return await self.run_state.values.whole(await self.value(template))
+
+    async def kept(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A result document as the history keeps it: large members are artifacts."""
+        return await self.run_state.values.kept(document)
+
+    async def closed_template(self, template: Template) -> tuple[Template, list[Any]]:
+        """A template whose references, other than to an item, are places in a list of values; and that list."""
+        values: list[Any] = []
+        return await self._closed(template, values), values
+
+    async def _closed(self, part: Template, values: list[Any]) -> Template:
+        if isinstance(part, list | tuple):
+            return [await self._closed(inner, values) for inner in part]
+        if not isinstance(part, dict) or "$const" in part:
+            return part
+        if "$from" not in part:
+            return {name: await self._closed(inner, values) for name, inner in part.items()}
+        if part["$from"] in (ITEM, INDEX):
+            return part
+        values.append(await self.value(part))
+        return {"$from": "values", "path": [len(values) - 1]}
+
+    def in_turn(self, turn: int) -> Scene:
+        """The scene of another turn of the same node and round."""
+        return Scene(self.run_state, self.node, Visit(self.visit.node, self.visit.round, turn), results=self._results)
+
+    def is_lost(self, source: str) -> bool:
+        """Whether the author wanted the result of a node that has none."""
+        settled = self.run_state.settled(source)
+        return settled is not None and settled.lost
+
+    def output_schema(self, worker: str) -> dict[str, Any] | None:
+        """The output schema of a worker that is served here."""
+        contract = self.run_state.service.contract(*parted(worker))
+        return None if contract is None else contract.output_schema
+
+    @property
+    def who(self) -> str:
+        """The owner of the values that are checked here: owners do not wait for each other."""
+        return f"{self.run_state.accepted.tenant}/{self.run_state.contract.worker_id}"
+
+    @property
+    def revision(self) -> Mapping[str, Any] | None:
+        """What the gate wants changed, for the first node of a validation loop; None in the first round and for other nodes."""
+        run, round = self.run_state, self.visit.round
+        loop = run.structure.loops.get(self.node.name)
+        if loop is None or loop.first != self.node.name or round == 1:
+            return None
+        asked, before = run.document(loop.gate, round - 1) or {}, run.document(self.node.name, round - 1) or {}
+        return {"round": round, "reasons": asked.get("reasons", []), "previous": before.get("outputs")}
+
+    # --- earlier runs
+
+    def earlier(self, at: Identity, worker_id: str, part: str) -> Earlier:
+        """What earlier runs of this pipeline did at the place of a child run."""
+        forerunners = self.run_state.forerunners
+        return Earlier() if forerunners is None else forerunners.child(self.node, self.visit, part, at, worker_id)
+
+    def has_waited(self, at: Identity) -> bool:
+        """Whether an earlier run has waited at this place. A wait that counts again is recorded."""
+        forerunners, known = self.run_state.forerunners, self.records.reused(at)
+        if known is None and forerunners is not None and (found := forerunners.wait(self.node, self.visit.round, at)) is not None:
+            known = self.records.reuse(at, found)
+        return known is not None
+
+    def _decided_before(self, place: ApprovalPlace, asked: Requested) -> Decision | None:
+        """What was decided in an earlier run, about exactly the same."""
+        forerunners, known = self.run_state.forerunners, self.records.reused(place.callback)
+        if known is None and forerunners is not None:
+            found = forerunners.decision(self.node, self.visit.round, place, asked)
+            known = None if found is None else self.records.reuse(place.callback, found)
+        return None if known is None else known.decision
+
+    # --- people and time
+
+    def ask(
+        self,
+        kind: Kind,
+        part: str,
+        shown: dict[str, Any],
+        *,
+        question: str,
+        within: int,
+        schema: dict[str, Any] | None = None,
+        demands: Mapping[str, Any] | None = None,
+        number: int = 1,
+    ) -> Decision | Silence | None:
+        """Ask a person, or find the decision. The decision is bound to the hash of exactly what is shown.
+
+        `demands` say who decides (workers.demands); without them the operator's own approvers do.
+        """
+        place = question_at(kind, self.visit, part, number)
+        known = self.records.find(place.callback)
+        if known is not None and known.status not in OPEN:
+            return decision_of(known) or Silence()
+        if known is None:
+            run = self.run_state
+            request = Requested(
+                kind=kind,
+                tool=self.node.name,
+                node=self.node.name,
+                arguments=shown,
+                arguments_sha256=arguments_hash(shown),
+                requested_by=run.accepted.requested_by,
+                question=question or None,
+                schema=schema,
+                **(demands or demands_of(run.service.policy)),
+            )
+            if (decided := self._decided_before(place, request)) is not None:
+                return decided
+            self.check_time()
+            self.begin()
+            self.records.ask(place, request, within)
+        self.awaits(place.callback)
+        return None

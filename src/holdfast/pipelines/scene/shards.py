@@ -1,0 +1,368 @@
+"""Shards: a map runs as chained executions of at most 500 items each, one after another, so that no history grows with the list.
+
+Each shard has the whole `at_once`. The number of failed items is handed on from shard to shard, so that what a map tolerates is exact. A
+shard answers with one page of results; a page above a size is an artifact. The parent holds one operation for each shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.codes import Status
+from holdfast.contract.protocol import Observability, Response, WorkerRequest
+from holdfast.durable.identifier import Identity
+from holdfast.durable.journal import Journal, started
+from holdfast.model import reading
+from holdfast.model.operations import OPEN, Kind, Operation, Order, Update
+from holdfast.pipelines.again.forerunners import Earlier
+from holdfast.pipelines.again.items import SHARD_ITEMS as SHARD_ITEMS
+from holdfast.pipelines.again.items import EarlierItems, ItemForerunners
+from holdfast.pipelines.graph.graph import MapNode, Template
+from holdfast.pipelines.graph.references import Item, Unresolved, resolved
+from holdfast.pipelines.record.operations import Visit, run_at
+from holdfast.pipelines.record.records import Records
+from holdfast.pipelines.record.responses import child_response, made_response
+from holdfast.pipelines.record.results import NodeError, error_of
+from holdfast.pipelines.scene.children import ChildRuns
+from holdfast.pipelines.scene.earlier_items import WORK, earlier_items, item_forerunners
+from holdfast.pipelines.scene.environment import RunService
+from holdfast.pipelines.scene.failure import MOST_TURNS, ended, ran
+from holdfast.pipelines.scene.mismatch import no_object_error, unresolved_error
+from holdfast.pipelines.scene.scene import Scene
+from holdfast.pipelines.scene.values import Values
+from holdfast.workers.accepted_request import SHARD, AcceptedRequest, Labels, Lineage
+from holdfast.workers.run_operations import CANCEL_AT
+from holdfast.workers.run_reporters import SILENT
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What a map does for its items."""
+
+    workers: tuple[str, ...]
+    template: Template
+    """The inputs of an item. Its references are to `item`, `index` and `values` only."""
+    values: list[Any]
+    items: list[Any]
+    at_once: int
+    tolerated: int
+    revision: Mapping[str, Any] | None = None
+    previous: list[Any] | None = None
+    is_undo: bool = False
+    """The items are rows of the map's table, and the worker gets the inputs and the outputs of each row's item."""
+    earlier: EarlierItems | None = None
+    """What earlier runs of a restarted pipeline know of these items."""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """What one shard gave."""
+
+    items: list[dict[str, Any]]
+    failed: int = 0
+    """The failed items of this shard and of all shards before it."""
+    is_partial: bool = False
+    reused: list[int] = []
+    """The indexes of the items whose results are of an earlier run."""
+
+
+class ShardFailed(msgspec.Struct, frozen=True):
+    """A shard that gave no page: it was cancelled, or failed inside the runtime."""
+
+    error: NodeError
+
+
+class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """The inputs of a shard's execution."""
+
+    pipeline: str
+    visit: Visit
+    part: str
+    first: int
+    """The place of its first item in the list."""
+    failed: int
+    task: Task
+
+
+# --- the parent's side
+
+
+async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed | None:
+    """The pages of all shards, one shard after another; None while one runs. After too many failures no further shard begins."""
+    found: list[Page] = []
+    failed = 0
+    for number, first in enumerate(range(0, len(task.items), SHARD_ITEMS), 1):
+        at = run_at(scene.visit, part, number)
+        known = scene.records.find(at)
+        if known is None:
+            scene.check_time()
+            scene.begin(await _start(scene, at, task, part, first, failed))
+        if known is None or known.status in OPEN:
+            scene.awaits(at)
+            return None
+        page = await _page(scene, known)
+        if isinstance(page, ShardFailed):
+            return page
+        found.append(page)
+        failed = page.failed
+        if failed > task.tolerated:
+            break
+    return found
+
+
+async def kept_items(scene: Scene) -> set[int]:
+    """The items of a map that an earlier run has done, which ended well: they stay done if this run fails."""
+    forerunners, kept = scene.run_state.forerunners, set[int]()
+    if forerunners is None or not forerunners.keeps:
+        return kept
+    for turn in range(1, MOST_TURNS + 1):
+        visit, number = Visit(scene.visit.node, scene.visit.round, turn), 1
+        while (known := scene.records.find(run_at(visit, WORK, number))) is not None and known.status not in OPEN:
+            page = await _page(scene, known)
+            kept |= set() if isinstance(page, ShardFailed) else set(page.reused)
+            number += 1
+    return kept
+
+
+def items_over(
+    node: MapNode, round: int, operations: Mapping[str, Operation], running: Callable[[Operation], Mapping[str, Operation]]
+) -> tuple[int, int]:
+    """How many items of a map are over in a round, well and not well; `running` gives the operations of a shard that runs.
+
+    An item is over with its last run: a fallback, or the run after a rate, is no item of its own. A shard that is over counts as full.
+    """
+    visits = [Visit(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
+    visit = next((each for each in visits if run_at(each, WORK, 1).operation_id in operations), visits[-1])
+    workers, number, ok, failed = (node.worker, *node.fallback), 0, 0, 0
+    while (shard := operations.get(run_at(visit, WORK, number + 1).operation_id)) is not None:
+        if shard.status in OPEN:
+            inner, places = running(shard), range(number * SHARD_ITEMS, (number + 1) * SHARD_ITEMS)
+            ends = [ended(inner, visit, f"{WORK}-{place}", workers) for place in places]
+            good = [response.status is Status.OK for response in ends if response is not None]
+            ok, failed = ok + sum(good), failed + len(good) - sum(good)
+        elif (response := child_response(shard)).status is Status.OK:
+            before, failed = failed, int((response.outputs or {}).get("failed", 0))  # of this shard and of all before it
+            ok += SHARD_ITEMS - (failed - before)
+        number += 1
+    return ok, failed
+
+
+async def _page(scene: Scene, known: Operation) -> Page | ShardFailed:
+    response = scene.records.response(known)
+    if response.status is not Status.OK:
+        return ShardFailed(error_of(response))
+    run = scene.run_state
+    return reading.converted(await run.service.artifacts.resolved(run.accepted.tenant, response.outputs or {}), Page)
+
+
+async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, failed: int) -> Update:
+    """The update that starts a shard. A shard is no run of its own that was asked for: it takes everything from its parent's request."""
+    run, node = scene.run_state, scene.node
+    cut = slice(first, first + SHARD_ITEMS)
+    previous = None if task.previous is None else task.previous[cut]
+    earlier = await earlier_items(scene, task.items, part)
+    if earlier is not None:
+        earlier = earlier.cut(first, len(task.items[cut]))
+    task = msgspec.structs.replace(task, items=task.items[cut], previous=previous, earlier=earlier)
+    inputs = _ShardInputs(pipeline=run.contract.worker_id, visit=scene.visit, part=part, first=first, failed=failed, task=task)
+    given = await run.values.kept(_flat(msgspec.to_builtins(inputs)))
+    family = sha256(f"{run.accepted.family}\0{node.name}\0{scene.visit.round}\0{scene.visit.turn}\0{part}".encode()).hexdigest()
+    accepted = msgspec.structs.replace(
+        run.accepted,
+        request=WorkerRequest(
+            worker_id=run.accepted.request.worker_id, inputs=given, trace=run.accepted.request.trace, user=run.accepted.request.user
+        ),
+        package=f"{SHARD}{run.accepted.package}",
+        family=family,
+        before=(),
+        span_id=run.records.reporter.node_span(node.name, scene.visit.round) or run.accepted.span_id,
+        budgets=(*run.budgets(node), *run.accepted.budgets),
+        lineage=Lineage(above=(*run.accepted.lineage.above, run.header.id), owner=run.header.id),
+        labels=Labels(pipeline=run.contract.worker_id, node=node.name, round=scene.visit.round),
+    )
+    order = Order(Kind.PIPELINE, msgspec.json.encode(accepted).decode())
+    return started(at, function_name=run.header.function, order=order, tenant_id=run.accepted.tenant)
+
+
+def _flat(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The task's members beside the others, so that large ones can be artifacts of their own."""
+    task = inputs.pop("task")
+    return {**inputs, **{f"task.{name}": value for name, value in task.items()}}
+
+
+def _unflat(inputs: dict[str, Any]) -> dict[str, Any]:
+    task = {name.removeprefix("task."): value for name, value in inputs.items() if name.startswith("task.")}
+    return {**{name: value for name, value in inputs.items() if not name.startswith("task.")}, "task": task}
+
+
+# --- the shard's side
+
+
+async def run_shard(accepted: AcceptedRequest, journal: Journal, service: RunService) -> Response:
+    """The handler of a shard: keep `at_once` items under way until all are over, or too many have failed."""
+    records = Records(journal, SILENT)
+    values = Values(service.artifacts, accepted.tenant, service.policy.inline_artifact_bytes)
+    inputs = reading.converted(_unflat(await service.artifacts.resolved(accepted.tenant, accepted.request.inputs)), _ShardInputs)
+    records.open()
+    forerunners = await item_forerunners(inputs.task.earlier, inputs.first, accepted, service)
+    records.restarts = forerunners is not None
+    shard = _Shard(inputs, accepted, records, service, values, forerunners)
+    while not await shard.advance():
+        if not records.is_closed(CANCEL_AT):
+            records.awaits(CANCEL_AT)
+        await records.rest()
+    return await shard.respond()
+
+
+class _Shard:
+    def __init__(
+        self,
+        inputs: _ShardInputs,
+        accepted: AcceptedRequest,
+        records: Records,
+        service: RunService,
+        values: Values,
+        forerunners: ItemForerunners | None,
+    ) -> None:
+        self._inputs = inputs
+        self._forerunners = forerunners
+        self._task = inputs.task
+        self._accepted = accepted
+        self._records = records
+        self._service = service
+        self._values = values
+        self._live: dict[int, ChildRuns] = {}
+        self._done: dict[int, dict[str, Any]] = {}
+        self._next = 0
+        self._failed = inputs.failed
+        self._is_partial = False
+        self._reused: set[int] = set()
+
+    async def advance(self) -> bool:
+        """Let every item under way go on, and begin the next ones; whether the shard is over."""
+        for place in list(self._live):
+            await self._look(place)
+        while self._next < len(self._task.items) and len(self._live) < self._task.at_once and not self._is_stopping:
+            place, self._next = self._next, self._next + 1
+            await self._look(place)
+            if self._records.is_full:  # many items that an earlier run has done: each write stays small
+                await self._records.write()
+        if self._is_stopping and self._live:
+            self._records.drop_wishes()
+            await self._end_live()
+        return not self._live
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._failed > self._task.tolerated or self._records.is_closed(CANCEL_AT)
+
+    async def _look(self, place: int) -> None:
+        """One look at one item."""
+        index = self._inputs.first + place
+        runs = _ItemRuns(self, index, self._revision(place))
+        made = await self._made(place, index)
+        if isinstance(made, NodeError):
+            self._over(place, _item(index, None, made))
+            return
+        last = await ran(runs, self._task.workers, runs.given(made), part=f"{self._inputs.part}-{index}", template=self._task.template)
+        if last is None:
+            self._live[place] = runs
+            return
+        self._is_partial |= last.response.observability.partial
+        if self._forerunners is not None and self._records.is_reused(last.operation_id):
+            self._reused.add(index)
+        self._over(place, _item(index, last.response, None))
+
+    def _over(self, place: int, item: dict[str, Any]) -> None:
+        self._live.pop(place, None)
+        self._done[place] = item
+        self._failed += item["status"] != "ok"
+
+    async def _made(self, place: int, index: int) -> dict[str, Any] | NodeError:
+        """The inputs of an item."""
+        task, node = self._task, self._inputs.visit.node
+        value = task.items[place]
+        template, item = task.template, Item(value, index)
+        if task.is_undo:
+            found = resolved(template, {"values": task.values}, item=Item(value["item"], value["index"]))
+            return {"inputs": None if isinstance(found, Unresolved) else found, "outputs": value["outputs"]}
+        found = resolved(template, {"values": task.values}, item=item)
+        if isinstance(found, Unresolved):
+            return unresolved_error(node, found)
+        return found if isinstance(found, dict) else no_object_error(node)
+
+    def _revision(self, place: int) -> Mapping[str, Any] | None:
+        asked, previous = self._task.revision, self._task.previous or []
+        return None if asked is None else {**asked, "previous": previous[place] if place < len(previous) else None}
+
+    async def _end_live(self) -> None:
+        """Cancel the items under way; those that were never written are not begun."""
+        for place, runs in list(self._live.items()):
+            known = [operation for at in runs.awaited if (operation := self._records.find(at)) is not None]
+            if not any(operation.status in OPEN for operation in known):
+                error = NodeError(code="cancelled", message="The item was not begun, because the map had ended.")
+                self._over(place, _item(self._inputs.first + place, None, error))
+            for operation in known:
+                if operation.status in OPEN:
+                    await self._service.cancel_child(self._records.journal.header.id, operation.id)
+                    self._records.awaits(runs.awaited[0])
+
+    async def respond(self) -> Response:
+        """The page as a response."""
+        await self._records.write()
+        header = self._records.journal.header
+        if self._records.is_closed(CANCEL_AT):
+            return msgspec.structs.replace(
+                made_response("cancelled", "The map was cancelled."), run_id=header.id, worker_id=header.function
+            )
+        page = Page(
+            items=[self._done[place] for place in sorted(self._done)],
+            failed=self._failed,
+            is_partial=self._is_partial,
+            reused=sorted(self._reused),
+        )
+        return Response(
+            run_id=header.id,
+            worker_id=header.function,
+            version=self._accepted.version,
+            status=Status.OK,
+            outputs=await self._values.kept(msgspec.to_builtins(page)),
+            observability=Observability(trace_id=self._accepted.trace_id, span_id=self._accepted.span_id, usage=self._records.usage()),
+        )
+
+
+class _ItemRuns(ChildRuns):
+    """The child runs of one item."""
+
+    def __init__(self, shard: _Shard, index: int, revision: Mapping[str, Any] | None) -> None:
+        inputs = shard._inputs
+        labels = Labels(pipeline=inputs.pipeline, node=inputs.visit.node, item=index, round=inputs.visit.round)
+        super().__init__(shard._records, shard._service, shard._values, shard._accepted, inputs.visit, labels=labels)
+        self._revision = revision
+        self._index = index
+        self._forerunners = shard._forerunners
+
+    def earlier(self, at: Identity, worker_id: str, part: str) -> Earlier:
+        """What earlier runs of the pipeline gave for this item."""
+        return Earlier() if self._forerunners is None else self._forerunners.child(self._index, worker_id)
+
+    @property
+    def revision(self) -> Mapping[str, Any] | None:
+        """What a gate wants changed, with what this item gave before."""
+        return self._revision
+
+    def begin(self, *updates: Update) -> None:
+        """An item has no context of its own."""
+        self.records.wish(*updates)
+
+
+def _item(index: int, response: Response | None, error: NodeError | None) -> dict[str, Any]:
+    """One row of the map's table."""
+    if response is None:
+        told = None if error is None else {"error_code": error.code, "message": error.message, "retryable": False, "details": error.details}
+        return {"index": index, "status": "invalid_output", "outputs": None, "error": told, "run_id": None}
+    failed = None if response.error is None else msgspec.to_builtins(response.error)
+    outputs = response.outputs if response.status is Status.OK else None
+    return {"index": index, "status": response.status.value, "outputs": outputs, "error": failed, "run_id": response.run_id or None}

@@ -1,0 +1,36 @@
+"""Inside the sandbox: one call of a step, a pure function of the pipeline's file. JSON in, JSON out, no tools."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import socket
+from types import ModuleType
+from typing import Any
+
+from holdfast.workers.body.errors import WorkerError, as_frame
+from holdfast.workers.body.links import SocketLink
+from holdfast.workers.body.main import done
+
+
+def enter(fd: int, module: str) -> None:
+    """What a jail calls: import the author's code, behind the locks, and serve one call."""
+    loaded = importlib.import_module(module)
+    link = SocketLink(socket.socket(fileno=fd))
+    link.send({"op": "ready"})
+    order, _ = link.receive()
+    link.send(called(loaded, order["function"], order["inputs"]))
+
+
+def called(module: ModuleType, function: str, inputs: Any) -> dict[str, Any]:
+    """Call the function; the frame with its outputs, or with its error."""
+    try:
+        step = getattr(module, function, None)
+        if not inspect.isfunction(step) or inspect.iscoroutinefunction(step):
+            raise WorkerError("worker_crashed", f"The file has no function {function}; a step calls a plain `def` at its top.")
+        return done(step(inputs))
+    except BaseException as error:  # the author's code may raise anything, also SystemExit
+        frame = as_frame(error)
+        if frame["error_code"] == "artifact_too_large":
+            frame["message"] = f"The step {function} returned more than a megabyte. Large data goes from node to node by reference."
+        return {"op": "failed", "error": frame}

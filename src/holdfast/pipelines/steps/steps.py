@@ -1,0 +1,148 @@
+"""Steps: small pure functions of a pipeline's file, called in the sandbox. A sandbox serves all steps of one package.
+
+`Steps` is the seam for the interpreter: `await steps.call(package, function, inputs)` gives JSON or a named failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.codes import CODES
+from holdfast.hosts.sandbox.jail import BodyEnd, Jail
+from holdfast.hosts.sandbox.sandbox import Sandbox
+from holdfast.hosts.sandbox.server_limits import ServerLimits
+from holdfast.hosts.sandbox.visible_folders import packages as importable
+from holdfast.hosts.sandbox.visible_folders import readable
+from holdfast.model import codec
+from holdfast.model.errors import HoldfastError
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.pipelines.steps.entry import called
+from holdfast.workers.packages import Kept, Packages, WorkerMissing, imported
+from holdfast.workers.policy import Policy
+
+STEP_SECONDS: Final = 10.0
+"""How long a step may take."""
+STEP_MEMORY_MB: Final = 256
+MAX_INPUT_BYTES: Final = 1024 * 1024
+_ENTRY: Final = "holdfast.pipelines.steps.entry:enter"
+_PRELOAD: Final = ("holdfast.pipelines.builder.pipeline", "holdfast.pipelines.steps.entry")
+_MOST_MESSAGE: Final = 2_000
+
+
+class StepDone(msgspec.Struct, frozen=True):
+    """What a step returned: JSON."""
+
+    outputs: Any
+
+
+class StepFailed(msgspec.Struct, frozen=True):
+    """Why a step has no outputs: a code of the table (`timeout`, `worker_crashed`, `memory_exceeded`, `output_schema_mismatch` for a value
+    that is no JSON, `artifact_too_large`) and a sentence."""
+
+    code: str
+    message: str
+
+
+class Steps:
+    """The sandboxes of step functions, one for each package."""
+
+    def __init__(self, packages: Packages, policy: Policy, server_limits: ServerLimits | None = None) -> None:
+        self._packages = packages
+        self._policy = policy
+        self._server_limits = server_limits
+        self._found: dict[str, Kept] = {}
+        self._jailed: dict[str, Sandbox] = {}
+        self._inline: dict[str, ModuleType] = {}
+
+    async def call(
+        self, package: str, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
+    ) -> StepDone | StepFailed:
+        """Call one function of a package (`Graph.steps`) with JSON. A step that fails or misbehaves is a StepFailed.
+
+        WorkerMissing and WorkerChanged: the package is not on this machine, or is not what it was.
+        """
+        kept = await self._kept(package)
+        if self._policy.isolation == "inline":
+            return told_by(called(self._module(kept), function, codec.loads(codec.dumps(inputs, sort=False))))
+        return await call_step(self._sandbox(kept), function, inputs, seconds=seconds, tenant=tenant)
+
+    async def rest(self) -> None:
+        """Keep no spare process ready."""
+        for sandbox in self._jailed.values():
+            await sandbox.rest()
+
+    async def close(self) -> None:
+        """End every process."""
+        for sandbox in self._jailed.values():
+            await sandbox.close()
+        self._jailed.clear()
+
+    async def _kept(self, package: str) -> Kept:
+        if package not in self._found:
+            kept = await in_thread(Purpose.HOUSE, self._packages.find, package, "this pipeline's steps")
+            if kept is None:
+                raise WorkerMissing(f"The code of this pipeline's steps, {package!r:.200}, is not on this machine.")
+            self._found[package] = kept
+        return self._found[package]
+
+    def _module(self, kept: Kept) -> ModuleType:
+        if kept.name not in self._inline:
+            self._inline[kept.name] = imported(kept.folder, kept.file)
+        return self._inline[kept.name]
+
+    def _sandbox(self, kept: Kept) -> Sandbox:
+        if kept.name not in self._jailed:
+            self._jailed[kept.name] = Sandbox(step_jail(kept, self._policy), self._server_limits)
+        return self._jailed[kept.name]
+
+
+def step_jail(kept: Kept, policy: Policy) -> Jail:
+    """The jail of the steps of a package: no tools, no network, no child processes."""
+    return Jail(
+        package=kept.folder,
+        entry=_ENTRY,
+        arguments=(kept.module,),
+        path=importable(),
+        readable=readable(),
+        preload=_PRELOAD,
+        memory_mb=min(STEP_MEMORY_MB, policy.memory_mb),
+        cpu_seconds=STEP_SECONDS,
+        scratch_mb=policy.scratch_mb,
+        isolation="process" if policy.isolation == "process" else "all",
+    )
+
+
+async def call_step(
+    sandbox: Sandbox, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
+) -> StepDone | StepFailed:
+    """Call one function in a new body of this sandbox. The body is dead when this returns."""
+    try:
+        size = len(codec.dumps(inputs, sort=False).encode())
+    except HoldfastError as odd:
+        return StepFailed("output_schema_mismatch", f"The inputs of the step are no JSON: {odd}"[:_MOST_MESSAGE])
+    if size > MAX_INPUT_BYTES:
+        return StepFailed("artifact_too_large", f"The inputs of the step have {size} bytes; at most {MAX_INPUT_BYTES} are allowed.")
+    body = await sandbox.attempt(seconds, tenant=tenant)
+    try:
+        await body.send({"op": "step", "function": function, "inputs": inputs})
+        said = await body.receive()
+        if isinstance(said, BodyEnd):
+            return StepFailed(said.code or "worker_crashed", said.detail or "The step ended without a result.")
+        return told_by(said.data)
+    finally:
+        await body.close()
+
+
+def told_by(frame: Mapping[str, Any]) -> StepDone | StepFailed:
+    """What a frame of the author's code says; it may say anything."""
+    match frame:
+        case {"op": "done", "outputs": outputs}:
+            return StepDone(outputs)
+        case {"op": "failed", "error": {"error_code": str(code), "message": str(message)}}:
+            return StepFailed(code if code in CODES else "worker_crashed", message[:_MOST_MESSAGE])
+        case _:
+            return StepFailed("worker_crashed", "The step sent something that is no result.")

@@ -1,0 +1,28 @@
+"""GET /metrics: the metrics of functions and workers, as Prometheus reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.signals.metrics import CONTENT_TYPE
+from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+
+
+class Metrics:
+    """The handler of metrics. `text` writes them."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text = text
+
+    def routes(self) -> list[Route]:
+        """Its route. Metrics are sums over all tenants, so no tenant may read them."""
+        return [Route("GET", "/metrics", self.get, Policy("Metrics", Needs.VIEW, Reach.NONE))]
+
+    async def get(self, request: Request) -> Reply:
+        """All metrics. A thread writes them, because the store is asked how much work waits."""
+        text = await in_thread(Purpose.STORE, self._text)
+        return Reply(200, text.encode(), ((b"content-type", CONTENT_TYPE.encode()),))

@@ -1,0 +1,94 @@
+"""Again, over HTTP: retry a run, restart it from a node, and compare two runs. The rights are those of a cancel."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.model import reading
+from holdfast.model.codec import MAX_PAYLOAD_BYTES
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.server.protocol.asker import asker_of, patience
+from holdfast.server.protocol.served import ServedWorkers
+from holdfast.service.run_comparisons import compare_runs
+from holdfast.service.run_restarts import RestartAsked, prepare, restart_run
+from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+from holdfast.web.worker_replies import document_reply
+
+_LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
+_MOST_NODES: Final = 1000
+
+
+class _Restart(msgspec.Struct, forbid_unknown_fields=True, rename={"nodes": "from"}):
+    """The body of a restart."""
+
+    nodes: str | list[str] = []
+    inputs: dict[str, Any] | None = None
+    resend: list[str] = []
+    plan: bool = False
+    """Only say what the restart would do."""
+
+
+class _Retry(msgspec.Struct, forbid_unknown_fields=True):
+    plan: bool = False
+
+
+class Again:
+    """The handlers of retries, restarts and comparisons."""
+
+    def __init__(self, served: ServedWorkers) -> None:
+        self._served = served
+
+    def routes(self) -> list[Route]:
+        """The routes of these handlers."""
+        compare = Policy("CompareRuns", Needs.VIEW, Reach.HANDLER)
+        retry = Policy("RetryRun", Needs.OPERATE, Reach.HANDLER, waits=Waits.WHEN_ASKED)
+        restart = Policy("RestartRun", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST, waits=Waits.WHEN_ASKED)
+        return [
+            Route("POST", "/v1/runs/([^/]+)/retry", self.retry, retry),
+            Route("POST", "/v1/runs/([^/]+)/restart", self.restart, restart),
+            Route("GET", "/v1/runs/([^/]+)/compare/([^/]+)", self.compare, compare),
+        ]
+
+    async def retry(self, request: Request) -> Reply:
+        """Run what failed of a run again, in a new run."""
+        said = _body(request, _Retry)
+        return await self._again(request, RestartAsked(is_retry=True), is_plan=said.plan)
+
+    async def restart(self, request: Request) -> Reply:
+        """Run nodes and everything below them again, in a new run."""
+        said = _body(request, _Restart)
+        nodes = [said.nodes] if isinstance(said.nodes, str) else said.nodes
+        if len(nodes) > _MOST_NODES or len(said.resend) > _MOST_NODES:
+            raise InvalidRequest(f"The body names more than {_MOST_NODES} nodes.")
+        asked = RestartAsked(nodes=tuple(nodes), inputs=said.inputs, resend=tuple(said.resend))
+        return await self._again(request, asked, is_plan=said.plan)
+
+    async def _again(self, request: Request, asked: RestartAsked, *, is_plan: bool) -> Reply:
+        served, asker = self._served, asker_of(request)
+        if is_plan:
+            prepared = await in_thread(Purpose.STORE, prepare, served.store, request.label, asker, asked, served.worker_service)
+            return document_reply(prepared.plan.document())
+        wait = patience(request, 0, served.limits.wait_seconds)
+        header, accepted = await restart_run(served.worker_service, request.label, asker, asked)
+        if wait == 0:
+            return served.begun(header, accepted)
+        return served.reply(header.id, accepted, await served.watched(request, header, accepted, wait), look=True)
+
+    async def compare(self, request: Request) -> Reply:
+        """Two runs of one pipeline, node by node."""
+        a, b = request.labels
+        told = await in_thread(Purpose.STORE, compare_runs, self._served.store, a, b, asker_of(request))
+        return document_reply(told.document())
+
+
+def _body(request: Request, kind: Any) -> Any:
+    try:
+        return reading.decoded(request.content or b"{}", kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as wrong:
+        raise InvalidRequest(f"The body does not fit: {wrong}.") from None

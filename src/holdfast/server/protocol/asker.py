@@ -1,0 +1,47 @@
+"""What the worker protocol reads in the head of a request: who asks, how long the caller waits, and the caller's trace."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from holdfast.model.audit import principal
+from holdfast.model.errors import InvalidParameter
+from holdfast.signals.traceparent import Parent, parent_of
+from holdfast.web.identity import ANYBODY
+from holdfast.web.requests import Request
+from holdfast.workers.run_lookup import Asker
+
+_SECONDS: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
+_ASYNC: Final = re.compile(r"(^|[,;\s])respond-async($|[,;\s])")
+
+
+def asker_of(request: Request) -> Asker:
+    """The caller, by its credential. Where the server needs no credentials, it is the user that runs the server."""
+    identity = request.identity
+    if identity == ANYBODY:
+        return Asker(principal=principal(), actor=request.actor)
+    everywhere = identity.tenant is None
+    tenant = identity.tenant or "default"
+    who = {"principal": identity.person or identity.name, "credential": identity.name}
+    return Asker(tenant=tenant, logged_in=True, everywhere=everywhere, actor=request.actor, **who)
+
+
+def trace_of(request: Request) -> Parent | None:
+    """The span that the request belongs to, by its `traceparent`."""
+    return parent_of(request.header(b"traceparent"))
+
+
+def is_async(request: Request) -> bool:
+    """Whether the caller wants to know the place of the run at once, and not its response."""
+    return _ASYNC.search((request.header(b"prefer") or "").lower()) is not None or patience(request, 1.0, 1.0) == 0
+
+
+def patience(request: Request, default: float, most: float) -> float:
+    """How many seconds the caller waits: `?wait=`."""
+    text = request.text("wait")
+    if text is None:
+        return default
+    if _SECONDS.fullmatch(text) is None:
+        raise InvalidParameter(f"wait: {text!r:.100} is not a number of seconds.")
+    return min(float(text), most)

@@ -1,0 +1,73 @@
+"""Costs: what runs have cost by the ledger, and what a run may cost before it begins. A caller of a tenant sees its own tenant only."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from holdfast.contract.protocol import request_from
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.model.errors import ExecutionNotFound
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.server.protocol.asker import asker_of
+from holdfast.server.protocol.served import ServedWorkers
+from holdfast.service.costs import cost_report, question_of
+from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+from holdfast.web.worker_replies import document_reply
+from holdfast.workers import accept
+from holdfast.workers.run_lookup import find_run
+
+_ASKED: Final = ("run", "by", "since", "until", "tenant", "pipeline", "worker")
+
+
+class Costs:
+    """The handlers of costs."""
+
+    def __init__(self, served: ServedWorkers) -> None:
+        self._served = served
+
+    def routes(self) -> list[Route]:
+        """The routes of these handlers."""
+        return [
+            Route("GET", "/v1/cost", self.get, Policy("GetCost", Needs.VIEW, Reach.HANDLER)),
+            Route("POST", "/v1/workers/([^/]+)/estimate", self.estimate, Policy("EstimateRun", Needs.VIEW, Reach.HANDLER)),
+            Route("GET", "/v1/runs/([^/]+)/estimate", self.rest, Policy("EstimateRest", Needs.VIEW, Reach.HANDLER)),
+        ]
+
+    async def get(self, request: Request) -> Reply:
+        """What runs have cost: `?run=`, or `?since=` and `?until=`; `?by=` names what is summed by."""
+        asked = question_of({name: request.text(name) for name in _ASKED})
+        mine = request.tenant
+        if mine is not None and asked.tenant not in (None, mine):
+            raise InvalidRequest("This credential sees the costs of its own tenant only.", error_code="access_denied")
+        asked = msgspec.structs.replace(asked, tenant=mine or asked.tenant)
+        if mine is not None and asked.run is not None:
+            header = await in_thread(Purpose.STORE, self._served.store.find, asked.run)
+            if header is not None and (header.tenant or "default") != mine:
+                raise ExecutionNotFound(f"There is no run {asked.run}.")
+        report = await in_thread(Purpose.STORE, cost_report, self._served.store, asked, self._served.clock.now())
+        return document_reply(report.document())
+
+    async def estimate(self, request: Request) -> Reply:
+        """What a run with this request may cost. Nothing is started."""
+        order = request_from(request.content, worker_id=request.label)
+        service = self._served.worker_service
+        served = accept.served_version(dict(service.served.get(order.worker_id, {})), order)
+        limits = accept.limits_of(order, served.worker.contract)
+        version = served.worker.contract.version
+        about = partial(self._served.estimates().of, order.worker_id, order.inputs, version=version, limits=limits, tenant=request.tenant)
+        told = await in_thread(Purpose.STORE, about)
+        return document_reply(told.document())
+
+    async def rest(self, request: Request) -> Reply:
+        """What the rest of a pipeline's run may cost."""
+        header, accepted = await in_thread(Purpose.STORE, find_run, self._served.store, request.label, asker_of(request))
+        told = await in_thread(Purpose.STORE, self._served.estimates().rest, header, accepted)
+        if told is None:
+            raise ExecutionNotFound(f"The run {header.id} is no run of a pipeline.")
+        return document_reply(told.document())

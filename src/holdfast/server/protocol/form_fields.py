@@ -1,0 +1,134 @@
+"""Forms: fields of an HTML form from a JSON Schema, and the answer from what a person filled in. Pure.
+
+An object of at most fifty properties has a field for each. Any other schema has one field, for JSON. The answer is not checked here: the
+decision checks it against the whole schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.server.protocol.plain_html import shown
+
+ANSWER: Final = "answer"
+"""The name of the field of a form that has only one."""
+_PREFIX: Final = "field."
+_MOST_FIELDS: Final = 50
+_MOST_CHOICES: Final = 200
+_LONGEST: Final = 500
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One field of a form."""
+
+    key: str
+    """The name in the HTML form."""
+    title: str
+    kind: str
+    """text, integer, number, boolean, choice or json."""
+    required: bool = False
+    about: str = ""
+    choices: tuple[Any, ...] = ()
+
+
+def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
+    """The fields of a form."""
+    named = _properties(schema or {})
+    if named is None:
+        kind = "text" if schema is None else _kind(schema)
+        return [Field(ANSWER, "Answer", kind, True, _about(schema or {}), _choices(schema or {}))]
+    listed = (schema or {}).get("required")
+    required = listed if isinstance(listed, list) else []
+    return [
+        Field(f"{_PREFIX}{name}", str(part.get("title") or name), _kind(part), name in required, _about(part), _choices(part))
+        for name, part in named.items()
+    ]
+
+
+def answer_of(schema: Mapping[str, Any] | None, given: Mapping[str, str]) -> Any:
+    """The answer that a person filled in. Raises InvalidParameter for a field that cannot be read. A field left empty has no value."""
+    fields = fields_of(schema)
+    if len(fields) == 1 and fields[0].key == ANSWER:
+        return _value(fields[0], given.get(ANSWER, ""))
+    return {
+        field.key.removeprefix(_PREFIX): _value(field, given[field.key])
+        for field in fields
+        if given.get(field.key, "") != "" or (field.required and field.kind == "text")
+        if field.key in given
+    }
+
+
+def drawn(field: Field, value: str = "") -> str:
+    """A field as HTML."""
+    need = " required" if field.required and field.kind != "text" else ""
+    name = f'name="{escape(field.key)}"'
+    about = f"<small>{shown(field.about)}</small>" if field.about else ""
+    return f"<p><label>{shown(field.title)}<br>{_input(field, name, need, value)}</label>{about}</p>"
+
+
+def _input(field: Field, name: str, need: str, value: str) -> str:
+    match field.kind:
+        case "choice" | "boolean":
+            texts = [_json(choice) for choice in field.choices] if field.kind == "choice" else ["true", "false"]
+            chosen = "".join(
+                f'<option value="{escape(one)}"{" selected" if one == value else ""}>{shown(_plain(one))}</option>' for one in texts
+            )
+            return f'<select {name}{need}><option value=""></option>{chosen}</select>'
+        case "integer" | "number":
+            step = "1" if field.kind == "integer" else "any"
+            return f'<input type="number" step="{step}" {name}{need} value="{escape(value)}">'
+        case "text":
+            return f'<textarea rows="2" cols="60" {name}{need}>{escape(value)}</textarea>'
+        case _:
+            return f'<textarea rows="6" cols="60" {name}{need}>{escape(value)}</textarea> <small>JSON</small>'
+
+
+def _value(field: Field, text: str) -> Any:
+    if field.kind == "text":
+        return text.replace("\r\n", "\n")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        what = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}.get(field.kind, "JSON")
+        raise InvalidParameter(f"{field.title[:80]}: {text[:80]!r} is not {what}.") from None
+
+
+def _properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]] | None:
+    found = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(found, dict) or not 1 <= len(found) <= _MOST_FIELDS:
+        return None
+    return {str(name): part if isinstance(part, dict) else {} for name, part in found.items()}
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    if _choices(schema):
+        return "choice"
+    kinds = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
+    kind = schema.get("type")
+    return kinds.get(kind, "json") if isinstance(kind, str) else "json"
+
+
+def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...]:
+    listed = schema.get("enum")
+    return tuple(listed) if isinstance(listed, list) and len(listed) <= _MOST_CHOICES else ()
+
+
+def _about(schema: Mapping[str, Any]) -> str:
+    about = schema.get("description")
+    return about[:_LONGEST] if isinstance(about, str) else ""
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _plain(text: str) -> str:
+    """A choice as a person reads it: a text without its quotes."""
+    value = json.loads(text)
+    return value if isinstance(value, str) else text

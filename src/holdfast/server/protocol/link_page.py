@@ -1,0 +1,107 @@
+"""The page behind a link: what is asked, and a form to decide it. It has no script, loads nothing, and shows every text as plain text."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from holdfast.server.protocol.form_fields import drawn, fields_of
+from holdfast.server.protocol.plain_html import shown
+from holdfast.service.estimates import rest_in_words
+from holdfast.web.refusals import Header
+from holdfast.web.replies import Reply
+from holdfast.workers.approvals import Approval
+
+_STYLE: Final = (
+    "body{font:16px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f4f4f4;padding:1em}"
+    "dt{font-weight:bold}button{font:inherit;padding:.4em 1.2em;margin-right:1em}small{color:#555;display:block}"
+)
+_POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{base64.b64encode(sha256(_STYLE.encode()).digest()).decode()}'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_MOST_JSON: Final = 49_000
+# A browser sends `Origin: null` from a page without any referrer, and the gate refuses that. `same-origin` tells other sites nothing.
+HEADERS: Final[tuple[Header, ...]] = (
+    (b"content-type", b"text/html; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", _POLICY.encode()),
+    (b"referrer-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"x-robots-tag", b"noindex"),
+)
+
+
+def question_page(
+    approval: Approval, person: str, *, problem: str = "", given: Mapping[str, str] | None = None, status: int = 200
+) -> Reply:
+    """What is asked, and the form by which this person decides."""
+    told = f"<p><strong>{shown(problem)}</strong></p>" if problem else ""
+    asked = approval.question or f"May {approval.tool} be called with these arguments?"
+    form = "".join(drawn(field, (given or {}).get(field.key, "")) for field in _fields(approval))
+    yes = ("answer", "Send the answer") if approval.kind == "question" else ("approve", "Approve")
+    comment = shown((given or {}).get("comment", ""))
+    facts = "".join(f"<dt>{name}</dt><dd>{shown(text)}</dd>" for name, text in _facts(approval, person))
+    body = (
+        f"<h1>{shown(asked)}</h1>{told}<dl>{facts}</dl>"
+        f"<h2>What is shown</h2><pre>{shown(_json(approval.arguments))}</pre>"
+        f'<form method="post" autocomplete="off">{form}'
+        f'<p><label>Comment<br><textarea name="comment" rows="2" cols="60" maxlength="4000">{comment}</textarea></label></p>'
+        f'<p><button name="verdict" value="{yes[0]}">{yes[1]}</button>'
+        '<button name="verdict" value="reject" formnovalidate>Reject</button></p></form>'
+    )
+    return _page(status, "A decision is needed", body)
+
+
+def told_page(status: int, title: str, text: str) -> Reply:
+    """A page that only says something."""
+    return _page(status, title, f"<h1>{shown(title)}</h1><p>{shown(text)}</p>")
+
+
+def _page(status: int, title: str, body: str) -> Reply:
+    text = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{shown(title)}</title><style>{_STYLE}</style></head><body>{body}</body></html>"
+    )
+    return Reply(status, text.encode("utf-8", "replace"), HEADERS)
+
+
+def _fields(approval: Approval) -> list[Any]:
+    return fields_of(approval.schema) if approval.kind == "question" else []
+
+
+def _facts(approval: Approval, person: str) -> list[tuple[str, str]]:
+    facts = [("You decide as", person), ("Asked by", approval.requested_by), ("For", _place(approval))]
+    if approval.risk is not None:
+        facts.append(("Risk", approval.risk))
+    if approval.is_voted:
+        said = ", ".join(f"{vote.person}: {vote.verdict}" for vote in approval.votes) or "none yet"
+        facts.append(("Votes", f"{len(approval.votes)} of {approval.votes_needed} ({said}). One rejection rejects."))
+    if approval.spent:
+        used = approval.spent[-1].usage
+        facts.append(("Spent so far", f"${used.cost_usd:f}, {used.tokens.input + used.tokens.output:,} tokens, {used.tool_calls} calls"))
+    if approval.may_cost is not None:
+        facts.append(("The rest may cost", rest_in_words(approval.may_cost)))
+    if approval.expires_at is not None:
+        facts.append(("Open until", datetime.fromtimestamp(approval.expires_at / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")))
+    return facts
+
+
+def _place(approval: Approval) -> str:
+    return approval.worker_id if approval.node is None else f"{approval.node} of {approval.worker_id}"
+
+
+def _json(value: Any) -> str:
+    """A value as people read it. The encoder stops where the page cuts: encoding all of a large value would take seconds."""
+    text = ""
+    for part in json.JSONEncoder(ensure_ascii=False, indent=2, default=str).iterencode(value):
+        text += part
+        if len(text) > _MOST_JSON:
+            return f"{text[:_MOST_JSON]}… (cut: the text is longer than {_MOST_JSON:,} characters)"
+    return text

@@ -1,0 +1,14 @@
+"""Texts that any author may have chosen, as HTML: bounded, without markup, and without characters that hide or turn others."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final
+
+_MOST: Final = 50_000
+
+
+def shown(text: str) -> str:
+    """A text as a page shows it."""
+    cut = text if len(text) <= _MOST else f"{text[:_MOST]}… (cut: the text has {len(text):,} characters)"
+    return escape("".join(one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode() for one in cut))

@@ -1,0 +1,271 @@
+"""Queues over HTTP: enqueue one message or many, look at queues, and what an operator may change of them.
+
+    POST /v1/queues/emails   {"target": "send", "inputs": {"to": "ada"}, "idempotency_key": "m-7", "key": "ada", "ttl": 3600}
+    202                      {"run_id": "…", "target": "send", "state": "queued"}
+
+A tenant sees its own lanes and its own parked runs. What concerns all tenants (pause, resume, drain, set) needs a caller of no tenant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.codes import meaning_of
+from holdfast.contract.protocol import request_from
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.engine.engine import Engine
+from holdfast.engine.enqueues import enqueue_of
+from holdfast.model import codec, reading
+from holdfast.model.admission import Enqueue
+from holdfast.model.codec import MAX_PAYLOAD_BYTES
+from holdfast.model.errors import AccessRefused, HoldfastError, InvalidParameter
+from holdfast.model.execution import Execution
+from holdfast.model.ids import IdSource
+from holdfast.model.queue_errors import QueueFull
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.server.protocol.asker import asker_of, trace_of
+from holdfast.service.queue_desk import QueueDesk
+from holdfast.service.queue_documents import parked_document, queue_document, queue_page, settings_document
+from holdfast.service.queue_settings import flattened
+from holdfast.service.redrives import start_again
+from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.replies import Header, Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+from holdfast.web.worker_replies import document_reply
+from holdfast.workers.run_lookup import Asker, state_of
+from holdfast.workers.service import WorkerService
+
+_LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
+_MOST_MESSAGES: Final = 1000
+"""Messages of one request."""
+_MOST_REDRIVEN: Final = 1000
+"""Runs that one request starts again."""
+_MOST_SHOWN: Final = 1000
+_PUSH: Final = Policy("EnqueueMessages", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST)
+_SEE: Final = "GetQueue"
+
+
+class _Message(msgspec.Struct, forbid_unknown_fields=True):
+    target: str
+    inputs: Any = None
+    version: str | None = None
+    idempotency_key: str | None = None
+    key: str | None = None
+    delay: float = 0.0
+    ttl: float | None = None
+    head_start: float = 0.0
+    same: str = "existing"
+    tenant: str | None = None
+
+
+class _Many(msgspec.Struct, forbid_unknown_fields=True):
+    messages: list[_Message]
+
+
+class _Set(msgspec.Struct, forbid_unknown_fields=True):
+    set: dict[str, Any] = {}
+    reset: list[str] = []
+
+
+class _Redrive(msgspec.Struct, forbid_unknown_fields=True):
+    runs: list[str] = []
+    all: bool = False
+    error: str | None = None
+
+
+class Queues:
+    """The handlers of queues."""
+
+    def __init__(self, engine: Engine, ids: IdSource, workers: WorkerService | None) -> None:
+        self._engine, self._ids, self._workers = engine, ids, workers
+
+    def routes(self) -> list[Route]:
+        """Their routes."""
+        place = "/v1/queues/([^/]+)"
+        changes = {"pause": self.pause, "resume": self.resume, "drain": self.drain, "set": self.set}
+        return [
+            Route("GET", "/v1/queues/?", self.list, Policy("ListQueues", Needs.VIEW, Reach.HANDLER)),
+            Route("GET", place, self.show, Policy(_SEE, Needs.VIEW, Reach.HANDLER)),
+            Route("POST", place, self.push, _PUSH),
+            Route("GET", f"{place}/parked", self.parked, Policy("ListParked", Needs.VIEW, Reach.HANDLER)),
+            Route("POST", f"{place}/redrive", self.redrive, Policy("RedriveParked", Needs.OPERATE, Reach.HANDLER)),
+            *(
+                Route("POST", f"{place}/{verb}", handler, Policy(f"{verb.title()}Queue", Needs.OPERATE, Reach.NONE))
+                for verb, handler in changes.items()
+            ),
+        ]
+
+    # --- looking
+
+    async def list(self, request: Request) -> Reply:
+        """All queues; to a tenant with its own numbers."""
+        found = await in_thread(Purpose.STORE, self._desk(request).list, _kept_to(request))
+        return document_reply({"queues": [queue_document(view) for view in found]})
+
+    async def show(self, request: Request) -> Reply:
+        """One queue with its settings and its lanes; `?lanes=` says how many."""
+        desk, lanes = self._desk(request), _number(request, "lanes", 100)
+        view = await in_thread(Purpose.STORE, lambda: desk.show(request.label, tenant=_kept_to(request), lanes=lanes))
+        return document_reply(queue_page(view))
+
+    async def parked(self, request: Request) -> Reply:
+        """Parked runs of a queue, the oldest first; `?error=` and `?limit=` choose."""
+        desk, limit, error = self._desk(request), _number(request, "limit", 100), request.text("error")
+        asked = {"tenant": _kept_to(request), "limit": limit, "error": error}
+        found = await in_thread(Purpose.STORE, lambda: list(desk.parked(request.label, **asked)))  # type: ignore[arg-type]
+        return document_reply({"parked": [parked_document(run) for run in found]})
+
+    # --- filling
+
+    async def push(self, request: Request) -> Reply:
+        """Enqueue one message, or many that are each answered by themselves."""
+        said = _body(request, dict[str, Any])
+        if "messages" not in said:
+            header = await self._enqueued(request, _converted(said, _Message))
+            return document_reply(_run(header), 202, ((b"location", f"/v1/runs/{header.id}".encode()),))
+        messages = _converted(said, _Many).messages
+        if not 1 <= len(messages) <= _MOST_MESSAGES:
+            raise InvalidRequest(f"One request enqueues 1 to {_MOST_MESSAGES:,} messages, not {len(messages):,}.")
+        done = await asyncio.gather(*(self._enqueued(request, message) for message in messages), return_exceptions=True)
+        return _many_reply([_told(one) for one in done])
+
+    async def _enqueued(self, request: Request, message: _Message) -> Execution:
+        asker, tenant = asker_of(request), _kept_to(request)
+        if message.tenant is not None:
+            if tenant not in (None, message.tenant):
+                raise AccessRefused("A caller of one tenant cannot enqueue for another one.")
+            tenant = message.tenant
+            asker = msgspec.structs.replace(asker, tenant=tenant)
+        asked = enqueue_of(
+            request.label,
+            key=message.key,
+            delay=message.delay,
+            ttl=message.ttl,
+            head_start=message.head_start,
+            same=message.same,
+        )
+        if self._workers is not None and message.target in self._workers.served:
+            return await self._worker_enqueued(request, message, asker, asked)
+        payload = codec.dumps(message.inputs)
+        return await self._engine.enqueue_asked(
+            message.target, payload, asked, name=message.idempotency_key, tenant=tenant, version=message.version
+        )
+
+    async def _worker_enqueued(self, request: Request, message: _Message, asker: Asker, asked: Enqueue) -> Execution:
+        assert self._workers is not None
+        document = {"inputs": {} if message.inputs is None else message.inputs}
+        may = {"version": message.version, "idempotency_key": message.idempotency_key}
+        order = request_from({**document, **{key: value for key, value in may.items() if value is not None}}, worker_id=message.target)
+        trace = trace_of(request)
+        return await self._workers.enqueue(order, asker, asked, sampled=None if trace is None else trace.sampled)
+
+    # --- what an operator changes
+
+    async def pause(self, request: Request) -> Reply:
+        """Let the queue take runs and admit none."""
+        return await self._changed(request, "pause")
+
+    async def resume(self, request: Request) -> Reply:
+        """Let the queue take and admit runs again."""
+        return await self._changed(request, "resume")
+
+    async def drain(self, request: Request) -> Reply:
+        """Let the queue admit what waits and take no more."""
+        return await self._changed(request, "drain")
+
+    async def _changed(self, request: Request, verb: str) -> Reply:
+        row = await in_thread(Purpose.HOUSE, getattr(self._desk(request), verb), request.label)
+        self._engine.look()
+        return document_reply({"queue": row.name, "mode": row.mode.value})
+
+    async def set(self, request: Request) -> Reply:
+        """Set limits of the queue, or let what the code declares count again."""
+        said = _converted(_body(request, dict[str, Any]), _Set)
+        row = await in_thread(Purpose.HOUSE, self._desk(request).set, request.label, flattened(said.set), said.reset)
+        self._engine.look()
+        return document_reply({"queue": row.name, "settings": settings_document(row)})
+
+    async def redrive(self, request: Request) -> Reply:
+        """Start parked runs again: those that are named, or all, or all with an error code; at most a thousand in one request."""
+        said, tenant, desk = _converted(_body(request, dict[str, Any]), _Redrive), _kept_to(request), self._desk(request)
+        if said.all is bool(said.runs) or (said.error is not None and not said.all) or len(said.runs) > _MOST_REDRIVEN:
+            raise InvalidRequest(f"Name 1 to {_MOST_REDRIVEN:,} parked runs in `runs`, or say `all`, with or without `error`.")
+        wanted = {"tenant": tenant, "limit": _MOST_REDRIVEN if said.all else 1 << 62, "error": said.error}
+        found = await in_thread(Purpose.STORE, lambda: [x.header for x in desk.parked(request.label, **wanted)])
+        parked = {header.id: header for header in found}
+        chosen = list(parked) if said.all else said.runs
+        done = [await self._redriven(parked.get(run), run) for run in chosen]
+        started = sum(1 for one in done if "error" not in one)
+        await in_thread(Purpose.HOUSE, desk.noted, "redrive", request.label, f"{started} started again")
+        return document_reply({"found": len(chosen), "runs": done}, 202)
+
+    async def _redriven(self, header: Execution | None, run: str) -> dict[str, Any]:
+        try:
+            if header is None:
+                raise InvalidParameter(f"No parked run of this queue has the id {run!r:.100}.")
+            after = await self._engine.redrive(header.id, start_again)
+        except HoldfastError as refused:
+            return {"parked": run, **_told(refused)}
+        return {"parked": run, "run_id": after.id}
+
+    def _desk(self, request: Request) -> QueueDesk:
+        return QueueDesk(self._engine.store, self._engine.clock, self._ids, request.actor)
+
+
+def _kept_to(request: Request) -> str | None:
+    """The tenant that the caller is kept to; None for a caller that may see all."""
+    asker = asker_of(request)
+    return asker.tenant if asker.logged_in and not asker.everywhere else None
+
+
+def _run(header: Execution) -> dict[str, Any]:
+    return {"run_id": header.id, "target": header.function, "state": state_of(header)}
+
+
+def _told(done: Execution | BaseException) -> dict[str, Any]:
+    """What became of one message."""
+    if isinstance(done, Execution):
+        return _run(done)
+    if not isinstance(done, HoldfastError):
+        raise done
+    code = done.error_code if isinstance(done, InvalidRequest) else done.code
+    error: dict[str, Any] = {"error_code": code, "message": str(done), "retryable": meaning_of(code).retryable}
+    if isinstance(done, QueueFull):
+        error["retry_after_seconds"] = done.retry_after_seconds
+    return {"error": error}
+
+
+def _many_reply(told: Sequence[dict[str, Any]]) -> Reply:
+    """202 if a message was enqueued. If none was, and the queue is full, 503."""
+    waits = [one["error"]["retry_after_seconds"] for one in told if "retry_after_seconds" in one.get("error", {})]
+    headers: tuple[Header, ...] = ((b"retry-after", str(max(waits)).encode()),) if waits else ()
+    full = len(waits) == len(told)
+    return document_reply({"runs": told}, 503 if full else 202, headers)
+
+
+def _body(request: Request, kind: type[Any]) -> Any:
+    try:
+        return reading.decoded(request.content or b"{}", kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"The body does not fit: {error}") from None
+
+
+def _converted(said: dict[str, Any], kind: type[Any]) -> Any:
+    try:
+        return reading.converted(said, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"The body does not fit: {error}") from None
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.text(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) <= _MOST_SHOWN):
+        raise InvalidRequest(f"{name}: {text!r:.50} is not a whole number up to {_MOST_SHOWN:,}.")
+    return int(text)

@@ -1,0 +1,81 @@
+"""The workers that are served, with their store and their limits, and the reply for a run: what all handlers of the protocol share."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.contract.protocol import Response
+from holdfast.model.clock import Clock
+from holdfast.model.errors import ExecutionNotFound
+from holdfast.model.execution import Execution
+from holdfast.service.estimates import Estimates
+from holdfast.store.seam import Store
+from holdfast.web.limits import Limits
+from holdfast.web.refusals import Refused
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.worker_replies import open_reply, response_reply
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.run_lookup import response_of, state_of
+from holdfast.workers.service import WorkerService
+
+_DONE = "done"
+
+
+class ServedWorkers:
+    """The workers of one server."""
+
+    def __init__(self, worker_service: WorkerService, store: Store, clock: Clock, limits: Limits) -> None:
+        self.worker_service = worker_service
+        self.store = store
+        self.clock = clock
+        self.limits = limits
+
+    def estimates(self) -> Estimates:
+        """What runs of these workers may cost."""
+        found = self.worker_service.estimates
+        assert isinstance(found, Estimates), "the runtime that serves workers sets the estimates"
+        return found
+
+    async def watched(self, request: Request, header: Execution, accepted: AcceptedRequest, seconds: float) -> Response | None:
+        """The response of a run, or its state after `seconds`; None where too many requests wait already, so that the caller asks again."""
+        try:
+            with request.waiting():
+                return await self._watched(request.closing, header, accepted, seconds)
+        except Refused:
+            return None
+
+    async def _watched(self, shutdown: asyncio.Event, header: Execution, accepted: AcceptedRequest, seconds: float) -> Response:
+        answered = asyncio.create_task(self.worker_service.wait_for(header, accepted, wait=seconds))
+        closing = asyncio.create_task(shutdown.wait())
+        try:
+            await asyncio.wait({answered, closing}, return_when=asyncio.FIRST_COMPLETED)
+            return answered.result() if answered.done() else await self.worker_service.wait_for(header, accepted, wait=0)
+        finally:
+            answered.cancel()
+            closing.cancel()
+
+    def reply(self, run_id: str, accepted: AcceptedRequest, response: Response | None = None, *, look: bool = False) -> Reply:
+        """The reply for a run: its response, or its state if it is not over. A request that only looks succeeds however the run ended."""
+        if response is None or _may_be_open(response):
+            header = self._header(run_id)
+            state = state_of(header)
+            response = response_of(self.store, header, accepted)
+            if state != _DONE:
+                return open_reply(response, state)
+        return response_reply(response, 200 if look else None)
+
+    def begun(self, header: Execution, accepted: AcceptedRequest) -> Reply:
+        """The reply for a run whose caller does not wait."""
+        return open_reply(response_of(self.store, header, accepted), state_of(header))
+
+    def _header(self, run_id: str) -> Execution:
+        header = self.store.find(run_id)
+        if header is None:
+            raise ExecutionNotFound(f"There is no run {run_id} any more.")
+        return header
+
+
+def _may_be_open(response: Response) -> bool:
+    """Whether a response may tell the state of a run that is not over, and not its result."""
+    return bool(response.approvals) or (response.error is not None and response.error.error_code == "overloaded")

@@ -1,0 +1,165 @@
+"""Schedules over HTTP: the same verbs as `holdfast schedules`. A caller of a tenant sees and changes only the schedules of that tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.model.clock import Clock
+from holdfast.model.schedules import Origin, ScheduleState
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.service.schedule_declarations import moment_of, schedule_from
+from holdfast.service.schedule_descriptions import described, iso, next_times
+from holdfast.service.schedules import Schedules
+from holdfast.store.seam import Store
+from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+from holdfast.web.worker_replies import document_reply
+
+_BODY_BYTES: Final = 512 * 1024
+_PAGE: Final = 100
+_MOST: Final = 1000
+_MOST_TIMES: Final = 100
+
+
+class ScheduleRoutes:
+    """The handlers of schedules. `look` tells this server's own runner that a schedule changed."""
+
+    def __init__(self, store: Store, clock: Clock, look: Callable[[], None]) -> None:
+        self._store, self._clock, self._look = store, clock, look
+
+    def routes(self) -> list[Route]:
+        """Their routes."""
+
+        def looks(name: str) -> Policy:
+            return Policy(name, Needs.VIEW, Reach.HANDLER)
+
+        def changes(name: str) -> Policy:
+            return Policy(name, Needs.OPERATE, Reach.HANDLER, body_bytes=_BODY_BYTES)
+
+        return [
+            Route("GET", "/v1/schedules/?", self.list, looks("ListSchedules")),
+            Route("POST", "/v1/schedules/?", self.add, changes("AddSchedule")),
+            Route("GET", "/v1/schedules/([^/]+)", self.show, looks("GetSchedule")),
+            Route("GET", "/v1/schedules/([^/]+)/next", self.next, looks("GetNextTimes")),
+            Route("DELETE", "/v1/schedules/([^/]+)", self.remove, changes("RemoveSchedule")),
+            Route("POST", "/v1/schedules/([^/]+)/pause", self.pause, changes("PauseSchedule")),
+            Route("POST", "/v1/schedules/([^/]+)/resume", self.resume, changes("ResumeSchedule")),
+            Route("POST", "/v1/schedules/([^/]+)/run-now", self.run_now, changes("RunSchedule")),
+            Route("POST", "/v1/schedules/([^/]+)/backfill", self.backfill, changes("BackfillSchedule")),
+        ]
+
+    async def list(self, request: Request) -> Reply:
+        """Schedules in the order of their names; `?after=` a name and `?limit=` make pages."""
+        limit = _number(request, "limit", _PAGE, _MOST)
+        found = await in_thread(Purpose.STORE, lambda: [*self._verbs(request).list(limit, request.text("after") or "")])
+        now = self._clock.now()
+        return document_reply({"schedules": [described(state, now, times=1) for state in found]})
+
+    async def show(self, request: Request) -> Reply:
+        """One schedule, with its next five times and what became of the last occurrences."""
+        state = await in_thread(Purpose.STORE, self._verbs(request).get, request.label)
+        return self._told(state)
+
+    async def next(self, request: Request) -> Reply:
+        """The next times; `?count=` says how many."""
+        count = _number(request, "count", 5, _MOST_TIMES)
+        state = await in_thread(Purpose.STORE, self._verbs(request).get, request.label)
+        return document_reply({"next": [iso(at) for at in next_times(state, self._clock.now(), count)]})
+
+    async def add(self, request: Request) -> Reply:
+        """Make a schedule. With `"replace": true`, a schedule of this name that is there already is changed."""
+        body = _body(request)
+        name, replace = body.pop("name", None), body.pop("replace", False)
+        if not isinstance(name, str) or not isinstance(replace, bool):
+            raise InvalidRequest("The body has a `name`, and `replace` is true or false.")
+        asked = schedule_from(name, body, "The body")
+        state = await self._changed(lambda: self._verbs(request).add(asked, Origin.HTTP, replace=replace))
+        return self._told(state, 201)
+
+    async def remove(self, request: Request) -> Reply:
+        """Remove a schedule. What it started goes on."""
+        verbs = self._verbs(request)
+        state = await in_thread(Purpose.STORE, verbs.get, request.label)
+        await in_thread(Purpose.STORE, verbs.remove, request.label)
+        return document_reply({"removed": state.name})
+
+    async def pause(self, request: Request) -> Reply:
+        """Start nothing until it is resumed."""
+        _nothing(request)
+        return self._told(await self._changed(lambda: self._verbs(request).pause(request.label)))
+
+    async def resume(self, request: Request) -> Reply:
+        """Go on; with `"catch_up": true` what was due meanwhile is made up for, as far as the schedule's policy says."""
+        catch_up = _body(request, "catch_up").get("catch_up", False)
+        if not isinstance(catch_up, bool):
+            raise InvalidRequest("`catch_up` is true or false.")
+        return self._told(await self._changed(lambda: self._verbs(request).resume(request.label, catch_up=catch_up)))
+
+    async def run_now(self, request: Request) -> Reply:
+        """Ask for one run now."""
+        _nothing(request)
+        return self._told(await self._changed(lambda: self._verbs(request).run_now(request.label)), 202)
+
+    async def backfill(self, request: Request) -> Reply:
+        """Ask for what was due from `from` up to `to`."""
+        body = _body(request, "from", "to")
+        begin, end = moment_of("from", _text(body, "from")), moment_of("to", _text(body, "to"))
+        counted: list[int] = []
+
+        def fill() -> ScheduleState:
+            state, count = self._verbs(request).backfill(request.label, begin or 0, end or 0)
+            counted.append(count)
+            return state
+
+        state = await self._changed(fill)
+        return document_reply({"asked_for": counted[0], "schedule": described(state, self._clock.now())}, 202)
+
+    def _verbs(self, request: Request) -> Schedules:
+        return Schedules(self._store, self._clock, actor=request.actor, tenant=request.tenant)
+
+    async def _changed(self, change: Callable[[], ScheduleState]) -> ScheduleState:
+        state = await in_thread(Purpose.STORE, change)
+        self._look()
+        return state
+
+    def _told(self, state: ScheduleState, status: int = 200) -> Reply:
+        headers = ((b"location", f"/v1/schedules/{state.name}".encode()),)
+        return document_reply(described(state, self._clock.now()), status, headers)
+
+
+def _number(request: Request, name: str, usual: int, most: int) -> int:
+    found = request.number(name)
+    if found is not None and not 1 <= found <= most:
+        raise InvalidRequest(f"`{name}` is a number from 1 to {most}.")
+    return usual if found is None else found
+
+
+def _body(request: Request, *known: str) -> dict[str, Any]:
+    try:
+        body = msgspec.json.decode(request.content or b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"The body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise InvalidRequest("The body is a JSON object.")
+    unknown = [str(key)[:50] for key in body if known and key not in known]
+    if unknown:
+        raise InvalidRequest(f"The body has {', '.join(unknown)[:200]}; it may have {', '.join(known)}.")
+    return body
+
+
+def _nothing(request: Request) -> None:
+    if _body(request):
+        raise InvalidRequest("This request has no body.")
+
+
+def _text(body: dict[str, Any], key: str) -> str:
+    found = body.get(key)
+    if not isinstance(found, str):
+        raise InvalidRequest(f"`{key}` is a time with its zone: 2026-03-01T00:00:00Z.")
+    return found

@@ -1,0 +1,53 @@
+"""The subscribers of a server, which get the signals of executions: its stream of events, and the sinks that a file describes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from holdfast.model.clock import Clock
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.signals import Subscriber
+from holdfast.server.events import Events
+from holdfast.signals.broadcast import Broadcaster
+from holdfast.signals.sink_addresses import read_sinks
+from holdfast.signals.webhook import Webhook
+from holdfast.store.seam import Store
+from holdfast.web.routing import Route
+
+STREAM: Final = "events"
+"""The name of the subscriber that is the stream of events; no sink may have it."""
+
+
+class ServerSubscribers:
+    """Use it with `async with`, around the engine that delivers to the subscribers."""
+
+    def __init__(self, sinks: Mapping[str, Subscriber]) -> None:
+        if STREAM in sinks:
+            raise InvalidParameter(f"[{STREAM}] is the server's own stream. Give the sink another name.")
+        self._sinks = sinks
+        self._broadcaster = Broadcaster()
+        self.subscribers: Mapping[str, Subscriber] = {STREAM: self._broadcaster, **sinks}
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str] | None, environment: Mapping[str, str], clock: Clock) -> ServerSubscribers:
+        """The subscribers, with the sinks of a file (signals.sink_addresses) if there is one."""
+        return cls({} if path is None else read_sinks(path, environment, clock))
+
+    def routes(self, store: Store) -> list[Route]:
+        """The routes of the stream of events."""
+        return Events(self._broadcaster, store).routes()
+
+    def end(self) -> None:
+        """End the streams: a server that shuts down would wait for them."""
+        self._broadcaster.close()
+
+    async def __aenter__(self) -> ServerSubscribers:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.end()
+        for sink in self._sinks.values():
+            if isinstance(sink, Webhook):
+                await sink.aclose()

@@ -1,0 +1,130 @@
+"""The verbs of an open engine that do work again: retry and restart a run, restart an execution, compare two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.engine.engine import Engine
+from holdfast.model.audit import principal
+from holdfast.model.errors import ExecutionNotFound, FunctionNotFound, InvalidParameter
+from holdfast.model.ids import Arn, checked_mention
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.service.open_execution import OpenExecution
+from holdfast.service.queue_verbs import written
+
+if TYPE_CHECKING:  # a program without workers does not load their modules
+    from holdfast.contract.protocol import Response
+    from holdfast.pipelines.again.compare import Comparison
+    from holdfast.pipelines.again.plan import Plan
+    from holdfast.service.run_restarts import RestartAsked
+    from holdfast.service.worker_runtime import WorkerRuntime
+    from holdfast.workers.run_lookup import Asker
+    from holdfast.workers.service import WorkerService
+
+
+class AgainVerbs:
+    """The part of an open engine that does work again."""
+
+    _engine: Engine
+    _runtime: WorkerRuntime | None
+    _functions: Mapping[tuple[str, str], DurableFunction]
+
+    async def retry(self, run_id: str, *, wait: float | None = None) -> Response:
+        """Run what failed of a run again, and wait for the response of the new run, as `run` does. What went well is reused."""
+        from holdfast.service.run_restarts import RETRY
+
+        return await self._restarted(run_id, RETRY, wait)
+
+    async def restart(
+        self,
+        run_id: str,
+        *,
+        nodes: str | Sequence[str] = (),
+        inputs: Mapping[str, Any] | None = None,
+        resend: str | Sequence[str] = (),
+        wait: float | None = None,
+    ) -> Response:
+        """Restart a run of a pipeline: `nodes` and everything below them run again; every other node is reused if its inputs, its worker
+        and the worker's code are the same. Returns the response of the new run, as `run` does.
+
+        Writes that earlier runs made are not made again; a write with other arguments is a question to a person. The writes of the nodes
+        in `resend` are made again.
+        """
+        asked = restart_asked(nodes, inputs, resend)
+        if asked.is_retry:
+            raise InvalidParameter("A restart needs the node to begin from, or other inputs. `retry` runs what failed.")
+        return await self._restarted(run_id, asked, wait)
+
+    async def plan_restart(
+        self,
+        run_id: str,
+        *,
+        nodes: str | Sequence[str] = (),
+        inputs: Mapping[str, Any] | None = None,
+        resend: str | Sequence[str] = (),
+    ) -> Plan:
+        """What `restart` would reuse and run again, and why; without `nodes` and `inputs`, what `retry` would. Nothing starts."""
+        from holdfast.service.run_restarts import prepare
+
+        asked, service = restart_asked(nodes, inputs, resend), self._service()
+        return (await in_thread(Purpose.STORE, prepare, self._engine.store, run_id, self._asker(), asked, service)).plan
+
+    async def compare(self, a: str, b: str) -> Comparison:
+        """Two runs of one pipeline, node by node: inputs, outputs, verdicts, time and cost."""
+        from holdfast.service.run_comparisons import compare_runs
+
+        return await in_thread(Purpose.STORE, compare_runs, self._engine.store, a, b, self._asker())
+
+    async def restart_execution(self, execution: str, operation: str, *, input: object = ...) -> OpenExecution:
+        """Restart an execution of a durable function from an operation, by its name or id: a new execution that begins with the history
+        before it. The code is replayed on that part first; if it does not follow, nothing starts. The old execution stays.
+
+        Without `input` the new execution has the same event.
+        """
+        from holdfast.service.execution_restarts import prepare_execution
+
+        wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
+        header = self._engine.store.find(wanted)
+        if header is None:
+            raise ExecutionNotFound(f"There is no execution {execution!r:.100}.")
+        hosted = [one for (name, _), one in self._functions.items() if name == header.function]
+        if not hosted:
+            raise FunctionNotFound(f"The function {header.function!r} is not hosted here, so its code cannot be replayed.")
+        text = None if input is ... else written(input)
+        prepared = await in_thread(Purpose.HOUSE, prepare_execution, self._engine.store, wanted, hosted[-1], operation, text)
+        asker = self._asker()
+        made = await self._engine.restart(lambda identity, now: prepared.write(identity, now, asker))
+        return OpenExecution(self._engine, made, self._functions)
+
+    async def _restarted(self, run_id: str, asked: RestartAsked, wait: float | None) -> Response:
+        from holdfast.service.run_restarts import restart_run
+
+        service = self._service()
+        header, accepted = await restart_run(service, run_id, self._asker(), asked)
+        return await service.wait_for(header, accepted, wait=wait)
+
+    def _service(self) -> WorkerService:
+        if self._runtime is None:
+            raise InvalidParameter('No workers are served here: open the engine with workers=["worker.py"].')
+        return self._runtime.worker_service
+
+    def _asker(self) -> Asker:
+        from holdfast.workers.run_lookup import Asker
+
+        return Asker(principal=principal())
+
+
+def restart_asked(
+    nodes: str | Sequence[str] = (), inputs: Mapping[str, Any] | None = None, resend: str | Sequence[str] = ()
+) -> RestartAsked:
+    """What a caller asks for; without anything it is a retry."""
+    from holdfast.service.run_restarts import RestartAsked
+
+    return RestartAsked(
+        nodes=(nodes,) if isinstance(nodes, str) else tuple(nodes),
+        inputs=None if inputs is None else dict(inputs),
+        resend=(resend,) if isinstance(resend, str) else tuple(resend),
+        is_retry=not nodes and inputs is None and not resend,
+    )

@@ -1,0 +1,100 @@
+"""The approval desk: what a person at the machine of a store can see and decide. It needs no engine, and it runs nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from holdfast.model.audit import Actor, principal
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError, Rejected
+from holdfast.service.estimates import without_workers
+from holdfast.store.seam import Store
+from holdfast.workers import batches
+from holdfast.workers.approval_pages import undecided
+from holdfast.workers.approvals import SETTLING, Approval, Decision
+from holdfast.workers.batches import BatchResult, BatchVerdict
+from holdfast.workers.decisions import decision_write
+from holdfast.workers.links import DEFAULT_SECONDS, MadeLink, make_link
+from holdfast.workers.run_lookup import Asker, find_approval, waiting_below
+from holdfast.workers.run_usage import Spending
+
+
+class ApprovalDesk:
+    """Verbs on the approvals of a store, in the name of this machine's user."""
+
+    def __init__(self, store: Store, clock: Clock, actor: Actor | None = None) -> None:
+        self._store, self._clock, self._actor = store, clock, actor
+        self._asker = Asker(principal=principal(), actor=actor)
+
+    def list(self, run: str | None = None) -> Sequence[Approval]:
+        """The approvals that wait for a decision: all, or those of a run and of the runs below it. What the rest may cost is told as far as
+        the store knows it."""
+        estimates, spending = without_workers(self._store), Spending(self._store)
+        if run is None:
+            return estimates.with_rests(undecided(self._store, self._asker))
+        return estimates.with_rests(map(spending.with_spent, waiting_below(self._store, run, self._asker)))
+
+    def show(self, approval_id: str) -> Approval:
+        """One approval, decided or not."""
+        return without_workers(self._store).with_rest(find_approval(self._store, approval_id, self._asker))
+
+    def decide(
+        self,
+        approval_id: str,
+        verdict: str,
+        *,
+        comment: str | None = None,
+        result: Any = None,
+        edited_arguments: dict[str, Any] | None = None,
+        in_batch: bool = False,
+    ) -> Approval:
+        """Write a decision, or a vote where several persons must approve."""
+        decision = Decision(
+            verdict=verdict,
+            decided_by=self._asker.principal,
+            decided_at=self._clock.now(),
+            comment=comment,
+            result=result,
+            edited_arguments=edited_arguments,
+        )
+        with self._noting_refusals("settle" if verdict in SETTLING else verdict, approval_id):
+            write = decision_write(self._store, approval_id, decision, self._asker, in_batch=in_batch)
+            (answer,) = self._store.commit([write], self._clock.now()).answers
+            if isinstance(answer, HoldfastError):
+                raise answer
+        return find_approval(self._store, approval_id, self._asker, spent=not in_batch)
+
+    def decide_many(
+        self,
+        verdict: BatchVerdict,
+        approvals: Sequence[str] = (),
+        *,
+        run: str | None = None,
+        node: str | None = None,
+        comment: str | None = None,
+    ) -> Sequence[BatchResult]:
+        """Decide many approvals, each by itself: those that are named, or all open ones of a run and of the runs below it."""
+        results = []
+        for approval_id in batches.chosen(self._store, self._asker, approvals, run, node):
+            try:
+                results.append(batches.done(self.decide(approval_id, verdict, comment=comment, in_batch=True)))
+            except Rejected as refused:
+                results.append(batches.refused(approval_id, refused))
+        return results
+
+    def link(self, approval_id: str, person: str, seconds: int = DEFAULT_SECONDS) -> MadeLink:
+        """A link by which a person may decide an approval, once."""
+        with self._noting_refusals("link", approval_id):
+            return make_link(self._store, approval_id, person, self._asker, self._clock.now(), seconds)
+
+    @contextlib.contextmanager
+    def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
+        """Note a refusal in the audit log, too."""
+        try:
+            yield
+        except Rejected as refused:
+            if self._actor is not None:
+                self._store.note([self._actor.refused(what, on, refused.code, self._clock.now())])
+            raise

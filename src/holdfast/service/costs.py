@@ -1,0 +1,268 @@
+"""What runs have cost, by the ledger: sums by node, model, tenant and more, as a report for people and programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model import reading
+from holdfast.model.errors import ExecutionNotFound, InvalidParameter
+from holdfast.model.ledger import DAY_MS, NANO, CostFilter, CostSum, Dimension, EntryState
+from holdfast.store.seam import Store
+
+_SPAN: Final = re.compile(r"([0-9]{1,5})d")
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOST_LINES: Final = 10_000
+_MOST_DEPTH: Final = 64
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Calls in one state, together."""
+
+    calls: int = 0
+    tokens: int = 0
+    nanos: int = 0
+
+    def __add__(self, other: Part) -> Part:
+        return Part(self.calls + other.calls, self.tokens + other.tokens, self.nanos + other.nanos)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"calls": self.calls, "tokens": self.tokens, "cost_usd": self.nanos / NANO}
+
+
+class CostLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What one group of calls has cost."""
+
+    group: tuple[str, ...] = ()
+    """The value of each dimension, in the order of the report."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    settled: Part = Part()
+    """Calls of which the server has told what they used."""
+    unknown: Part = Part()
+    """Calls whose answer was lost: what counts in place of what they used."""
+    open: Part = Part()
+    """Calls that have begun and not ended: what they have reserved."""
+    released: int = 0
+    """Calls that failed and certainly cost nothing."""
+
+    @property
+    def calls(self) -> int:
+        """All calls that have ended."""
+        return self.settled.calls + self.unknown.calls + self.released
+
+    @property
+    def nanos(self) -> int:
+        """What counts as spent, in billionths of a dollar: settled and unknown calls."""
+        return self.settled.nanos + self.unknown.nanos
+
+    def __add__(self, other: CostLine) -> CostLine:
+        return CostLine(
+            group=self.group,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            settled=self.settled + other.settled,
+            unknown=self.unknown + other.unknown,
+            open=self.open + other.open,
+            released=self.released + other.released,
+        )
+
+    def document(self, by: Sequence[Dimension] = ()) -> dict[str, Any]:
+        """As JSON."""
+        tokens = {
+            "input": self.input_tokens,
+            "output": self.output_tokens,
+            "cached": self.cached_tokens,
+            "reasoning": self.reasoning_tokens,
+        }
+        return {
+            **{name.value: value for name, value in zip(by, self.group, strict=True)},
+            "calls": self.calls,
+            "tokens": tokens,
+            "cost_usd": self.nanos / NANO,
+            "settled": self.settled.document(),
+            "unknown": self.unknown.document(),
+            "open": self.open.document(),
+        }
+
+
+class CostReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums by group, and the sum of all groups."""
+
+    by: tuple[Dimension, ...]
+    lines: tuple[CostLine, ...]
+    total: CostLine
+    """Of all calls that fit the question, also of those whose lines are left out."""
+    truncated: bool = False
+    """Whether lines are left out: there are more groups than a report has lines."""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "by": [name.value for name in self.by],
+            "lines": [line.document(self.by) for line in self.lines],
+            "total": self.total.document(),
+            "truncated": self.truncated,
+        }
+
+
+class CostQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller asks, as text."""
+
+    by: str | None = None
+    """Dimensions with commas between them: `node,model`."""
+    since: str | None = None
+    """A UTC day such as 2026-11-01, or so many days up to today: `30d`."""
+    until: str | None = None
+    """The last UTC day."""
+    tenant: str | None = None
+    pipeline: str | None = None
+    worker: str | None = None
+    run: str | None = None
+
+
+def cost_report(store: Store, asked: CostQuestion, now: int, most_lines: int = _MOST_LINES) -> CostReport:
+    """The answer to a question about costs."""
+    by = dimensions(asked.by, _usual(asked))
+    if asked.run is None and Dimension.RUN in by:
+        raise InvalidParameter("Costs by run are known for one run and what stands below it: name a run.")
+    if asked.run is not None and (asked.since or asked.until or asked.pipeline or asked.worker):
+        raise InvalidParameter("A run has one cost: leave out the days, the pipeline and the worker.")
+    until = None if asked.until is None else _day(asked.until, now) + 1
+    wanted = CostFilter(
+        by=by,
+        since_day=None if asked.since is None else _day(asked.since, now),
+        until_day=until,
+        tenant=asked.tenant,
+        pipeline=asked.pipeline,
+        worker=asked.worker,
+        run=asked.run,
+        root=None if asked.run is None else root_of(store, asked.run),
+        limit=most_lines * len(EntryState) + 1,  # enough for so many whole groups and the first row of one more
+    )
+    lines = _lines(store.cost(wanted), by)
+    truncated = len(lines) > most_lines
+    counted = _lines(store.cost(msgspec.structs.replace(wanted, by=())), ()) if truncated else lines
+    kept = sorted(lines[:most_lines], key=lambda line: (-line.nanos, line.group) if Dimension.DAY not in by else (0, line.group))
+    return CostReport(by=by, lines=tuple(kept), total=sum(counted, CostLine()), truncated=truncated)
+
+
+def _lines(sums: Sequence[CostSum], by: tuple[Dimension, ...]) -> list[CostLine]:
+    """One line for each group, in the order of the groups."""
+    lines: dict[tuple[str, ...], CostLine] = {}
+    for one in sums:
+        group = tuple(_shown(name, value) for name, value in zip(by, one.group, strict=True))
+        lines[group] = lines.get(group, CostLine(group=group)) + _line(one)
+    return list(lines.values())
+
+
+def _line(one: CostSum) -> CostLine:
+    """A sum of one state. Every entry that ends a call takes back what the call has reserved, and is one open call less."""
+    tokens = one.input_tokens + one.output_tokens
+    held = Part(0, one.held_tokens, one.held_nanos)
+    amounts: dict[str, Any] = {
+        "input_tokens": one.input_tokens,
+        "output_tokens": one.output_tokens,
+        "cached_tokens": one.cached_tokens,
+        "reasoning_tokens": one.reasoning_tokens,
+    }
+    match one.state:
+        case EntryState.RESERVED:
+            return CostLine(open=held + Part(one.calls))
+        case EntryState.SETTLED:
+            return CostLine(**amounts, settled=Part(one.calls, tokens, one.nanos), open=held + Part(-one.calls))
+        case EntryState.UNKNOWN:
+            return CostLine(**amounts, unknown=Part(one.calls, tokens, one.nanos), open=held + Part(-one.calls))
+        case _:
+            return CostLine(released=one.calls, open=held + Part(-one.calls))
+
+
+def root_of(store: Store, run: str) -> str:
+    """The outermost execution above a run. A run that the store has removed is looked for as an outermost one."""
+    header = store.find(run)
+    if header is None:
+        if store.ledger(run, 1) or store.cost(CostFilter(run=run, root=run, limit=1)):
+            return run
+        raise ExecutionNotFound(f"There is no run {run}, and the ledger knows none.")
+    for _ in range(_MOST_DEPTH):
+        above = None if header.parent is None else store.find(header.parent)
+        if above is None:
+            return header.parent or header.id
+        header = above
+    return header.id
+
+
+def dimensions(text: str | None, usual: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
+    """The dimensions that a text names, with commas between them."""
+    if text is None:
+        return usual
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    known = {name.value: name for name in Dimension}
+    wrong = [name for name in names if name not in known]
+    if wrong or not names:
+        raise InvalidParameter(f"Costs are summed by {', '.join(known)}; {', '.join(wrong) or text!r:.100} is none of these.")
+    return tuple(dict.fromkeys(known[name] for name in names))
+
+
+def _usual(asked: CostQuestion) -> tuple[Dimension, ...]:
+    if asked.run is not None:
+        return (Dimension.PIPELINE, Dimension.NODE, Dimension.WORKER, Dimension.MODEL)
+    return (Dimension.PIPELINE, Dimension.WORKER, Dimension.MODEL)
+
+
+def _day(text: str, now: int) -> int:
+    """A UTC day, counted from 1970-01-01."""
+    if (span := _SPAN.fullmatch(text)) is not None:
+        return max(0, now // DAY_MS - int(span[1]) + 1)
+    try:
+        if _DAY.fullmatch(text) is None:
+            raise ValueError
+        return (date.fromisoformat(text) - date(1970, 1, 1)).days
+    except ValueError:
+        raise InvalidParameter(f"{text!r:.50} is no day: write 2026-11-01, or 30d for the last 30 days.") from None
+
+
+def _shown(name: Dimension, value: str | int | None) -> str:
+    if name is Dimension.DAY and isinstance(value, int):
+        return datetime.fromtimestamp(value * DAY_MS / 1000, UTC).strftime("%Y-%m-%d")
+    return "" if value is None else str(value)
+
+
+def csv_rows(report: CostReport) -> list[list[str]]:
+    """The report as rows of a table for spreadsheets, the names of the columns first. Money is in dollars."""
+    names = [name.value for name in report.by]
+    columns = ["calls", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "cost_usd"]
+    apart = ["settled_cost_usd", "unknown_calls", "unknown_cost_usd", "open_calls", "open_cost_usd"]
+    return [[*names, *columns, *apart], *([*map(_safe, line.group), *_cells(line)] for line in report.lines)]
+
+
+def _cells(line: CostLine) -> list[str]:
+    tokens = (line.input_tokens, line.cached_tokens, line.output_tokens, line.reasoning_tokens)
+    apart = (line.unknown.calls, dollars(line.unknown.nanos), line.open.calls, dollars(line.open.nanos))
+    return [str(line.calls), *map(str, tokens), dollars(line.nanos), dollars(line.settled.nanos), *map(str, apart)]
+
+
+def _safe(text: str) -> str:
+    """A text that a spreadsheet does not take for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def dollars(nanos: int) -> str:
+    """An exact amount of dollars, without zeros at its end."""
+    whole, part = divmod(abs(nanos), NANO)
+    text = f"{whole}.{part:09d}".rstrip("0").rstrip(".")
+    return f"-{text}" if nanos < 0 else text
+
+
+def question_of(told: Mapping[str, str | None]) -> CostQuestion:
+    """A question from named texts."""
+    return reading.converted(dict(told), CostQuestion)

@@ -1,0 +1,241 @@
+"""Estimates of runs: what a run of a served worker or pipeline may cost, what the rest of a run may cost, and whether a run may begin.
+
+The operator decides with `policy.estimate` whether a run is refused before it starts: by the most that it can cost (`worst`), by what such
+runs usually cost (`typical`), or not at all (`none`). A run is compared with the cap of its caller, and with what is left of the day of its
+tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.contract.terms import Contract, Limits
+from holdfast.model.admission import MOST_MONEY
+from holdfast.model.clock import monotonic
+from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.model.execution import Execution
+from holdfast.model.ledger import NANO, CostSample
+from holdfast.pipelines.estimate.amounts import NOTHING, Amount
+from holdfast.pipelines.estimate.estimate import Begun, Estimate, NodeEstimate, estimate, rest_of
+from holdfast.pipelines.estimate.worst import Gap, worker_most
+from holdfast.pipelines.graph.graph import Graph
+from holdfast.pipelines.run.served import ServedPipeline
+from holdfast.service.pipeline_view import PipelineView, pipeline_view
+from holdfast.store.seam import Store
+from holdfast.workers.accept import Served
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.approvals import Approval
+from holdfast.workers.day_usage import spent_today
+from holdfast.workers.policy import Policy
+from holdfast.workers.run_lookup import accepted_in
+from holdfast.workers.tools.language_model import ModelSettings
+
+ServedVersions = Mapping[str, Mapping[str, Served]]
+_TOLD_GAPS: Final = 3
+_FRESH_SECONDS: Final = 5.0
+_MOST_READ: Final = 1000
+
+
+class ServedCatalogue:
+    """The workers that are served, as an estimate needs them."""
+
+    def __init__(self, served: ServedVersions, model: ModelSettings) -> None:
+        self._served = served
+        self._model = model
+
+    def find(self, worker_id: str, version: str | None) -> Served | None:
+        """The version named, else the one that was served last."""
+        versions = self._served.get(worker_id)
+        if not versions:
+            return None
+        return list(versions.values())[-1] if version is None else versions.get(version)
+
+    def contract(self, worker_id: str, version: str | None) -> Contract | None:
+        """The contract of a worker or a pipeline."""
+        found = self.find(worker_id, version)
+        return None if found is None else found.worker.contract
+
+    def graph(self, worker_id: str, version: str | None) -> Graph | None:
+        """The graph of a pipeline."""
+        found = self.find(worker_id, version)
+        return found.graph if isinstance(found, ServedPipeline) else None
+
+    def dearest(self) -> Decimal | None:
+        """The dearest token of all models that the operator allows."""
+        prices = [self._model.price_of(model) for model in {self._model.model, *self._model.models}]
+        known = [price.dearest for price in prices if price is not None]
+        return max(known) if len(known) == len(prices) else None
+
+
+class Estimates:
+    """The estimates of one worker service."""
+
+    def __init__(self, served: ServedVersions, model: ModelSettings, policy: Policy) -> None:
+        self.catalogue = ServedCatalogue(served, model)
+        self._policy = policy
+        self.store: Store | None = None
+        """Where past runs are found, once an engine is attached."""
+        self._read: dict[tuple[str, str | None], tuple[float | None, Sequence[CostSample]]] = {}
+
+    @property
+    def refuses(self) -> bool:
+        """Whether runs may be refused by their estimate."""
+        return self._policy.estimate != "none"
+
+    def of(
+        self,
+        worker_id: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        version: str | None = None,
+        limits: Limits | None = None,
+        tenant: str | None = None,
+    ) -> Estimate:
+        """What a run may cost. Past runs of `tenant` count, or of all tenants."""
+        found = self.catalogue.find(worker_id, version)
+        if found is None:
+            raise InvalidParameter(f"No worker {worker_id!r:.100} is served here.")
+        contract, samples = found.worker.contract, partial(self._samples, tenant=tenant)
+        limits = limits or contract.limits
+        if isinstance(found, ServedPipeline):
+            return estimate(found.graph, inputs, self.catalogue, samples=samples, limits=limits)
+        most, why = worker_most(contract, limits, self.catalogue)
+        gaps = () if why is None else (Gap(worker_id, why),)
+        node = NodeEstimate(node=worker_id, kind="worker", most=most)
+        return Estimate(worker_id=worker_id, version=contract.version, most=most, nodes=(node,), gaps=gaps)
+
+    def _samples(self, pipeline: str, *, tenant: str | None) -> Sequence[CostSample]:
+        """What past runs spent, read again every few seconds: many runs may be accepted meanwhile."""
+        if self.store is None:
+            return ()
+        at, found = self._read.get((pipeline, tenant), (None, ()))
+        if at is None or monotonic() - at > _FRESH_SECONDS:
+            found = self.store.cost_samples(pipeline, tenant)
+            if len(self._read) >= _MOST_READ:
+                self._read.clear()
+            self._read[pipeline, tenant] = (monotonic(), found)
+        return found
+
+    # --- the rest of a run
+
+    def rest(self, header: Execution, accepted: AcceptedRequest) -> Estimate | None:
+        """What the rest of a pipeline's run may cost; None for a run of a worker."""
+        assert self.store is not None
+        view = pipeline_view(self.store, header, accepted)
+        return None if view is None else self.rest_in(view, accepted)
+
+    def rest_in(self, view: PipelineView, accepted: AcceptedRequest) -> Estimate:
+        """What the rest of a run may cost, by its nodes as they are now."""
+        begun = Begun(
+            states={standing.node: standing.state for standing in view.nodes},
+            spent={node: Amount(cost.tokens, int(cost.cost_usd * NANO)) for node, cost in view.costs.items()},
+            inputs=accepted.request.inputs,
+            limits=accepted.limits,
+        )
+        return rest_of(view.graph, begun, self.catalogue, samples=partial(self._samples, tenant=accepted.tenant))
+
+    def with_rest(self, approval: Approval) -> Approval:
+        """The approval with what the rest of its run may cost: of the outermost run above it, if that is a run of a pipeline."""
+        return self.with_rests([approval])[0]
+
+    def with_rests(self, approvals: Iterable[Approval]) -> list[Approval]:
+        """The approvals, each as `with_rest` makes it. An outermost run is read once for all approvals below it."""
+        known: dict[str, dict[str, Any] | None] = {}
+        told = []
+        for approval in approvals:
+            outermost = approval.spent[-1].run_id if approval.spent else None
+            if outermost is not None and outermost not in known:
+                known[outermost] = self._brief_rest(outermost)
+            told.append(approval if outermost is None else msgspec.structs.replace(approval, may_cost=known[outermost]))
+        return told
+
+    def _brief_rest(self, run_id: str) -> dict[str, Any] | None:
+        if self.store is None:
+            return None
+        try:
+            header = self.store.find(run_id)
+            accepted = None if header is None else accepted_in(self.store, header)
+            told = None if header is None or accepted is None else self.rest(header, accepted)
+        except HoldfastError:  # what cannot be read must not hide the question
+            return None
+        return None if told is None else told.brief()
+
+    # --- before a run begins
+
+    def check(self, served: Served, accepted: AcceptedRequest, now: int) -> None:
+        """Refuse a run that may cost more than its caller's cap, or than is left of its tenant's day (`estimate_exceeded`)."""
+        caps = self._caps(served, accepted, now)
+        if not caps:
+            return
+        contract = served.worker.contract
+        told = self.of(contract.worker_id, accepted.request.inputs, version=contract.version, tenant=accepted.tenant)
+        counts = told.most if self._policy.estimate == "worst" else typical(told)
+        for cap, of, what in caps:
+            known = counts.nanos if what == "cost_usd" else counts.tokens
+            if known is None or known > cap:
+                raise InvalidRequest(self._refusal(told, known, cap, of, what), error_code="estimate_exceeded")
+
+    def _caps(self, served: Served, accepted: AcceptedRequest, now: int) -> list[tuple[int, str, str]]:
+        """The caps that a run is compared with, in tokens and in billionths of a dollar."""
+        own, asked = served.worker.contract.limits, accepted.limits
+        caps = []
+        if asked.max_cost_usd is not None and asked.max_cost_usd != own.max_cost_usd:
+            caps.append((int(asked.max_cost_usd * NANO), "the caller allows", "cost_usd"))
+        if asked.max_tokens is not None and asked.max_tokens != own.max_tokens:
+            caps.append((asked.max_tokens, "the caller allows", "tokens"))
+        for spent in () if self.store is None else spent_today(self.store, self._policy, [accepted.tenant], now):
+            if spent.what in ("cost_usd", "tokens"):
+                left = int(spent.left * NANO) if spent.what == "cost_usd" else int(spent.left)
+                caps.append((left, f"are left of the day of tenant {accepted.tenant}", spent.what))
+        return caps
+
+    def _refusal(self, told: Estimate, known: int | None, cap: int, of: str, what: str) -> str:
+        allowed = f"${cap / NANO:g}" if what == "cost_usd" else f"{cap:,} tokens"
+        if known is None:
+            why = "; ".join(f"{gap.node}: {gap.why}" for gap in told.gaps[:_TOLD_GAPS])
+            return f"The most that the run can cost is not known ({why or 'no cap'}), and {allowed} {of} (policy.estimate)."
+        amount = f"${known / NANO:g}" if what == "cost_usd" else f"{known:,} tokens"
+        return f"The run may cost {amount}, and {allowed} {of} (policy.estimate = {self._policy.estimate!r})."
+
+    def money(self, served: Served, accepted: AcceptedRequest) -> int:
+        """What a run counts for in a queue whose depth is bounded by money, in billionths of a dollar: as `typical` says."""
+        contract = served.worker.contract
+        told = self.of(
+            contract.worker_id, accepted.request.inputs, version=contract.version, limits=accepted.limits, tenant=accepted.tenant
+        )
+        return min(typical(told).nanos or 0, MOST_MONEY)
+
+
+def without_workers(store: Store) -> Estimates:
+    """Estimates where no worker is served: past runs tell what is usual, and caps of the run and its nodes bound it. What only contracts
+    and prices tell is unknown."""
+    made = Estimates({}, ModelSettings(), Policy())
+    made.store = store
+    return made
+
+
+def rest_in_words(may_cost: Mapping[str, Any], unknown: str = "an unknown amount") -> str:
+    """What the rest of a run may cost (`Approval.may_cost`), as people read it: the most, and what is usual."""
+    known = (("most", "at most"), ("p50", "usually"))
+    return ", ".join(f"{words} {_dollars(may_cost[name], unknown)}" for name, words in known if may_cost.get(name))
+
+
+def _dollars(amount: Mapping[str, Any], unknown: str) -> str:
+    return unknown if amount["cost_usd"] is None else f"${amount['cost_usd']:,.6f}".rstrip("0").rstrip(".")
+
+
+def typical(told: Estimate) -> Amount:
+    """What such runs usually cost: 95 of 100 cost no more. A node of which no past run is known counts with the most that it can cost, and
+    with nothing if that is not known either.
+    """
+    total = NOTHING
+    for node in told.nodes:
+        amount = node.most if node.usual is None else node.usual.p95
+        total += Amount(amount.tokens or 0, amount.nanos or 0)
+    return total.at_most(told.most)

@@ -1,0 +1,254 @@
+"""An open engine: its verbs for async programs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.engine.engine import Engine
+from holdfast.hosts.inline import InlineHost
+from holdfast.model import codec
+from holdfast.model.errors import ExecutionNotFound, InvalidParameter
+from holdfast.model.execution import Execution
+from holdfast.model.ids import Arn, checked_mention, checked_version
+from holdfast.model.operations import Failure
+from holdfast.model.ports import Host
+from holdfast.model.schedules import Origin
+from holdfast.model.signals import Subscriber
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.service.again_verbs import AgainVerbs
+from holdfast.service.execution_descriptions import quarantined_of
+from holdfast.service.interpreter_tuning import tune
+from holdfast.service.open_execution import OpenExecution
+from holdfast.service.queue_verbs import QueueVerbs, written
+from holdfast.service.registered import registered
+from holdfast.service.schedule_declarations import Schedule
+from holdfast.service.schedules import declare_all
+from holdfast.service.settings import Settings
+from holdfast.store.backends import open_store
+from holdfast.store.seam import Filter
+
+if TYPE_CHECKING:  # a program without workers does not load their modules
+    from holdfast.contract.protocol import Response
+    from holdfast.pipelines.estimate.estimate import Estimate
+    from holdfast.service.costs import CostReport
+    from holdfast.service.pipeline_view import PipelineView
+    from holdfast.service.worker_runtime import WorkerRuntime
+    from holdfast.workers.events import RunEvent
+    from holdfast.workers.service import WorkerService
+
+
+class OpenEngine(QueueVerbs, AgainVerbs):
+    """An open engine: starts executions and reads them. Made by `holdfast.open`."""
+
+    def __init__(
+        self, engine: Engine, host: InlineHost, functions: Sequence[DurableFunction], runtime: WorkerRuntime | None = None
+    ) -> None:
+        self._runtime = runtime
+        self._functions = {(function.name, function.version): function for function in functions}
+        self._engine = engine
+        self._host = host
+        self._store = engine.store
+
+    @classmethod
+    async def create(
+        cls,
+        where: str,
+        functions: Sequence[DurableFunction],
+        subscribers: Mapping[str, Subscriber],
+        settings: Settings,
+        wrap: Callable[[InlineHost], Host],
+        runtime: WorkerRuntime | None = None,
+        declared: Sequence[tuple[Schedule, Origin]] = (),
+    ) -> OpenEngine:
+        """Build an engine and let it join its store."""
+        if settings.tune:
+            tune()
+        runner = settings.ids(settings.clock.now())
+        store = open_store(where, runner, settings.codec, migrate=settings.migrate)
+        try:
+            clock = store.clock(settings.clock)
+            host = InlineHost(functions, clock=clock, threads=settings.threads, resting=settings.resting)
+            engine = Engine(
+                store,
+                registered(functions, settings),
+                wrap(host),
+                clock=clock,
+                ids=settings.ids,
+                chance=settings.chance(),
+                runner=runner,
+                subscribers=subscribers,
+                observers=settings.observers,
+                queues=[queue.row() for queue in settings.queues],
+                only=settings.only,
+            )
+            if runtime is not None:
+                runtime.attach(engine)
+            if declared:
+                declare_all(store, clock, declared)
+            await engine.open()
+        except BaseException:
+            store.close()
+            raise
+        return cls(engine, host, functions, runtime)
+
+    async def close(self) -> None:
+        """Stop the engine. Unfinished executions go on with the next engine that opens this store."""
+        try:
+            await self._engine.close()
+        finally:
+            if self._runtime is not None:
+                await self._runtime.close()
+            self._host.close()
+            self._store.close()
+
+    async def start(
+        self,
+        function: str | DurableFunction,
+        input: object = None,
+        *,
+        name: str | None = None,
+        version: int | str | None = None,
+        on_failed: str = "find",
+    ) -> OpenExecution:
+        """Start an execution. The same name with the same input finds the existing execution.
+
+        With `on_failed="restart"` a name whose execution failed, timed out or was stopped is started again, with any input; the old
+        execution stays, marked `superseded_by` the new one.
+        """
+        wanted = None if version is None else checked_version(version)
+        if isinstance(function, DurableFunction):
+            called, wanted = function.name, wanted or function.version
+        else:
+            called = function
+        header = await self._engine.start(called, written(input), name=name, version=wanted, on_failed=on_failed)
+        return OpenExecution(self._engine, header, self._functions)
+
+    async def run(
+        self,
+        worker: str,
+        inputs: Mapping[str, Any],
+        *,
+        version: str | None = None,
+        idempotency_key: str | None = None,
+        constraints: Mapping[str, Any] | None = None,
+        run_timeout_seconds: float | None = None,
+        trace: Mapping[str, Any] | None = None,
+        tenant: str = "default",
+        user: str | None = None,
+        wait: float | None = None,
+    ) -> Response:
+        """Run a worker and wait for its response. The wait ends when the run is over or needs a person, or after `wait` seconds; the
+        response then says what the run waits for.
+
+        A request that does not fit the contract is answered with `invalid_request`, as over HTTP; no error is raised.
+        """
+        asked: dict[str, Any] = {"worker_id": worker, "inputs": inputs}
+        may = {"version": version, "idempotency_key": idempotency_key, "constraints": constraints, "trace": trace, "user": user}
+        asked |= {key: value for key, value in {**may, "run_timeout_seconds": run_timeout_seconds}.items() if value is not None}
+        return await self.worker_service.ask(asked, tenant, wait)
+
+    async def follow(self, run_id: str, *, after: int | str = 0) -> AsyncGenerator[RunEvent, None]:
+        """The events of a run after an id, then new ones as they happen, until the run is over: `async for event in engine.follow(run_id)`.
+
+        An event has `id`, `event` and `data`. A number is the id of a recorded event, which any process can give again. A text is the id of
+        a live event: progress, log lines, and text of models, which only the process that runs the worker has.
+        """
+        from holdfast.workers.run_lookup import Asker
+
+        async with contextlib.aclosing(self.worker_service.follow(run_id, Asker(), after=after)) as events:
+            async for event in events:
+                if event is not None:
+                    yield event
+
+    async def view(self, run_id: str) -> PipelineView | None:
+        """The nodes of a pipeline's run as they are now: states, items, costs; None for a run of a worker. Reads the store."""
+        from holdfast.service.pipeline_view import pipeline_view
+        from holdfast.workers.run_lookup import Asker, find_run
+
+        header, accepted = find_run(self._store, run_id, Asker())
+        return await in_thread(Purpose.STORE, pipeline_view, self._store, header, accepted)
+
+    async def cost(
+        self,
+        *,
+        run: str | None = None,
+        by: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        tenant: str | None = None,
+        pipeline: str | None = None,
+        worker: str | None = None,
+    ) -> CostReport:
+        """What runs have cost, by the ledger: one run with everything below it, or all runs of these days.
+
+        `by` names dimensions with commas between them: `day`, `tenant`, `pipeline`, `node`, `worker`, `model`, and with a run also `run`.
+        `since` and `until` are UTC days such as `2026-11-01`; `since="30d"` means the last 30 days.
+        """
+        from holdfast.service.costs import CostQuestion, cost_report
+
+        asked = CostQuestion(run=run, by=by, since=since, until=until, tenant=tenant, pipeline=pipeline, worker=worker)
+        return await in_thread(Purpose.STORE, cost_report, self._store, asked, self._engine.clock.now())
+
+    async def estimate(self, worker: str, inputs: Mapping[str, Any] | None = None, *, version: str | None = None) -> Estimate:
+        """What a run of a worker or a pipeline may cost: at most, and usually. With inputs, maps over lists of them count their items."""
+        estimates = self._serving().estimates
+        return await in_thread(Purpose.STORE, partial(estimates.of, worker, inputs, version=version))
+
+    async def estimate_rest(self, run_id: str) -> Estimate | None:
+        """What the rest of a pipeline's run may cost; None for a run of a worker."""
+        from holdfast.workers.run_lookup import Asker, find_run
+
+        estimates, found = self._serving().estimates, find_run(self._store, run_id, Asker())
+        return await in_thread(Purpose.STORE, estimates.rest, *found)
+
+    @property
+    def worker_service(self) -> WorkerService:
+        """The service of this engine's workers: invoke, runs, approvals, artifacts."""
+        return self._serving().worker_service
+
+    def _serving(self) -> WorkerRuntime:
+        if self._runtime is None:
+            raise InvalidParameter('No workers are served here: open the engine with workers=["worker.py"].')
+        return self._runtime
+
+    async def get(self, execution: str) -> OpenExecution:
+        """An execution by ARN or id."""
+        wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
+        header = self._store.find(wanted)
+        if header is None:
+            raise ExecutionNotFound(f"There is no execution {execution}.")
+        return OpenExecution(self._engine, header, self._functions)
+
+    async def release(self, function: str | DurableFunction) -> int:
+        """Let all quarantined executions of a function run again. Returns how many there were."""
+        called = function.name if isinstance(function, DurableFunction) else function
+        count = 0
+        for header in quarantined_of(self._store, called):
+            with contextlib.suppress(InvalidParameter):  # another process released it meanwhile
+                await self._engine.release(header.id)
+                count += 1
+        return count
+
+    async def list(self, wanted: Filter | None = None) -> Sequence[Execution]:
+        """Executions, newest first."""
+        return self._store.list(wanted or Filter())
+
+    async def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> None:
+        """Answer a callback. The handler gets the text unchanged."""
+        await self._engine.answer(callback_id, None if result is None else codec.text_of(result, "A callback's result"))
+
+    async def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> None:
+        """Answer a callback with an error."""
+        await self._engine.answer(callback_id, error=Failure(message=message, type=error_type))
+
+    async def heartbeat_callback(self, callback_id: str) -> None:
+        """Send a heartbeat for a callback: its heartbeat timeout starts again."""
+        await self._engine.heartbeat(callback_id)
+
+    async def unsubscribe(self, subscriber: str) -> None:
+        """End a subscription in every process and drop its undelivered signals. Otherwise the store keeps these for ever."""
+        self._store.unsubscribe(subscriber)

@@ -1,0 +1,71 @@
+"""Which holdfast.toml is the operator's, and which settings of ./holdfast.toml apply if the current folder is not trusted.
+
+    named by --config or $HOLDFAST_CONFIG      the operator's; no other file is read
+    ./holdfast.toml of a trusted folder        the operator's
+    holdfast.toml of the user's configuration  the operator's, if neither of those exists
+    ./holdfast.toml of any other folder        may tighten the operator's settings; its other settings are ignored, and a message lists them
+
+A downloaded folder may contain a holdfast.toml. Without this rule, a command in that folder would run without a jail.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.service.operator_settings import FILE, isolated, load_toml, settings_of
+from holdfast.service.trust import check_fit, configuration_folder
+from holdfast.service.untrusted_settings import tightened
+from holdfast.service.worker_runtime import WorkerSettings
+
+
+class OperatorFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The files that may hold the operator's settings."""
+
+    base: WorkerSettings
+    """The settings of the operator's own file, or the defaults."""
+    file: Path
+    """The operator's own file, or the path at which the user would write one."""
+    local: Path | None = None
+    """The file of the current folder, if it could apply."""
+    whole: WorkerSettings | None = None
+    """The settings if the current folder is trusted: all of its file applies."""
+    tight: WorkerSettings | None = None
+    """The settings if the current folder is not trusted: the operator's settings, tightened by the folder's file."""
+    ignored: tuple[str, ...] = ()
+    """The settings of that file that apply only if the folder is trusted."""
+
+    def settings(self, *, trusted: bool, isolation: str | None) -> WorkerSettings:
+        """The settings that apply."""
+        if self.local is None:
+            return isolated(self.base, isolation)
+        found = self.whole if trusted else self.tight
+        assert found is not None
+        return isolated(found, isolation)
+
+
+def operator_files(config: Path | None, environment: Mapping[str, str] = os.environ) -> OperatorFiles:
+    """Read the files. A named file must exist, and an invalid file is an error, trusted or not."""
+    named = config or (Path(environment["HOLDFAST_CONFIG"]) if environment.get("HOLDFAST_CONFIG") else None)
+    if named is not None:
+        if not named.is_file():
+            raise InvalidParameter(f"There is no file {named}.")
+        return OperatorFiles(base=settings_of(load_toml(named), named, environment), file=named)
+    users = configuration_folder(environment) / FILE
+    said: dict[str, Any] = {}
+    if users.is_file():
+        check_fit(users.parent, [users])
+        said = load_toml(users)
+    base = settings_of(said, users, environment)
+    local = Path(FILE)
+    if not local.is_file():
+        return OperatorFiles(base=base, file=users)
+    told = load_toml(local)
+    whole = settings_of(told, local, environment)
+    tight, ignored = tightened(base, whole, told)
+    return OperatorFiles(base=base, file=users, local=local, whole=whole, tight=tight, ignored=tuple(ignored))

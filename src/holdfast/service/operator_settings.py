@@ -1,0 +1,218 @@
+"""The operator's settings for workers: one `holdfast.toml`, read once, and the environment. Errors name the file.
+
+An unknown name in the file is an error, because a misspelled cap would be no cap. Paths are relative to the folder of the file.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.terms import RateLimit
+from holdfast.model import reading
+from holdfast.model.errors import InvalidParameter
+from holdfast.service.approval_settings import with_people
+from holdfast.service.declared_queues import QueueTable, checked_table
+from holdfast.service.schedule_declarations import Schedule, schedule_from
+from holdfast.service.worker_runtime import ToolSettings, WorkerSettings
+from holdfast.service.worker_signals import SignalSettings
+from holdfast.signals.spans import wanted
+from holdfast.workers.policy import Caps, Most, Policy
+from holdfast.workers.tools.cassettes import CassetteSettings, cassette_settings
+from holdfast.workers.tools.fetch_url import FetchSettings
+from holdfast.workers.tools.language_model import ModelSettings
+from holdfast.workers.tools.listed_prices import check_source
+from holdfast.workers.tools.prices import prices_of
+from holdfast.workers.tools.read_repo import RepoSettings
+
+FILE: Final = "holdfast.toml"
+_TABLES: Final = (
+    "policy",
+    "fetch",
+    "model",
+    "parameters",
+    "repos",
+    "secrets",
+    "artifacts",
+    "cassette",
+    "signals",
+    "tools",
+    "queues",
+    "schedules",
+    "groups",
+    "risks",
+)
+_LONGEST: Final = 1024 * 1024
+
+
+def read_operator(isolation: str | None = None, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> WorkerSettings:
+    """The settings of `file`, else of $HOLDFAST_CONFIG, else of ./holdfast.toml if it exists. The environment adds keys and cassettes.
+
+    This is for programs that open an engine; such a program is its own operator. The command line asks for trust first (operator_files.py).
+    """
+    path = file or Path(environment.get("HOLDFAST_CONFIG") or FILE)
+    if not path.is_file() and (file is not None or environment.get("HOLDFAST_CONFIG")):
+        raise InvalidParameter(f"There is no file {path}.")
+    return isolated(settings_of(load_toml(path) if path.is_file() else {}, path, environment), isolation)
+
+
+def isolated(settings: WorkerSettings, isolation: str | None) -> WorkerSettings:
+    """The settings with the isolation that a command names, if it names one."""
+    if isolation is None:
+        return settings
+    return msgspec.structs.replace(settings, policy=msgspec.structs.replace(settings.policy, isolation=_isolation(isolation)))
+
+
+def settings_of(told: Mapping[str, Any], path: Path, environment: Mapping[str, str]) -> WorkerSettings:
+    """The settings of the file at `path`, and of the environment."""
+    policy = with_people(_policy(told.get("policy", {}), path), told, path)
+    parameters: str | None = _converted(told.get("parameters"), str | None, path, "parameters")
+    artifacts: str | None = _converted(told.get("artifacts"), str | None, path, "artifacts")
+    return WorkerSettings(
+        policy=policy,
+        fetch=_fetch(told.get("fetch", {}), path),
+        model=_model(told.get("model", {}), path, environment),
+        parameters=None if parameters is None else _beside(path, parameters),
+        repos=_repos(told.get("repos", {}), path),
+        secrets=tuple(_beside(path, text) for text in _converted(told.get("secrets", []), list[str], path, "secrets")),
+        artifacts=_beside(path, artifacts) if artifacts else None,
+        cassette=_cassette(environment.get("HOLDFAST_CASSETTE"), told.get("cassette"), path),
+        signals=_signals(told.get("signals", {}), path, environment),
+        tools=_converted(told.get("tools", {}), ToolSettings, path, "tools"),
+        queues=_queues(told.get("queues", {}), path),
+        schedules=_schedules(told.get("schedules", {}), path),
+    )
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """The content of the file; unknown tables are refused. Size and depth are limited, because the author may be hostile."""
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(_LONGEST + 1)
+        if len(data) > _LONGEST:
+            raise InvalidParameter(f"{path} is longer than {_LONGEST:,} bytes.")
+        told = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidParameter(f"{path} is not TOML: {error}.") from None
+    except RecursionError:
+        raise InvalidParameter(f"{path} is not TOML: it is nested too deep.") from None
+    except OSError as error:
+        raise InvalidParameter(f"{path} could not be read: {error.strerror}.") from None
+    unknown = [name for name in told if name not in _TABLES]
+    if unknown:
+        raise InvalidParameter(f"{path} has {', '.join(unknown)}, which Holdfast does not know; it may have {', '.join(_TABLES)}.")
+    return told
+
+
+def _policy(told: Any, path: Path) -> Policy:
+    for name in ("groups", "risks"):
+        if isinstance(told, dict) and name in told:
+            raise InvalidParameter(f"{path}: [policy.{name}] is not known; write [{name}].")
+    policy: Policy = _converted(told, Policy, path, "policy")
+    parts = {
+        "caps": (Caps, {"caps": told.get("caps", {})}),
+        "most": (Most, {"most": told.get("most", {})}),
+        "tenant_caps": (Caps, told.get("tenant_caps", {})),
+    }
+    for name, (kind, tables) in {**parts, "rate_limits": (RateLimit, told.get("rate_limits", {}))}.items():
+        for key, table in tables.items():
+            _converted(table, kind, path, f"policy.{name}" if key == name else f"policy.{name}.{key}")
+    return policy
+
+
+def _schedules(told: Any, path: Path) -> tuple[Schedule, ...]:
+    tables: dict[str, Any] = _converted(told, dict[str, Any], path, "schedules")
+    found = tuple(schedule_from(name, table, f"{path}: [schedules.{name}]") for name, table in tables.items())
+    for schedule in found:
+        schedule.definition()  # a mistake is told where the file is read
+    return found
+
+
+def _fetch(told: Any, path: Path) -> FetchSettings:
+    fetch: FetchSettings = _converted(told, FetchSettings, path, "fetch")
+    return fetch if fetch.ca_file is None else msgspec.structs.replace(fetch, ca_file=_beside(path, fetch.ca_file))
+
+
+def _repos(told: Any, path: Path) -> dict[str, RepoSettings]:
+    """The folders that workers may read. A folder that is not there is told at once, and not by the first run."""
+    tables: dict[str, Any] = _converted(told, dict[str, Any], path, "repos")
+    found: dict[str, RepoSettings] = {}
+    for name, table in tables.items():
+        repo: RepoSettings = _converted(table, RepoSettings, path, f"repos.{name}")
+        folder = path.parent / repo.folder
+        if not folder.is_dir():
+            raise InvalidParameter(f"{path}: repos.{name} is wrong: there is no folder {repo.folder}.")
+        if min(repo.max_file_bytes, repo.max_bytes, repo.max_lines) < 1:
+            raise InvalidParameter(f"{path}: repos.{name} is wrong: its limits are at least 1.")
+        found[name] = msgspec.structs.replace(repo, folder=str(folder.absolute()))
+    return found
+
+
+def _model(told: Any, path: Path, environment: Mapping[str, str]) -> ModelSettings:
+    given: dict[str, Any] = _converted(told, dict[str, Any], path, "model")
+    prices = _converted(given.pop("prices", {}), dict[str, dict[str, Any]], path, "model.prices")
+    settings: ModelSettings = _converted(given, ModelSettings, path, "model")
+    found = {
+        "api_key": environment.get("HOLDFAST_MODEL_KEY") or environment.get("OPENAI_API_KEY"),
+        "base_url": environment.get("HOLDFAST_MODEL_URL") or environment.get("OPENAI_BASE_URL"),
+        "model": environment.get("HOLDFAST_MODEL"),
+    }
+    check_source(settings.price_source)
+    return msgspec.structs.replace(settings, prices=prices_of(prices), **{name: value for name, value in found.items() if value})
+
+
+def _cassette(said: str | None, told: Any, path: Path) -> CassetteSettings:
+    """The cassette of the environment, else of the file. A path in the file is relative to the file's folder."""
+    if said or told is None:
+        return cassette_settings(said)
+    if isinstance(told, dict):
+        settings: CassetteSettings = _converted(told, CassetteSettings, path, "cassette")
+    else:
+        settings = cassette_settings(str(told))
+    return msgspec.structs.replace(settings, path=_beside(path, settings.path)) if settings.path else settings
+
+
+def _signals(told: Any, path: Path, environment: Mapping[str, str]) -> SignalSettings:
+    """The signal settings. Traces are sent also if only the environment asks for them, as is usual with OpenTelemetry."""
+    settings: SignalSettings = _converted(told, SignalSettings, path, "signals")
+    if "otel" not in told:
+        settings = msgspec.structs.replace(settings, otel=wanted(environment))
+    return settings if settings.log in ("off", "stderr") else msgspec.structs.replace(settings, log=_beside(path, settings.log))
+
+
+def _queues(told: Any, path: Path) -> dict[str, QueueTable]:
+    """The queues that the file declares, a table for each."""
+    if not isinstance(told, dict):
+        raise InvalidParameter(f"{path}: queues is wrong: write a table for each queue, such as [queues.emails].")
+    try:
+        return {name: checked_table(name, table) for name, table in told.items()}
+    except InvalidParameter as wrong:
+        raise InvalidParameter(f"{path}: {wrong}") from None
+
+
+def _beside(path: Path, text: str) -> str:
+    return text if text.startswith("ssm:") or "://" in text else str(path.parent / text)
+
+
+def _converted(value: Any, kind: Any, path: Path, setting: str) -> Any:
+    known = getattr(kind, "__struct_fields__", None)
+    unknown = [name for name in value if name not in known] if known is not None and isinstance(value, dict) else []
+    if known is not None and unknown:
+        raise InvalidParameter(
+            f"{path}: [{setting}] has {', '.join(unknown)}, which Holdfast does not know; it may have {', '.join(known)}."
+        )
+    try:
+        return reading.converted(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidParameter(f"{path}: {setting} is wrong: {error}.") from None
+
+
+def _isolation(word: str) -> Any:
+    if word not in ("all", "process", "inline"):
+        raise InvalidParameter(f"--isolation is {word!r}; it is all, process or inline.")
+    return word

@@ -1,0 +1,132 @@
+"""Pushes: many executions of one function into a queue, a thousand in each commit. It needs no engine, and it runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model import codec
+from holdfast.model.admission import Enqueue, Same
+from holdfast.model.clock import Clock
+from holdfast.model.errors import FunctionNotFound, HoldfastError, InvalidParameter
+from holdfast.model.execution import Terms, new_execution
+from holdfast.model.ids import IdSource
+from holdfast.model.operations import Kind
+from holdfast.model.queue_errors import QueueFull
+from holdfast.model.starts import Start, Started
+from holdfast.store.seam import Store
+
+BATCH: Final = 1000
+"""Executions in one commit."""
+
+
+class PushTarget(msgspec.Struct, frozen=True):
+    """The function that is pushed to."""
+
+    function: str
+    version: str
+    terms: Terms
+
+
+class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How every execution of a push is enqueued."""
+
+    queue: str
+    tenant: str | None = None
+    key_field: str | None = None
+    """The member of each input that is its idempotency key: the same push again finds what it pushed."""
+    lane_field: str | None = None
+    """The member of each input that is the key of its lane."""
+    delay_ms: int = 0
+    ttl_ms: int | None = None
+    head_start_ms: int = 0
+    same: Same = Same.EXISTING
+
+
+class PushedLine(msgspec.Struct, frozen=True):
+    """What became of one line."""
+
+    line: int
+    execution: str | None = None
+    created: bool = False
+    error: HoldfastError | None = None
+
+
+def published_target(store: Store, name: str) -> PushTarget:
+    """The function of this name that a process of the store has hosted, in its newest version."""
+    found = store.hosted(name)
+    if not found:
+        raise FunctionNotFound(f"No process of this store has hosted a function {name!r:.100}. Name its file: FILE:{name:.100}.")
+    newest = found[-1]
+    if newest.kind is not Kind.FUNCTION:
+        raise FunctionNotFound(f"{name!r:.100} is a worker or a pipeline of this store: name its file, because its contract is needed.")
+    return PushTarget(newest.function, newest.version, newest.terms)
+
+
+def push(
+    store: Store, target: PushTarget, lines: Iterable[tuple[int, bytes]], options: PushOptions, clock: Clock, ids: IdSource
+) -> Iterator[Sequence[PushedLine]]:
+    """Push numbered lines of JSON, and tell of each batch when it is on disk. A line with a mistake is refused by itself.
+
+    A queue that is full ends the push with its error; what was told before stays pushed.
+    """
+    batch: list[tuple[int, Start | HoldfastError]] = []
+    for number, text in lines:
+        try:
+            batch.append((number, _start(target, text, options, clock.now(), ids)))
+        except HoldfastError as refused:
+            batch.append((number, refused))
+        if len(batch) == BATCH:
+            yield from _told(store, batch, clock.now())
+            batch = []
+    if batch:
+        yield from _told(store, batch, clock.now())
+
+
+def _told(store: Store, batch: Sequence[tuple[int, Start | HoldfastError]], now: int) -> Iterator[Sequence[PushedLine]]:
+    """Write a batch. If the queue became full in it, its lines up to there are told, and then the error is raised."""
+    answers = iter(store.commit([start for _, start in batch if isinstance(start, Start)], now).answers)
+    told: list[PushedLine] = []
+    full: QueueFull | None = None
+    for number, start in batch:
+        answer = next(answers) if isinstance(start, Start) else start
+        if isinstance(answer, QueueFull):
+            full = full or answer
+        elif isinstance(answer, HoldfastError):
+            told.append(PushedLine(number, error=answer))
+        else:
+            assert isinstance(answer, Started)
+            told.append(PushedLine(number, answer.header.id, answer.created))
+    yield told
+    if full is not None:
+        raise full
+
+
+def _start(target: PushTarget, text: bytes, options: PushOptions, now: int, ids: IdSource) -> Start:
+    value = codec.loads(text)
+    payload = codec.dumps(value)
+    asked = Enqueue(
+        queue=options.queue,
+        key=member_of(value, options.lane_field),
+        delay_ms=options.delay_ms,
+        ttl_ms=options.ttl_ms,
+        head_start_ms=options.head_start_ms,
+        same=options.same,
+    )
+    name, who = member_of(value, options.key_field), {"tenant": options.tenant}
+    header = new_execution(ids(now), name, target.function, target.version, payload=payload, now=now, terms=target.terms, **who)
+    return Start(header, payload, enqueue=asked)
+
+
+def member_of(value: Any, field: str | None) -> str | None:
+    """A member of an input, as text: an idempotency key, or the key of a lane."""
+    if field is None:
+        return None
+    found = value.get(field) if isinstance(value, dict) else None
+    if type(found) is int:
+        return str(found)
+    if not isinstance(found, str):
+        raise InvalidParameter(f"The input has no text or whole number in {field!r:.100}.")
+    return found

@@ -1,0 +1,214 @@
+"""The queue desk: what a person or a program can see and change of the queues of a store. It needs no engine, and it runs nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast.model import codec
+from holdfast.model.audit import Actor, Note
+from holdfast.model.clock import Clock
+from holdfast.model.errors import InvalidParameter, PayloadNotJson, Rejected, Retryable
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.ids import IdSource
+from holdfast.model.places import Level, checked_queue
+from holdfast.model.queues import LaneStanding, Mode, QueueRow, QueueSettings, QueueStanding
+from holdfast.service.pushes import PushedLine, PushOptions, PushTarget, published_target, push
+from holdfast.service.queue_settings import changed
+from holdfast.service.redrives import Redriven, redrive
+from holdfast.store.seam import Store
+
+_PAGE: Final = 200
+_TRIES: Final = 20
+"""How often a change is tried again because another process changed the queue meanwhile."""
+
+
+class QueueNotFound(Rejected):
+    """There is no queue of this name in the store."""
+
+    code = "queue_not_found"
+
+
+class QueueBusy(Retryable):
+    """Other processes changed the queue each time this change was tried."""
+
+    code = "queue_busy"
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue as one reader may see it."""
+
+    row: QueueRow
+    settings: QueueSettings
+    standing: QueueStanding
+    lanes: tuple[LaneStanding, ...] = ()
+    more_lanes: bool = False
+    """There are more lanes than were asked for."""
+    next_admission: str = ""
+    """When the queue admits the next run, in words."""
+
+
+class ParkedRun(msgspec.Struct, frozen=True):
+    """A run that failed and is parked, and why it failed."""
+
+    header: Execution
+    error_code: str
+    message: str
+
+
+class QueueDesk:
+    """Verbs on the queues of a store. With a tenant, only what belongs to that tenant is seen."""
+
+    def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
+        self._store, self._clock, self._ids, self._actor = store, clock, ids, actor
+
+    # --- looking
+
+    def list(self, tenant: str | None = None) -> Sequence[QueueView]:
+        """All queues, by name, without their lanes."""
+        return [self._view(row, tenant, 0) for row in self._store.queues()]
+
+    def show(self, queue: str, *, tenant: str | None = None, lanes: int = 100) -> QueueView:
+        """One queue, with at most so many lanes."""
+        return self._view(self._needed(queue), tenant, lanes)
+
+    def parked(self, queue: str | None, *, tenant: str | None = None, limit: int = 50, error: str | None = None) -> Iterator[ParkedRun]:
+        """Parked runs, oldest first: of one queue or of all, with this error code or with any."""
+        if queue is not None:
+            self._needed(queue)
+        beyond, left = "", limit
+        while left > 0 and (page := self._store.parked(queue, beyond, _PAGE)):
+            for header in page:
+                if tenant is not None and header.tenant != tenant:
+                    continue
+                run = self._explained(header)
+                if error in (None, run.error_code):
+                    yield run
+                    left -= 1
+                    if left == 0:
+                        return
+            beyond = page[-1].id
+
+    def _view(self, row: QueueRow, tenant: str | None, lanes: int) -> QueueView:
+        now, settings = self._clock.now(), row.settings()
+        found: Sequence[LaneStanding]
+        if tenant is None:
+            standing = self._store.standing(row.name, now)
+            found = self._store.lanes(row.name, "", lanes + 1) if lanes else ()
+        else:
+            found = self._lanes_of(row.name, tenant, max(lanes, _PAGE) + 1)
+            leaves = [lane for lane in found if lane.level == Level.LEAF]
+            parked = sum(1 for _ in self.parked(row.name, tenant=tenant, limit=_PAGE))
+            standing = QueueStanding(waiting=sum(x.waiting for x in leaves), held=sum(x.held for x in leaves), parked=parked)
+        head = next(iter(self._store.lanes(row.name, "", 1)), None)
+        return QueueView(
+            row=row,
+            settings=settings,
+            standing=standing,
+            lanes=tuple(found[:lanes]),
+            more_lanes=bool(lanes) and len(found) > lanes,
+            next_admission=_next_admission(row, standing, head, now),
+        )
+
+    def _lanes_of(self, queue: str, tenant: str, limit: int) -> Sequence[LaneStanding]:
+        """The lanes below a tenant's. Keys of other tenants never begin like them, because each part of a key is escaped."""
+        begin = f"{queue}/{Level.TENANT}={quote(tenant, safe='$+@.-_ ')}/"
+        return [lane for lane in self._store.lanes(queue, begin, limit) if lane.key.startswith(begin)]
+
+    def _explained(self, header: Execution) -> ParkedRun:
+        """Why a parked run failed: the error of its response if it is a run of a worker, else the error of its function."""
+        text = self._store.result(header) or "{}"
+        try:
+            told = codec.loads(text)
+        except PayloadNotJson:
+            told = {}
+        told = told if isinstance(told, dict) else {}
+        if header.status is ExecutionStatus.SUCCEEDED:
+            error = told.get("error") or {}
+            return ParkedRun(header, str(error.get("error_code", "unknown")), str(error.get("message", "")))
+        return ParkedRun(header, str(told.get("ErrorType") or header.status.value), str(told.get("ErrorMessage") or ""))
+
+    # --- changing
+
+    def pause(self, queue: str) -> QueueRow:
+        """Let the queue take runs and admit none."""
+        return self._set_mode(queue, Mode.PAUSED, "pause")
+
+    def resume(self, queue: str) -> QueueRow:
+        """Let the queue take and admit runs again."""
+        return self._set_mode(queue, Mode.OPEN, "resume")
+
+    def drain(self, queue: str) -> QueueRow:
+        """Let the queue admit what waits and take no more."""
+        return self._set_mode(queue, Mode.DRAINING, "drain")
+
+    def set(self, queue: str, said: Mapping[str, Any], reset: Sequence[str] = ()) -> QueueRow:
+        """Set limits of a queue; a name in `reset` counts again as the code declares it. A queue that is not there yet is made."""
+        if not said and not reset:
+            raise InvalidParameter("There is nothing to set: name a setting and its value, or a setting to reset.")
+        names = ", ".join([*(f"{name}={value}" for name, value in said.items()), *(f"{name} reset" for name in reset)])
+
+        def change(row: QueueRow) -> QueueRow:
+            return msgspec.structs.replace(row, operator=changed(row.operator, said, reset))
+
+        return self._changed(checked_queue(queue), "set", names, change)
+
+    def _set_mode(self, queue: str, mode: Mode, verb: str) -> QueueRow:
+        self._needed(queue)
+        return self._changed(queue, verb, mode.value, lambda row: msgspec.structs.replace(row, mode=mode))
+
+    def _changed(self, queue: str, verb: str, outcome: str, change: Callable[[QueueRow], QueueRow]) -> QueueRow:
+        """Write a change with its note, again from the start if another process was faster."""
+        for _ in range(_TRIES):
+            after = change(self._store.queue(queue) or QueueRow(name=queue))
+            after.settings()  # a refused setting is told before anything is written
+            if self._store.set_queue(after, self._did(verb, queue, outcome)):
+                return self._needed(queue)
+        raise QueueBusy(f"Queue {queue} was changed by others {_TRIES} times meanwhile. Try again.")
+
+    # --- filling
+
+    def push(self, target: PushTarget | str, lines: Iterable[tuple[int, bytes]], options: PushOptions) -> Iterator[Sequence[PushedLine]]:
+        """Push numbered lines of JSON as executions of a function; tells of each batch when it is on disk."""
+        meant = published_target(self._store, target) if isinstance(target, str) else target
+        return push(self._store, meant, lines, options, self._clock, self._ids)
+
+    def redrive(self, parked: Sequence[Execution]) -> Sequence[Redriven]:
+        """Start parked runs again, under the same names and in the same queues. Each is answered by itself."""
+        done = redrive(self._store, parked, self._clock, self._ids)
+        started = {one.parked for one in done if one.error is None}
+        counts = Counter(header.place.queue for header in parked if header.place is not None and header.id in started)
+        for queue, count in counts.items():
+            self.noted("redrive", queue, f"{count} started again")
+        return done
+
+    def noted(self, verb: str, queue: str, outcome: str) -> None:
+        """Note in the audit log what was done with a queue."""
+        notes = self._did(verb, queue, outcome)
+        if notes:
+            self._store.note(notes)
+
+    def _did(self, verb: str, queue: str, outcome: str) -> tuple[Note, ...]:
+        return () if self._actor is None else self._actor.did(f"queue_{verb}", queue, outcome, self._clock.now())
+
+    def _needed(self, queue: str) -> QueueRow:
+        row = self._store.queue(checked_queue(queue))
+        if row is None:
+            raise QueueNotFound(f"There is no queue {queue!r:.100} here.")
+        return row
+
+
+def _next_admission(row: QueueRow, standing: QueueStanding, head: LaneStanding | None, now: int) -> str:
+    if row.mode is Mode.PAUSED:
+        return "none while the queue is paused"
+    if not standing.waiting or head is None:
+        return "none: nothing waits"
+    if head.closed_until is not None and head.closed_until > now:
+        return f"in {(head.closed_until - now + 999) // 1000} s: a rate is used up"
+    if head.at_once is not None and head.held >= head.at_once:
+        return f"when one of {head.held} runs gives its slot back"
+    return "as soon as a runner that hosts the function has room"

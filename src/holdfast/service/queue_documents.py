@@ -1,0 +1,94 @@
+"""Queues, lanes and parked runs as JSON documents, the same for the command line and for HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.model.ledger import NANO
+from holdfast.model.queues import LaneStanding, QueueRow, QueueSettings
+from holdfast.service.queue_desk import ParkedRun, QueueView
+from holdfast.service.queue_settings import MEMBERS, setting_at
+
+
+def queue_document(view: QueueView) -> dict[str, Any]:
+    """A queue in a list."""
+    standing = view.standing
+    return {
+        "queue": view.row.name,
+        "mode": view.row.mode.value,
+        "waiting": standing.waiting,
+        "delayed": standing.delayed,
+        "held": standing.held,
+        "at_once": view.settings.limits.at_once,
+        "oldest_at": time_of(standing.oldest_at),
+        "parked": standing.parked,
+        "admitted": standing.admitted,
+        "admitted_per_minute": round(standing.per_minute, 1),
+        **({} if view.settings.most_waiting_usd is None else {"waiting_usd": standing.money / NANO}),
+    }
+
+
+def queue_page(view: QueueView) -> dict[str, Any]:
+    """All of a queue: how it stands, what is set for it, and its lanes."""
+    return {
+        **queue_document(view),
+        "next_admission": view.next_admission,
+        "settings": settings_document(view.row),
+        "lanes": [lane_document(lane) for lane in view.lanes],
+        "more_lanes": view.more_lanes,
+    }
+
+
+def settings_document(row: QueueRow) -> dict[str, Any]:
+    """What is declared, what the operator has set, and what counts, by the names that `queues set` takes."""
+    return {"declared": _said(row.declared), "operator": _said(row.operator), "counts": counting(row.settings())}
+
+
+def counting(settings: QueueSettings) -> dict[str, Any]:
+    """All settings that count, defaults included."""
+    whole = msgspec.to_builtins(settings)
+    return {name: setting_at(whole, name) for name in MEMBERS}
+
+
+def _said(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name in MEMBERS if (value := setting_at(document, name)) is not ...}
+
+
+def lane_document(lane: LaneStanding) -> dict[str, Any]:
+    """A lane."""
+    return {
+        "lane": lane.key,
+        "level": lane.level,
+        "at_once": lane.at_once,
+        "held": lane.held,
+        "waiting": lane.waiting,
+        "closed_until": time_of(lane.closed_until),
+    }
+
+
+def parked_document(run: ParkedRun) -> dict[str, Any]:
+    """A parked run."""
+    header = run.header
+    return {
+        "id": header.id,
+        "function": header.function,
+        "version": header.version,
+        "name": header.name,
+        "queue": None if header.place is None else header.place.queue,
+        "tenant": header.tenant,
+        "error_code": run.error_code,
+        "message": run.message,
+        "started_at": time_of(header.started_at),
+        "ended_at": time_of(header.ended_at),
+    }
+
+
+def time_of(at: int | None) -> str | None:
+    """A time in ISO 8601, in UTC."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,93 @@
+"""Where an execution stands in its queue: its lane, how many stand before it, and which limit it waits for."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.engine.enqueues import key_of
+from holdfast.model.error_text import ordinal
+from holdfast.model.execution import Execution, State
+from holdfast.model.places import Level, path
+from holdfast.model.queues import LaneStanding, Mode
+from holdfast.store.seam import QueueStore
+
+_MOST: int = 10_000
+_AFTER_ALL: str = "\uffff"
+"""Greater than every character of a lane's key."""
+
+
+class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of an execution in a queue."""
+
+    queue: str
+    lane: str
+    key: str | None
+    """The key that its caller gave."""
+    admitted_at: int | None
+    position: int | None = None
+    """Its place in its lane, from 1; None if it does not wait there."""
+    before_is_bounded: bool = False
+    """More stand before it than were counted."""
+    limit: str | None = None
+    """The limit that it waits for, in words; None if it waits only for its turn or for a runner."""
+    parked: bool = False
+
+    def told(self) -> str:
+        """The position, for people."""
+        if self.position is None:
+            return "admitted" if self.admitted_at is not None else "not in its lane yet"
+        more = "more than " if self.before_is_bounded else ""
+        return f"{ordinal(self.position)} in its lane, {more}{self.position - 1:,} before it"
+
+
+def queue_place(store: QueueStore, header: Execution, now: int | None = None) -> QueuePlace | None:
+    """The place of an execution; None if it went through no queue. Without `now`, no rate counts as used up."""
+    place = header.place
+    if place is None:
+        return None
+    ahead = store.ahead(header, _MOST) if header.state is State.QUEUED else None
+    return QueuePlace(
+        queue=place.queue,
+        lane=place.lane,
+        key=key_of(header),
+        admitted_at=place.admitted_at,
+        position=None if ahead is None else ahead + 1,
+        before_is_bounded=ahead == _MOST,
+        limit=_limit(store, place.queue, place.lane, now) if ahead is not None else None,
+        parked=header.parked and header.superseded_by is None,
+    )
+
+
+def _limit(store: QueueStore, queue: str, lane: str, now: int | None) -> str | None:
+    row = store.queue(queue)
+    if row is not None and row.mode is Mode.PAUSED:
+        return f"queue {queue} is paused"
+    for key in path(lane):
+        found = lane_at(store, queue, key)
+        if found is not None and (told := _full(found, now)) is not None:
+            return told
+    return None
+
+
+def _full(lane: LaneStanding, now: int | None) -> str | None:
+    what = f"queue {lane.key}" if lane.level == Level.QUEUE else lane.key.rpartition("/")[2].replace("=", " ", 1)
+    if lane.at_once is not None and lane.held >= lane.at_once:
+        return f"{what} has {lane.held} of {lane.at_once} slots in use"
+    if lane.closed_until is not None and (now is None or lane.closed_until > now):
+        return f"a rate of {what} is used up" + ("" if now is None else f" for {(lane.closed_until - now + 999) // 1000} s")
+    return None
+
+
+def lane_at(store: QueueStore, queue: str, key: str) -> LaneStanding | None:
+    """One lane by its key: the first one after all keys that are smaller. Keys have only ASCII characters."""
+    below = f"{key[:-1]}{chr(ord(key[-1]) - 1)}{_AFTER_ALL}"
+    found = store.lanes(queue, below, 1)
+    return found[0] if found and found[0].key == key else None
+
+
+def why_it_waits(place: QueuePlace, header: Execution) -> str:
+    """Why an execution waits in its queue, as a sentence."""
+    if header.state is State.DELAYED:
+        return f"It is delayed: it enters queue {place.queue} when its delay is over."
+    told = f"It waits in queue {place.queue}: {place.told()}."
+    return told if place.limit is None else f"{told[:-1]}; {place.limit}."

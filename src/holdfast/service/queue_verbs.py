@@ -1,0 +1,165 @@
+"""The verbs of an open engine that enqueue: functions, workers and pipelines, one or many, and parked executions again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.engine.engine import Engine
+from holdfast.engine.enqueues import Item, enqueue_of
+from holdfast.model import codec
+from holdfast.model.audit import principal
+from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter, PayloadNotJson
+from holdfast.model.execution import Execution
+from holdfast.model.ids import Arn, checked_mention, checked_version
+from holdfast.model.typed import Unwritable, without_models
+from holdfast.service.open_execution import OpenExecution
+from holdfast.service.redrives import start_again
+
+if TYPE_CHECKING:
+    from holdfast.contract.protocol import WorkerRequest
+    from holdfast.service.worker_runtime import WorkerRuntime
+    from holdfast.workers.service import WorkerService
+
+
+def written(input: object) -> str:
+    """The input of an execution as text."""
+    try:
+        plain = without_models(input)
+    except (Unwritable, RecursionError) as error:
+        raise PayloadNotJson(f"The input cannot be written as JSON: {error}.") from None
+    return codec.dumps(plain)
+
+
+class QueueVerbs:
+    """The part of an open engine that enqueues."""
+
+    _engine: Engine
+    _runtime: WorkerRuntime | None
+    _functions: Mapping[tuple[str, str], DurableFunction]
+
+    async def enqueue(
+        self,
+        target: str | DurableFunction,
+        input: object = None,
+        *,
+        queue: str,
+        key: str | None = None,
+        idempotency_key: str | None = None,
+        delay: float = 0.0,
+        ttl: float | None = None,
+        head_start: float = 0.0,
+        units: int | None = None,
+        same: str = "existing",
+        version: int | str | None = None,
+        tenant: str | None = None,
+        user: str | None = None,
+        constraints: Mapping[str, Any] | None = None,
+    ) -> OpenExecution:
+        """Enqueue an execution of a function, or a run of a worker or of a pipeline. It begins when its queue admits it.
+
+        `key` is what the limits of each key, the order and the fairness of the queue count by. A second enqueue with the same
+        `idempotency_key` finds the first one if its input is the same; `same` may be `"replace"` or `"refuse"` instead. `delay`, `ttl`
+        (how long it may wait) and `head_start` (its priority) are seconds. A full queue raises `QueueFull`, and nothing is written.
+        """
+        asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
+        if isinstance(target, str) and (workers := self._workers_of(target)) is not None:
+            request = _request(target, input, version, idempotency_key, user, constraints)
+            return self._opened(await workers.enqueue(request, _asker(tenant), asked))
+        called, wanted = _function(target, version, user, constraints)
+        header = await self._engine.enqueue_asked(called, written(input), asked, name=idempotency_key, tenant=tenant, version=wanted)
+        return self._opened(header)
+
+    async def enqueue_many(
+        self,
+        target: str | DurableFunction,
+        inputs: Sequence[object],
+        *,
+        queue: str,
+        key: str | None = None,
+        idempotency_keys: Sequence[str] | None = None,
+        delay: float = 0.0,
+        ttl: float | None = None,
+        head_start: float = 0.0,
+        units: int | None = None,
+        same: str = "existing",
+        version: int | str | None = None,
+        tenant: str | None = None,
+        user: str | None = None,
+        constraints: Mapping[str, Any] | None = None,
+    ) -> list[OpenExecution]:
+        """Enqueue many inputs of one function, worker or pipeline, a thousand in each commit.
+
+        If one is refused, its error is raised; its notes say how many are enqueued. With `idempotency_keys`, one for each input, the call
+        can then be repeated: it finds those that are enqueued already.
+        """
+        keys: Sequence[str | None] = [None] * len(inputs) if idempotency_keys is None else idempotency_keys
+        if len(keys) != len(inputs):
+            raise InvalidParameter(f"There are {len(inputs)} inputs and {len(keys)} idempotency keys. Give one key for each input.")
+        asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
+        if isinstance(target, str) and (workers := self._workers_of(target)) is not None:
+            requests = [_request(target, one, version, at, user, constraints) for one, at in zip(inputs, keys, strict=True)]
+            return self._all_opened(await workers.enqueue_many(requests, _asker(tenant), asked), len(inputs))
+        called, wanted = _function(target, version, user, constraints)
+        items = [Item(input=written(one), name=at) for one, at in zip(inputs, keys, strict=True)]
+        done = await self._engine.enqueue_many(called, items, asked, tenant=tenant, version=wanted)
+        return self._all_opened([one if isinstance(one, HoldfastError) else one.header for one in done], len(inputs))
+
+    async def redrive(self, execution: str) -> OpenExecution:
+        """Enqueue a parked execution or run again, under its name. The parked one stays, superseded by the new one."""
+        wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
+        header = self._engine.store.find(wanted)
+        if header is None:
+            raise ExecutionNotFound(f"There is no execution {execution}.")
+        return self._opened(await self._engine.redrive(header.id, start_again))
+
+    def _workers_of(self, target: str) -> WorkerService | None:
+        """The service of workers, if it serves a worker or a pipeline of this name."""
+        service = None if self._runtime is None else self._runtime.worker_service
+        return service if service is not None and target in service.served else None
+
+    def _opened(self, header: Execution) -> OpenExecution:
+        return OpenExecution(self._engine, header, self._functions)
+
+    def _all_opened(self, done: Sequence[Execution | HoldfastError], wanted: int) -> list[OpenExecution]:
+        enqueued = [one for one in done if not isinstance(one, HoldfastError)]
+        for one in done:
+            if isinstance(one, HoldfastError):
+                one.add_note(f"{len(enqueued)} of {wanted} are enqueued.")
+                raise one
+        return [self._opened(header) for header in enqueued]
+
+
+def _asker(tenant: str | None) -> Any:
+    from holdfast.workers.run_lookup import Asker
+
+    return Asker(tenant=tenant or "default", principal=principal())
+
+
+def _function(target: object, version: int | str | None, user: object, constraints: object) -> tuple[str, str | None]:
+    """The name and version of a function. What only a worker has is refused."""
+    if user is not None or constraints is not None:
+        raise InvalidParameter("`user` and `constraints` are for workers and pipelines, and this is a function.")
+    wanted = None if version is None else checked_version(version)
+    if isinstance(target, DurableFunction):
+        return target.name, wanted or target.version
+    if not isinstance(target, str):
+        raise InvalidParameter(f"{target!r:.100} cannot be enqueued. Give a function, or the name of a function, worker or pipeline.")
+    return target, wanted
+
+
+def _request(
+    worker: str, inputs: object, version: int | str | None, key: str | None, user: str | None, constraints: Mapping[str, Any] | None
+) -> WorkerRequest:
+    """The request to a worker; one that does not fit is raised."""
+    from holdfast.contract.protocol import Response
+    from holdfast.contract.refusals import InvalidRequest
+    from holdfast.workers.accept import read_request
+
+    document: dict[str, Any] = {"worker_id": worker, "inputs": {} if inputs is None else inputs}
+    may = {"version": None if version is None else str(version), "idempotency_key": key, "user": user, "constraints": constraints}
+    request = read_request(document | {name: value for name, value in may.items() if value is not None})
+    if isinstance(request, Response):
+        raise InvalidRequest("The request does not fit." if request.error is None else request.error.message)
+    return request

@@ -1,0 +1,65 @@
+"""Redrives: start parked runs again, under the same key and in the same queue. The parked run stays, superseded by the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.enqueues import RedriveStore, redriven
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.model.execution import Execution
+from holdfast.model.history import KIND
+from holdfast.model.ids import IdSource
+from holdfast.model.restart_errors import RestartRefused
+from holdfast.model.starts import Start, Started
+from holdfast.store.seam import Store
+
+_BATCH: Final = 500
+
+
+class Redriven(msgspec.Struct, frozen=True):
+    """What became of a parked run that was to be started again."""
+
+    parked: str
+    started: str | None
+    error: HoldfastError | None = None
+
+
+def redrive(store: Store, parked: Iterable[Execution], clock: Clock, ids: IdSource) -> Sequence[Redriven]:
+    """Start these parked runs again. Each is answered by itself; one that is not parked any more is refused, and spoils no other."""
+    done: list[Redriven] = []
+    batch: list[tuple[Execution, Start]] = []
+    for header in parked:
+        try:
+            now = clock.now()
+            batch.append((header, start_again(store, header, ids(now), now)))
+        except (InvalidParameter, RestartRefused) as refused:
+            done.append(Redriven(header.id, None, refused))
+        if len(batch) == _BATCH:
+            done += _written(store, batch, clock.now())
+            batch = []
+    return [*done, *(_written(store, batch, clock.now()) if batch else ())]
+
+
+def _written(store: Store, batch: Sequence[tuple[Execution, Start]], now: int) -> list[Redriven]:
+    answers = store.commit([start for _, start in batch], now).answers
+    done = []
+    for (header, _), answer in zip(batch, answers, strict=True):
+        if isinstance(answer, HoldfastError):
+            done.append(Redriven(header.id, None, answer))
+        else:
+            assert isinstance(answer, Started)
+            done.append(Redriven(header.id, answer.header.id))
+    return done
+
+
+def start_again(store: RedriveStore, header: Execution, identity: str, now: int) -> Start:
+    """The same start again. A run of a worker or pipeline inherits the receipts of the parked one."""
+    if (store.history(header.id, 0, 1)[0].event.detail or {}).get(KIND) is None:
+        return redriven(store, header, identity, now)
+    from holdfast.workers.queued_runs import redriven_run  # a program without workers does not load their modules
+
+    return redriven_run(store, header, identity, now)

@@ -1,0 +1,17 @@
+"""The functions of a process as the engine registers them, with the room that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.engine.registry import Capacity, Function
+from holdfast.service.settings import Settings
+
+
+def registered(functions: Sequence[DurableFunction], settings: Settings) -> list[Function]:
+    """The functions of this process in the engine's form. Async functions share a capacity, and blocking ones another, or all have one."""
+    one = None if settings.at_once is None else Capacity(settings.at_once)
+    coroutines, threads = one or Capacity(settings.live), one or Capacity(settings.threads)
+    room = [coroutines if f.is_async else threads for f in functions]
+    return [Function(name=f.name, version=f.version, terms=f.terms, capacity=c, kind=f.kind) for f, c in zip(functions, room, strict=True)]

@@ -1,0 +1,66 @@
+"""Comparisons of two runs, read from the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.contract.protocol import response_document
+from holdfast.model.errors import InvalidParameter
+from holdfast.pipelines.again.compare import Comparison, NodePicture, Side, compared, differences, verdict_in
+from holdfast.pipelines.graph.edges import templates_of
+from holdfast.pipelines.graph.references import Unresolved, resolved
+from holdfast.service.pipeline_view import NodeCost, pipeline_view, results_of
+from holdfast.store.seam import Store
+from holdfast.workers.run_lookup import Asker, RunStanding, standing_of
+
+
+def compare_runs(store: Store, a: str, b: str, asker: Asker) -> Comparison:
+    """Two runs of one worker or pipeline, node by node."""
+    first, second = standing_of(store, a, asker), standing_of(store, b, asker)
+    if first.header.function != second.header.function:
+        told = f"{a} is a run of {first.header.function}, and {b} is one of {second.header.function}"
+        raise InvalidParameter(f"{told}: only runs of one pipeline can be compared.")
+    outputs = [response_document(one.response).get("outputs") for one in (first, second)]
+    return Comparison(
+        a=first.header.id,
+        b=second.header.id,
+        inputs=differences(first.accepted.request.inputs, second.accepted.request.inputs),
+        outputs=differences(*outputs),
+        status=(_status(first), _status(second)),
+        nodes=compared(_pictures(store, first), _pictures(store, second)),
+    )
+
+
+def _status(standing: RunStanding) -> str:
+    """How a run ended, or that it has not."""
+    if standing.state != "done":
+        return standing.state
+    error = standing.response.error
+    return standing.response.status.value if error is None else f"{standing.response.status.value}: {error.error_code}"
+
+
+def _pictures(store: Store, standing: RunStanding) -> dict[str, NodePicture]:
+    """The nodes of a run; none of a run of a worker."""
+    view = pipeline_view(store, standing.header, standing.accepted)
+    if view is None:
+        return {}
+    results, found = results_of(standing.accepted, store.operations(standing.header.id)), {}
+    for node, at in zip(view.graph.nodes, view.nodes, strict=True):
+        cost = view.costs.get(node.name, NodeCost())
+        took = None if at.began_at is None or at.ended_at is None else at.ended_at - at.began_at
+        document: Any = results.get(node.name)
+        side = Side(
+            state=at.state,
+            round=at.round,
+            reused=at.reused,
+            verdict=verdict_in(document),
+            duration_ms=took,
+            cost_usd=cost.cost_usd,
+            tokens=cost.tokens,
+            runs=cost.runs,
+        )
+        # What a map goes over is among its templates; the inputs of its items are not known here.
+        values = {place: resolved(template, results) for place, template in templates_of(node) if at.state not in ("waiting", "skipped")}
+        inputs = {place: None if isinstance(value, Unresolved) else value for place, value in values.items()}
+        found[node.name] = NodePicture(side=side, inputs=inputs, document=document)
+    return found

@@ -1,0 +1,167 @@
+"""A schedule as people write it: in Python, in holdfast.toml, in a page and over HTTP. One class reads them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.model import codec, reading
+from holdfast.model.durations import HINT, parsed
+from holdfast.model.errors import PayloadNotJson
+from holdfast.model.ids import checked_version
+from holdfast.model.schedule_errors import ScheduleInvalid
+from holdfast.model.schedules import USUAL_CATCH_UP, CatchUp, Definition, Overlap, checked_definition, checked_input, checked_schedule_name
+from holdfast.model.timing import ClockChanges, Timing
+from holdfast.model.typed import Unwritable, without_models
+
+_LONGEST_NAME = 40
+
+
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Starts a function, a worker or a pipeline at certain times: `Schedule("nightly", report, cron="0 2 * * *", zone="Europe/Berlin")`.
+
+    Give `holdfast.open` a list of them. What an operator changes or pauses later counts more than this declaration.
+    """
+
+    name: str
+    run: Any
+    """A durable function, or the name of a function, a worker or a pipeline."""
+    cron: str | None = None
+    """Five fields: minute, hour, day of the month, month, day of the week."""
+    every: str | None = None
+    """An interval instead: `30s`, `15m`, `2h`, `1d`."""
+    zone: str = "UTC"
+    """The zone of the wall times that `cron` names: `Europe/Berlin`."""
+    input: Any = None
+    """The input of a function, or the inputs of a worker; JSON."""
+    version: int | str | None = None
+    tenant: str | None = None
+    overlap: str = "skip"
+    """If the run before still goes on: `skip`, `queue`, `replace` or `allow`."""
+    catch_up: str = "latest"
+    """What no runner could start in time: `latest` makes up for the last one, `all` or `all:20` for the last 10 or 20, `none` for none."""
+    clock: str = "once"
+    """When clocks change: `once` counts each wall time once, `real` counts every moment whose wall time matches."""
+    jitter: str | None = None
+    """How late an occurrence may begin, so that not everything begins at once: `5m`."""
+    start: Any = None
+    end: Any = None
+    """No occurrence is before `start` or after `end`: a time with its zone, as a `datetime` or as `2026-03-01T00:00:00Z`."""
+
+    def definition(self) -> Definition:
+        """The schedule in the engine's form; what cannot be kept is refused."""
+        checked_schedule_name(self.name)
+        function, version = self._target()
+        catch_up, most = _catch_up(self.catch_up)
+        timing = Timing(
+            cron=self.cron,
+            every=None if self.every is None else _seconds("every", self.every),
+            zone=self.zone,
+            clock=_word(ClockChanges, "clock", self.clock),
+            jitter=0 if self.jitter is None else _seconds("jitter", self.jitter),
+            start=_moment("start", self.start),
+            end=_moment("end", self.end),
+        )
+        definition = Definition(
+            function=function,
+            version=version,
+            tenant=self.tenant,
+            timing=timing,
+            overlap=_word(Overlap, "overlap", self.overlap),
+            catch_up=catch_up,
+            catch_up_most=most,
+        )
+        return checked_definition(definition)
+
+    def _target(self) -> tuple[str, str | None]:
+        if isinstance(self.run, DurableFunction):
+            return self.run.name, self.run.version if self.version is None else checked_version(self.version)
+        if not isinstance(self.run, str):
+            raise ScheduleInvalid(f"Schedule {self.name!r}: `run` is {self.run!r:.80}. Name a function, a worker or a pipeline.")
+        return self.run, None if self.version is None else str(self.version)
+
+    def input_text(self) -> str:
+        """The input as it is kept."""
+        try:
+            return checked_input(codec.dumps(without_models(self.input)))
+        except (Unwritable, RecursionError, PayloadNotJson) as error:
+            raise ScheduleInvalid(f"Schedule {self.name!r}: the input cannot be written as JSON: {error}.") from None
+
+
+def check_declared(schedules: Sequence[object]) -> None:
+    """Refuse what is no schedule, or cannot be kept, before anything is opened."""
+    for schedule in schedules:
+        if not isinstance(schedule, Schedule):
+            raise ScheduleInvalid(f"{schedule!r:.100} is not a schedule. Write holdfast.Schedule(name, function, cron=…).")
+        schedule.definition()
+
+
+def schedule_from(name: object, table: object, where: str) -> Schedule:
+    """A schedule from a table of JSON or TOML values. `where` begins the sentence of an error."""
+    if not isinstance(table, dict):
+        raise ScheduleInvalid(f"{where} is a table: run, cron or every, and more.")
+    known = [field for field in Schedule.__struct_fields__ if field != "name"]
+    unknown = [str(key)[:50] for key in table if key not in known]
+    if unknown:
+        raise ScheduleInvalid(f"{where} has {', '.join(unknown)}, which Holdfast does not know; it may have {', '.join(known)}.")
+    if "run" not in table:
+        raise ScheduleInvalid(f'{where} does not say what to run: run = "NAME" of a function, a worker or a pipeline.')
+    try:
+        return reading.converted({**table, "name": name}, Schedule)
+    except msgspec.ValidationError as error:
+        raise ScheduleInvalid(f"{where} is wrong: {error}.") from None
+
+
+def page_schedule(worker_id: str, text: str) -> Schedule:
+    """The schedule of a page: a cron expression and perhaps a zone, or `every` and an interval."""
+    name = worker_id
+    if len(worker_id) > _LONGEST_NAME:
+        name = f"{worker_id[:31]}-{blake2b(worker_id.encode(), digest_size=4).hexdigest()}"
+    words = text.split()
+    if words[:1] == ["every"]:
+        return Schedule(name, worker_id, every=words[1], input={})
+    return Schedule(name, worker_id, cron=" ".join(words[:5]), zone=words[5] if len(words) > 5 else "UTC", input={})
+
+
+def _seconds(what: str, text: object) -> int:
+    seconds = parsed(text)
+    if seconds is None:
+        raise ScheduleInvalid(f"`{what}` is {text!r:.80}. {HINT}")
+    return seconds
+
+
+def _catch_up(text: str) -> tuple[CatchUp, int]:
+    word, _, most = text.partition(":")
+    if not most:
+        return _word(CatchUp, "catch_up", text), USUAL_CATCH_UP
+    if word != "all" or not most.isdecimal() or len(most) > 4:
+        raise ScheduleInvalid(f"`catch_up` is {text!r:.80}. Write latest, none, all, or all:20 for at most twenty.")
+    return CatchUp.ALL, int(most)
+
+
+def _word(words: Any, what: str, text: str) -> Any:
+    try:
+        return words(text)
+    except ValueError:
+        raise ScheduleInvalid(f"`{what}` is {text!r:.80}. Write one of {', '.join(word.value for word in words)}.") from None
+
+
+def _moment(what: str, given: object) -> int | None:
+    if given is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(given) if isinstance(given, str) else given
+        if isinstance(moment, datetime) and moment.tzinfo is not None:
+            return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        pass
+    raise ScheduleInvalid(f"`{what}` is {str(given)!r:.80}. Write a time with its zone: 2026-03-01T00:00:00Z, or with +01:00 at its end.")
+
+
+moment_of = _moment
+"""A time that a person wrote, in milliseconds."""

@@ -1,0 +1,237 @@
+"""Schedules for people and programs: declare, add, change, pause, resume, run now, backfill, remove, and look.
+
+Each change reads the schedule, decides and writes the next revision. If another process was quicker, it begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from holdfast.model.audit import Actor, Notes
+from holdfast.model.clock import Clock
+from holdfast.model.firing import due_between, resumed, retimed
+from holdfast.model.schedule_errors import ScheduleChanged, ScheduleInvalid, ScheduleNotFound
+from holdfast.model.schedules import (
+    DECLARED,
+    MAX_ASKED,
+    Asked,
+    Counted,
+    Definition,
+    How,
+    Origin,
+    ScheduleState,
+    changed,
+    checked_schedule_name,
+    new_schedule,
+)
+from holdfast.service.schedule_declarations import Schedule
+from holdfast.store.seam import ScheduleStore
+
+_TRIES = 10
+_PAGE = 200
+_OPERATOR = "operator"
+"""Who changed a schedule, if that is not known."""
+
+
+class Schedules:
+    """The schedules of a store. With a `tenant`, only those of that tenant are seen and made."""
+
+    def __init__(self, store: ScheduleStore, clock: Clock, *, actor: Actor | None = None, tenant: str | None = None) -> None:
+        self._store, self._clock, self._actor, self._tenant = store, clock, actor, tenant
+
+    # --- looking
+
+    def list(self, limit: int = 1000, beyond: str = "") -> Iterator[ScheduleState]:
+        """Schedules in the order of their names, without those that an operator removed."""
+        left = limit
+        while left > 0:
+            page = self._store.schedules(beyond, min(_PAGE, left), self._tenant)
+            for state in page:
+                beyond = state.name
+                if not state.removed:
+                    left -= 1
+                    yield state
+            if not page:
+                return
+
+    def get(self, name: str) -> ScheduleState:
+        """The schedule of this name."""
+        state = self._found(name)
+        if state is None or state.removed:
+            raise ScheduleNotFound(f"There is no schedule {name!r:.80}.")
+        return state
+
+    def _found(self, name: str) -> ScheduleState | None:
+        state = self._store.schedule(checked_schedule_name(name))
+        if state is not None and self._tenant is not None and state.definition.tenant != self._tenant:
+            return None
+        return state
+
+    # --- declarations
+
+    def declare(self, schedule: Schedule, origin: Origin) -> ScheduleState:
+        """Keep what code, a page or a file declares. Where an operator said something else, the declaration is only remembered."""
+        definition, text = schedule.definition(), schedule.input_text()
+        for _ in range(_TRIES):
+            state, now = self._store.schedule(schedule.name), self._clock.now()
+            if state is None:
+                after = new_schedule(schedule.name, definition, text, origin=origin, now=now)
+            else:
+                known = _declared(state, definition, text, origin, now)
+                if known is None:
+                    return state
+                after = known
+            if self._store.put_schedule(after):
+                return after
+        raise ScheduleChanged
+
+    # --- what operators do
+
+    def add(self, schedule: Schedule, origin: Origin, *, replace: bool = False) -> ScheduleState:
+        """Make a schedule, or with `replace` change one. From now on this counts more than any declaration."""
+        definition, text = schedule.definition(), schedule.input_text()
+        if self._tenant is not None:
+            definition = msgspec.structs.replace(definition, tenant=self._tenant)
+        by = self._by
+        for _ in range(_TRIES):
+            state, now = self._found(schedule.name), self._clock.now()
+            if state is None:
+                if self._store.schedule(schedule.name) is not None:
+                    raise ScheduleInvalid(f"The name {schedule.name!r} is taken by a schedule of another tenant.")
+                after, what = new_schedule(schedule.name, definition, text, origin=origin, now=now, by=by), "added"
+            elif state.removed:
+                anew = {"removed": False, "cursor": max(state.cursor, now), "waiting": (), "asked": (), "paused": False}
+                after, what = _redefined(msgspec.structs.replace(state, **anew), definition, text, origin, now, by=by), "added"
+            elif not replace:
+                raise ScheduleInvalid(f"There is a schedule {schedule.name!r} already. Use another name, or replace it.")
+            else:
+                after, what = _redefined(state, definition, text, origin, now, by=by or _OPERATOR), "changed"
+            if self._store.put_schedule(after, self._did("add schedule", schedule.name, what, now)):
+                return after
+        raise ScheduleChanged
+
+    def pause(self, name: str) -> ScheduleState:
+        """Start nothing until it is resumed."""
+        return self._change(name, "pause schedule", "paused", lambda state, _: changed(state, paused=True, paused_by=self._by))
+
+    def resume(self, name: str, *, catch_up: bool = False) -> ScheduleState:
+        """Go on. What was due meanwhile is not made up for, unless `catch_up` asks for what the schedule's own policy says."""
+
+        def on(state: ScheduleState, now: int) -> ScheduleState:
+            return resumed(msgspec.structs.replace(state, paused_by=None), now, catch_up=catch_up)
+
+        return self._change(name, "resume schedule", "resumed", on)
+
+    def run_now(self, name: str) -> ScheduleState:
+        """Start one occurrence now, whatever else runs, also if the schedule is paused. A runner that hosts its function starts it."""
+
+        def ask(state: ScheduleState, now: int) -> ScheduleState:
+            taken = {asked.at for asked in state.asked}
+            at = next(at for at in range(now, now + MAX_ASKED + 1) if at not in taken)
+            return _asked(state, [Asked(at, How.NOW, self._by)])
+
+        return self._change(name, "run schedule", "asked for one run", ask)
+
+    def backfill(self, name: str, begin: int, end: int) -> tuple[ScheduleState, int]:
+        """Start what was due from `begin` up to `end`, by the expression that counted at the time. Answers how many that is.
+
+        What ran already, and is still in the store, is found and not started again.
+        """
+        if end <= begin:
+            raise ScheduleInvalid("A backfill ends after it begins.")
+        due: list[Asked] = []
+
+        def ask(state: ScheduleState, now: int) -> ScheduleState:
+            found = due_between(state.history, begin, min(end, now + 1), MAX_ASKED)
+            if len(found) > MAX_ASKED:
+                raise ScheduleInvalid(f"More than {MAX_ASKED:,} occurrences were due in that time. Choose a shorter one.")
+            due[:] = [Asked(at, How.BACKFILL, self._by) for at in found]
+            return _asked(state, due)
+
+        after = self._change(name, "backfill schedule", "asked for what was due in a time", ask)
+        return after, len(due)
+
+    def remove(self, name: str) -> None:
+        """Remove a schedule. What it started goes on. One that is declared stays removed until an operator adds it again."""
+        for _ in range(_TRIES):
+            state, now = self.get(name), self._clock.now()
+            notes = self._did("remove schedule", name, "removed", now)
+            if state.origin in DECLARED or state.declared is not None:
+                gone = {"removed": True, "waiting": (), "asked": (), "changed_by": self._by or _OPERATOR, "changed_at": now}
+                done = self._store.put_schedule(changed(state, **gone), notes)
+            else:
+                done = self._store.remove_schedule(name, state.revision, notes)
+            if done:
+                return
+        raise ScheduleChanged
+
+    def _change(self, name: str, what: str, outcome: str, change: Callable[[ScheduleState, int], ScheduleState]) -> ScheduleState:
+        for _ in range(_TRIES):
+            state, now = self.get(name), self._clock.now()
+            after = change(state, now)
+            if self._store.put_schedule(after, self._did(what, name, outcome, now)):
+                return after
+        raise ScheduleChanged
+
+    def _did(self, what: str, name: str, outcome: str, now: int) -> Notes:
+        return () if self._actor is None else self._actor.did(what, name, outcome, now)
+
+    @property
+    def _by(self) -> str | None:
+        return None if self._actor is None else self._actor.who
+
+
+def declare_all(store: ScheduleStore, clock: Clock, declared: Iterable[tuple[Schedule, Origin]]) -> None:
+    """Declare many schedules. Two of one name are refused, because each would undo the other."""
+    given = list(declared)
+    names = [schedule.name for schedule, _ in given]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ScheduleInvalid(f"Several schedules are called {', '.join(twice)}. Give each a name of its own.")
+    verbs = Schedules(store, clock)
+    for schedule, origin in given:
+        verbs.declare(schedule, origin)
+
+
+def _asked(state: ScheduleState, more: list[Asked]) -> ScheduleState:
+    new = [asked for asked in more if asked not in state.asked]
+    if len(state.asked) + len(new) > MAX_ASKED:
+        raise ScheduleInvalid(f"{len(state.asked):,} occurrences are asked for and not started yet; at most {MAX_ASKED:,} may be.")
+    return changed(state, asked=(*state.asked, *new))
+
+
+def _declared(state: ScheduleState, definition: Definition, text: str, origin: Origin, now: int) -> ScheduleState | None:
+    """The schedule after a declaration; None if the declaration changes nothing."""
+    if state.removed or state.changed_by is not None:
+        same = state.definition == definition and state.input == text and not state.removed
+        declared = None if same else definition
+        if state.declared == declared and (declared is None or state.declared_origin is origin):
+            return None
+        return changed(state, declared=declared, declared_origin=None if declared is None else origin)
+    if state.definition == definition and state.input == text and state.origin is origin:
+        return None
+    return _redefined(state, definition, text, origin, now, by=None)
+
+
+def _redefined(state: ScheduleState, definition: Definition, text: str, origin: Origin, now: int, *, by: str | None) -> ScheduleState:
+    """The schedule with another definition from now on. Another timing must not invent occurrences of the past."""
+    history = state.history
+    if definition.timing != state.definition.timing:
+        state = retimed(state, now)
+        history = (*history, Counted(now, definition.timing))
+    declared, declared_origin = state.declared, state.declared_origin
+    if by is not None and declared is None and state.origin in DECLARED:
+        declared, declared_origin = state.definition, state.origin
+    return changed(
+        state,
+        definition=definition,
+        input=text,
+        origin=origin,
+        history=history,
+        changed_by=by,
+        changed_at=None if by is None else now,
+        declared=None if by is None else declared,
+        declared_origin=None if by is None else declared_origin,
+    )

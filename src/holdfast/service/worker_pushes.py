@@ -1,0 +1,119 @@
+"""Pushes of runs of a worker or pipeline: each line is accepted by the contract, and enqueued by an engine that runs nothing itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.protocol import request_from
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.engine.enqueues import enqueue_of
+from holdfast.model import codec
+from holdfast.model.admission import Enqueue
+from holdfast.model.audit import principal
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Execution
+from holdfast.model.operations import Kind
+from holdfast.model.payloads import PayloadCodec
+from holdfast.model.queue_errors import QueueFull
+from holdfast.service.engines import open as open_engine
+from holdfast.service.pushes import PushedLine, PushOptions, member_of
+from holdfast.service.settings import Settings
+from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.workers.run_lookup import Asker
+from holdfast.workers.service import WorkerService
+
+_BATCH: Final = 200
+"""Lines that are accepted side by side. Their writes share commits."""
+
+
+class _Known:
+    """Tells which runs this push made. The others were there before it began, or another line has the same key."""
+
+    def __init__(self, began: int) -> None:
+        self._began = began
+        self._seen: set[str] = set()
+
+    def is_new(self, header: Execution) -> bool:
+        """Whether a run is told of for the first time, and did not begin before the push."""
+        new = header.started_at >= self._began and header.id not in self._seen
+        self._seen.add(header.id)
+        return new
+
+
+class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
+    """A push to one worker or pipeline."""
+
+    store: str
+    file: Path
+    worker: str | None
+    """The worker; None if the file has only one worker or pipeline."""
+    settings: WorkerSettings
+    codec: PayloadCodec | None
+    options: PushOptions
+
+    def push(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Sequence[PushedLine]]:
+        """Push numbered lines of JSON, and tell of each batch when it is on disk. A line with a mistake is refused by itself."""
+        opening = open_engine(
+            self.store, workers=[self.file], worker_settings=self.settings, settings=Settings(at_once=0), codec=self.codec
+        )
+        with asyncio.Runner() as runner:
+            engine = runner.run(opening.__aenter__())
+            try:
+                service, numbered, known = engine.worker_service, iter(lines), _Known(opening.engine.clock.now())
+                worker = self.worker or _only(service)
+                while batch := list(islice(numbered, _BATCH)):
+                    told, full = runner.run(self._batch(service, worker, batch, known))
+                    yield told
+                    if full is not None:
+                        raise full
+            finally:
+                runner.run(opening.__aexit__())
+
+    async def _batch(
+        self, service: WorkerService, worker: str, batch: Sequence[tuple[int, bytes]], known: _Known
+    ) -> tuple[list[PushedLine], QueueFull | None]:
+        done = await asyncio.gather(*(self._line(service, worker, text) for _, text in batch), return_exceptions=True)
+        told: list[PushedLine] = []
+        full: QueueFull | None = None
+        for (number, _), one in zip(batch, done, strict=True):
+            if isinstance(one, QueueFull):
+                full = full or one
+            elif isinstance(one, HoldfastError):
+                told.append(PushedLine(number, error=one))
+            elif isinstance(one, BaseException):
+                raise one
+            else:
+                told.append(PushedLine(number, one.id, known.is_new(one)))
+        return told, full
+
+    async def _line(self, service: WorkerService, worker: str, text: bytes) -> Execution:
+        options, inputs = self.options, codec.loads(text)
+        if not isinstance(inputs, dict):
+            raise InvalidRequest("The inputs of a worker are a JSON object.")
+        asked: Enqueue = enqueue_of(
+            options.queue,
+            key=member_of(inputs, options.lane_field),
+            delay=options.delay_ms / 1000,
+            ttl=None if options.ttl_ms is None else options.ttl_ms / 1000,
+            head_start=options.head_start_ms / 1000,
+            same=options.same.value,
+        )
+        key = member_of(inputs, options.key_field)
+        document: dict[str, Any] = {"worker_id": worker, "inputs": inputs, **({} if key is None else {"idempotency_key": key})}
+        asker = Asker(tenant=options.tenant or "default", principal=principal())
+        return await service.enqueue(request_from(document), asker, asked)
+
+
+def _only(service: WorkerService) -> str:
+    """The pipeline of the file, else its only worker."""
+    pipelines = [name for name, versions in service.served.items() if any(one.kind is Kind.PIPELINE for one in versions.values())]
+    names = pipelines or list(service.served)
+    if len(names) != 1:
+        raise InvalidRequest(f"The file has several workers: {', '.join(sorted(names))}. Name one, as FILE:ID.")
+    return names[0]

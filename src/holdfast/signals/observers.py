@@ -1,0 +1,255 @@
+"""Observers of a worker's run: the values that workers report, and the observer that logs, metrics and traces inherit from.
+
+A worker reports only what is already on disk, except where a method says otherwise; so a crash and a replay report nothing twice. An
+observer cannot change a run: it is called on the engine's loop, must not block, and its errors do not reach the run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+log = logging.getLogger("holdfast.signals")
+_TROUBLE: Final = "an observer of runs failed; it is not logged again until it works: %s"
+
+
+class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, as signals name it."""
+
+    run_id: str
+    worker_id: str
+    version: str
+    tenant: str
+    trace_id: str
+    span_id: str
+    """The span of the run itself; the spans of its attempts are below it."""
+    parent_span_id: str | None = None
+    """The caller's span."""
+    upstream_request_id: str | None = None
+    sampled: bool | None = None
+    """Whether the caller wants this trace to be recorded; None if the caller did not say."""
+    started_at: int = 0
+    pipeline: str | None = None
+    """The pipeline and the node that asked for the run, if a pipeline did."""
+    node: str | None = None
+
+    @property
+    def trace(self) -> dict[str, Any]:
+        """The trace fields, by their names."""
+        return {
+            "trace_id": self.trace_id,
+            "span_id": self.span_id,
+            "parent_span_id": self.parent_span_id,
+            "upstream_request_id": self.upstream_request_id,
+        }
+
+
+class RefusalSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that made no run."""
+
+    worker_id: str
+    known: bool
+    """Whether a worker of that id is served here. If not, the id is any text that a caller sent."""
+    version: str
+    tenant: str
+    status: str
+    error_code: str
+    message: str
+    at: int
+    began_at: int
+    trace: Mapping[str, Any]
+    sampled: bool | None = None
+
+
+class AttemptSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that is over."""
+
+    number: int
+    span_id: str
+    began_at: int
+    ended_at: int
+    duration_ms: int
+    """The time of work, without the time in which it waits for a person."""
+    status: str
+    error_code: str | None = None
+    message: str | None = None
+    isolation: str | None = None
+    refusals: tuple[Mapping[str, Any], ...] = ()
+    """Calls that the gateway refused: tool, error_code, at."""
+
+
+class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a tool, begun or over."""
+
+    tool: str
+    effect: str
+    attempt: int
+    number: int
+    """Which try of this call it is."""
+    span_id: str
+    parent_span_id: str
+    """The attempt's."""
+    began_at: float
+    """Milliseconds since the epoch."""
+    duration_ms: float = 0.0
+    error_code: str | None = None
+    message: str | None = None
+    reused: bool = False
+    """The tool was not called: the answer came from the receipt of an earlier call."""
+    lost: bool = False
+    """The answer was lost, for example in a crash. The call was settled by a person or a check, or made again."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: Decimal = Decimal(0)
+    model: str | None = None
+    """The model that was asked for; set for calls of language models only."""
+
+
+class NodeSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of a pipeline that ended, in one round."""
+
+    node: str
+    round: int
+    state: str
+    """ok, partial, skipped, blocked or failed."""
+    span_id: str
+    began_at: int
+    ended_at: int
+    error_code: str | None = None
+    message: str | None = None
+
+
+class PersonWaitSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that begins to wait for a person."""
+
+    kind: str
+    tool: str
+    attempt: int
+    approval_id: str
+
+
+class EndSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is over; its end is on disk."""
+
+    status: str
+    error_code: str | None
+    code_label: str | None
+    """The code, if it is the runtime's or the contract's; else `other`: a body may make up any number of codes."""
+    message: str | None
+    attempt: int
+    duration_ms: int
+    ended_at: int
+    partial: bool = False
+    isolation: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: Decimal = Decimal(0)
+    tool_calls: int = 0
+    log_fields: Mapping[str, Any] = {}
+    """The log fields that the contract names, each with its value."""
+
+
+class RunObserver:
+    """Sees the runs of workers. This one does nothing; others inherit from it, and override only the methods that they need."""
+
+    def refused(self, refusal: RefusalSeen) -> None:
+        """A request made no run."""
+
+    def accepted(self, run: RunSeen, at: int) -> None:
+        """A run was accepted and begins now."""
+
+    def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
+        """An attempt begins. Called before it is on disk: after a crash it may be called again."""
+
+    def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
+        """An attempt is over."""
+
+    def tool_began(self, run: RunSeen, tool: ToolSeen) -> None:
+        """A tool is about to be called."""
+
+    def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
+        """A tool's call has its receipt."""
+
+    def waits_for_person(self, run: RunSeen, wait: PersonWaitSeen) -> None:
+        """A run waits for a person."""
+
+    def progressed(self, run: RunSeen, data: Any) -> None:
+        """A body says how far it is. Never on disk."""
+
+    def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
+        """A body writes a line. On disk only with the attempt's end: after a crash it may be called again."""
+
+    def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
+        """A node of a pipeline's run ended."""
+
+    def ended(self, run: RunSeen, end: EndSeen) -> None:
+        """A run is over."""
+
+
+NO_OBSERVER: Final = RunObserver()
+
+
+class RunObservers(RunObserver):
+    """Several observers as one. An error of one of them reaches neither the others nor the run."""
+
+    def __init__(self, observers: Iterable[RunObserver]) -> None:
+        self._observers = tuple(observers)
+        self._failing: set[int] = set()
+
+    def _tell(self, tell: Callable[[RunObserver], None]) -> None:
+        for observer in self._observers:
+            try:
+                tell(observer)
+                self._failing.discard(id(observer))
+            except Exception as error:  # logged once: a broken exporter must not fill a disk
+                if id(observer) not in self._failing:
+                    self._failing.add(id(observer))
+                    log.warning(_TROUBLE, f"{type(observer).__name__}: {type(error).__name__}: {error}")
+
+    def refused(self, refusal: RefusalSeen) -> None:
+        """Call every observer."""
+        self._tell(lambda observer: observer.refused(refusal))
+
+    def accepted(self, run: RunSeen, at: int) -> None:
+        """Call every observer."""
+        self._tell(lambda observer: observer.accepted(run, at))
+
+    def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
+        """Call every observer."""
+        self._tell(lambda observer: observer.attempt_began(run, number, at))
+
+    def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
+        """Call every observer."""
+        self._tell(lambda observer: observer.attempt_ended(run, attempt))
+
+    def tool_began(self, run: RunSeen, tool: ToolSeen) -> None:
+        """Call every observer."""
+        self._tell(lambda observer: observer.tool_began(run, tool))
+
+    def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
+        """Call every observer."""
+        self._tell(lambda observer: observer.tool_ended(run, tool))
+
+    def waits_for_person(self, run: RunSeen, wait: PersonWaitSeen) -> None:
+        """Call every observer."""
+        self._tell(lambda observer: observer.waits_for_person(run, wait))
+
+    def progressed(self, run: RunSeen, data: Any) -> None:
+        """Call every observer."""
+        self._tell(lambda observer: observer.progressed(run, data))
+
+    def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
+        """Call every observer."""
+        self._tell(lambda observer: observer.logged(run, record))
+
+    def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
+        """Call every observer."""
+        self._tell(lambda observer: observer.node_ended(run, node))
+
+    def ended(self, run: RunSeen, end: EndSeen) -> None:
+        """Call every observer."""
+        self._tell(lambda observer: observer.ended(run, end))

@@ -1,0 +1,79 @@
+"""Metrics of queues for Prometheus: depth, oldest, drain rate, admitted, refused, parked and retry_count, by queue.
+
+How a queue stands is read from the store when the metrics are read, so all processes of a store show the same. What was refused and what
+was tried again is counted by the process that did it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Execution, Outcome, OutcomeStatus
+from holdfast.model.operations import Operation, Status, Type
+from holdfast.model.queues import QueueStanding
+from holdfast.signals.series import MOST_SERIES, Onlooker, Series, family
+
+Standings = Callable[[], Mapping[str, QueueStanding]]
+_GAUGES: Final = (
+    ("queue_depth", "Runs that wait in the queue, delayed ones included."),
+    ("queue_oldest_seconds", "How long the run that has waited longest has waited."),
+    ("queue_drain_rate", "Runs that were admitted in a minute, of late."),
+    ("queue_held", "Slots that are held."),
+    ("queue_parked_count", "Failed runs that are parked."),
+)
+_AGAIN: Final = frozenset({Status.PENDING, Status.READY})
+
+
+class QueueMetrics(Onlooker):
+    """The counts of one process, as an observer of its engine. Starts are seen in the depth of a queue, and ends in its lanes."""
+
+    def __init__(self) -> None:
+        self._refused = Series()
+        self._retries = Series()
+        self.standings: Standings = dict
+        """How the queues of the store stand."""
+        self.now: Callable[[], int] = lambda: 0
+
+    # --- looking on
+
+    def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
+        """Count an invocation that crashed, and is tried again."""
+        if header.place is not None and outcome.status is OutcomeStatus.CRASHED:
+            self._retries.add(header.place.queue)
+
+    def operated(self, header: Execution, operation: Operation) -> None:
+        """Count a step that failed, and is tried again."""
+        if header.place is not None and operation.type is Type.STEP and operation.status in _AGAIN:
+            self._retries.add(header.place.queue)
+
+    def refused(self, queue: str) -> None:
+        """Count an enqueue that a full queue refused."""
+        self._refused.add(queue)
+
+    # --- showing
+
+    def text(self) -> str:
+        """All of it in Prometheus's text format; blocks, because the store is asked."""
+        try:
+            found = dict(list(self.standings().items())[:MOST_SERIES])
+        except HoldfastError:  # a store that cannot be read now has nothing to say about its queues
+            found = {}
+        return "".join(line + "\n" for line in self._lines(found))
+
+    def _lines(self, found: Mapping[str, QueueStanding]) -> Iterator[str]:
+        now = self.now()
+        values = {queue: _values(standing, now) for queue, standing in found.items()}
+        for at, (name, what) in enumerate(_GAUGES):
+            yield from family(name, what, "gauge", "queue", {queue: value[at] for queue, value in values.items()})
+        admitted = {queue: float(standing.admitted) for queue, standing in found.items()}
+        yield from family("queue_admitted_count", "Runs that were admitted since the queue was made.", "counter", "queue", admitted)
+        refused = "Enqueues that this process refused because the queue was full."
+        yield from family("queue_refused_count", refused, "counter", "queue", self._refused.values())
+        yield from family("queue_retry_count", "Tries after the first one, in this process.", "counter", "queue", self._retries.values())
+
+
+def _values(standing: QueueStanding, now: int) -> Sequence[float]:
+    oldest = 0.0 if standing.oldest_at is None else max(now - standing.oldest_at, 0) / 1000
+    return standing.waiting + standing.delayed, oldest, round(standing.per_minute, 3), standing.held, standing.parked

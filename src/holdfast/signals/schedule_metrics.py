@@ -1,0 +1,67 @@
+"""Metrics of schedules for Prometheus: started, late, skipped, missed and refused occurrences, lag, and how long a schedule is overdue.
+
+What became of an occurrence is counted by the process that decided it, when that is on disk. How long a schedule is overdue is read from
+the store when the metrics are read, so all processes of a store show the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from holdfast.model.errors import HoldfastError
+from holdfast.model.schedules import ScheduleState
+from holdfast.signals.series import MOST_SERIES, Onlooker, Series, family
+
+_LATE_MS: Final = 60_000
+_COUNTS: Final = {
+    "started": ("schedule_started_count", "Occurrences that this process started."),
+    "late": ("schedule_late_count", "Of these, those that began more than a minute late: made up for, or held up by the one before."),
+    "skipped": ("schedule_skipped_count", "Occurrences that this process skipped or replaced because the one before was still running."),
+    "missed": ("schedule_missed_count", "Occurrences that no runner could start in time, and that are not made up for."),
+    "refused": ("schedule_refused_count", "Occurrences that could not be started: their inputs do not fit, or a limit is reached."),
+}
+_KINDS: Final = {"started": "started", "skipped": "skipped", "replaced": "skipped", "missed": "missed", "refused": "refused"}
+
+
+class ScheduleMetrics(Onlooker):
+    """The counts of one process, as an observer of its engine."""
+
+    def __init__(self) -> None:
+        self._counts = {kind: Series() for kind in _COUNTS}
+        self._lag = Series()
+        self.states: Callable[[], Iterable[ScheduleState]] = tuple
+        """The schedules of the store."""
+        self.now: Callable[[], int] = lambda: 0
+
+    def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
+        """Count what became of occurrences."""
+        kind = _KINDS.get(outcome)
+        if kind is not None:
+            self._counts[kind].add(schedule, count)
+        if late_ms is not None:
+            self._lag.set(schedule, max(late_ms, 0) / 1000)
+            if late_ms > _LATE_MS:
+                self._counts["late"].add(schedule, count)
+
+    def text(self) -> str:
+        """All these metrics in Prometheus's text format. Blocks, because it reads the store."""
+        return "".join(line + "\n" for line in self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        for kind, (name, what) in _COUNTS.items():
+            yield from family(name, what, "counter", "schedule", self._counts[kind].values())
+        told = "How late the last occurrence began that this process started."
+        yield from family("schedule_lag_seconds", told, "gauge", "schedule", self._lag.values())
+        told = "How long the schedule has been due without a runner that handles it."
+        yield from family("schedule_overdue_seconds", told, "gauge", "schedule", self._overdue())
+
+    def _overdue(self) -> dict[str, float]:
+        try:
+            found = list(islice(self.states(), MOST_SERIES))
+        except HoldfastError:  # a store that cannot be read now has nothing to say about its schedules
+            return {}
+        now = self.now()
+        # What an operator asked for is due at once, and not since the last occurrence.
+        return {state.name: 0.0 if state.asked or state.next_at is None else max(now - state.next_at, 0) / 1000 for state in found}

@@ -1,0 +1,70 @@
+"""Series for Prometheus's text format: numbers by one label, and an observer of an engine that looks away until a subclass looks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from holdfast.model.execution import Execution, Outcome
+from holdfast.model.operations import Operation
+from holdfast.model.ports import Sight
+
+MOST_SERIES: Final = 1000
+"""The most series of one metric: what comes later is not shown."""
+
+
+class Onlooker:
+    """An observer of an engine that takes note of nothing."""
+
+    def attach(self, sight: Sight) -> None:
+        """An engine opens."""
+
+    def started(self, header: Execution) -> None:
+        """An execution began."""
+
+    def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
+        """An invocation is over."""
+
+    def operated(self, header: Execution, operation: Operation) -> None:
+        """An operation is over, or is tried again."""
+
+    def closed(self, header: Execution) -> None:
+        """An execution ended."""
+
+    def committed(self, writes: int) -> None:
+        """The store committed a batch."""
+
+
+class Series:
+    """Numbers by name. The loop writes them, and a thread reads them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[str, float] = {}
+
+    def add(self, name: str, count: int = 1) -> None:
+        """Count."""
+        self._put(name, self._values.get(name, 0) + count)
+
+    def set(self, name: str, value: float) -> None:
+        """Remember the last value."""
+        self._put(name, value)
+
+    def _put(self, name: str, value: float) -> None:
+        with self._lock:
+            if name in self._values or len(self._values) < MOST_SERIES:
+                self._values[name] = value
+
+    def values(self) -> dict[str, float]:
+        """All of them, as they are now."""
+        with self._lock:
+            return dict(self._values)
+
+
+def family(name: str, what: str, kind: str, label: str, values: Mapping[str, float]) -> Iterator[str]:
+    """The lines of one metric. Queues and schedules have names of letters, digits, `_`, `.` and `-`, so labels need no escapes."""
+    yield f"# HELP {name} {what}"
+    yield f"# TYPE {name} {kind}"
+    for series, value in sorted(values.items()):
+        yield f'{name}{{{label}="{series}"}} {value:g}' if value < 1e6 else f'{name}{{{label}="{series}"}} {value:.0f}'

@@ -1,0 +1,38 @@
+"""What both backends do when they open a store: read their SQL by name, and refuse a payload codec that is not the store's."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import Final
+
+from holdfast.model.errors import CodecFailed, CodecMismatch
+from holdfast.model.payloads import PayloadCodec, check
+
+_NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.M | re.S)
+
+
+def named_statements(package: str, file: str) -> dict[str, str]:
+    """The statements of a file by their names: each stands below a line `-- name: word`."""
+    text = (resources.files(package) / file).read_text()
+    return {name: body.strip() for name, body in _NAMED.findall(text)}
+
+
+def check_codec(where: str, codec: PayloadCodec | None, name: str | None, text: str | None) -> None:
+    """Refuse a codec that is not the store's before anything is read or written with it."""
+    if codec is None and name is None:
+        return
+    if codec is None:
+        raise CodecMismatch(
+            f"{where} was made with the payload codec {name!r}. Open it with that codec: `codec=`, or --codec or HOLDFAST_CODEC."
+        )
+    if name is None:
+        raise CodecMismatch(
+            f"{where} was made without a payload codec: it holds plain text. Open it without {codec.name!r}, or choose a new store."
+        )
+    if name != codec.name:
+        raise CodecMismatch(f"{where} was made with the payload codec {name!r}, not with {codec.name!r}.")
+    try:
+        check(codec, text or "")
+    except CodecFailed as failed:
+        raise CodecMismatch(f"{where} cannot be read with these keys. {failed}") from None

@@ -1,0 +1,376 @@
+"""How a batch is decided: each entry on the rows as they are inside the batch, with the follow-up writes that it causes.
+
+A follow-up (model.chaining) is a write to another execution: a parent that gets its child's result, a child that is started or stopped.
+It is committed with its entry or not at all. An entry that fails is undone alone, and the other entries of the batch go on.
+
+Both backends share this module. A backend adds how rows are read, how a batch is written, and which errors concern the whole batch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from holdfast.model.admission import Enqueue, checked_enqueue
+from holdfast.model.chaining import beyond_limit, follow_ups, refused_by_queue
+from holdfast.model.charges import Counter, charged
+from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, HoldfastError, InvalidParameter, LimitReached
+from holdfast.model.execution import Birth, Change, Execution, View
+from holdfast.model.payloads import PayloadCodec, encoded_graph, identified
+from holdfast.model.places import path
+from holdfast.model.queue_errors import QueueFull
+from holdfast.model.queues import Mode, QueueRow, QueueSettings
+from holdfast.model.schedule_errors import ScheduleChanged
+from holdfast.model.schedules import ScheduleState
+from holdfast.model.seal import Seal
+from holdfast.model.starts import NO_SETTINGS
+from holdfast.model.verbs import Answer, Checkpoint, Start, Started, Write
+from holdfast.store import rows
+from holdfast.store.isolation import own
+from holdfast.store.lane_book import DepthReads, LaneBook, check_depth
+from holdfast.store.lanes import LaneRow, new_lane
+from holdfast.store.seam import Committed
+from holdfast.store.views import Overlay, RowView
+
+Mark = tuple[int, int, int, dict[str, Counter], dict[str, str | None], int, dict[str, ScheduleState]]
+_REMEMBERED: Final = 1000
+"""A process remembers at most this many graphs that it wrote."""
+
+
+class Batch:
+    """What a batch has decided so far."""
+
+    __slots__ = ("bases", "changes", "counters", "events", "followed", "following", "graphs", "lanes", "moved", "names", "views")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.events: list[rows.Row] = []
+        self.bases: dict[str, RowView] = {}
+        """The committed view below each execution that the batch has read."""
+        self.views: dict[str, View] = {}
+        """The latest view of each execution that the batch has changed."""
+        self.names: dict[tuple[str, str], str] = {}
+        self.following: deque[Write] = deque()
+        """Follow-ups of the last entry that are not decided yet."""
+        self.followed: list[Change] = []
+        """What follow-ups changed."""
+        self.counters: dict[str, Counter] = {}
+        """Counters as the batch leaves them. Each charge makes a new dict, so a mark can keep the old one."""
+        self.graphs: dict[str, str | None] = {}
+        """The graphs that new executions name, with the text to store; None where the graph must be there. Made anew as `counters`."""
+        self.lanes = LaneBook()
+        """What the batch changes in lanes."""
+        self.moved: dict[str, ScheduleState] = {}
+        """Schedules as the batch leaves them. Made anew as `counters`."""
+
+    def mark(self) -> Mark:
+        """A point to which `undo` can go back."""
+        lanes = self.lanes.mark()
+        return len(self.changes), len(self.events), len(self.followed), self.counters, self.graphs, lanes, self.moved
+
+    def committed(self, answers: Sequence[Answer | HoldfastError], *, signalled: bool) -> Committed:
+        """The result of the batch, once it is on disk."""
+        return Committed(answers, [change.header for change in self.followed], signalled, self.followed)
+
+    def undo(self, mark: Mark) -> set[str]:
+        """Take back everything decided since a mark. Answers with the executions that the store must compare with their rows again."""
+        changes, events, followed, self.counters, self.graphs, lanes, self.moved = mark
+        self.lanes.undo(lanes)
+        for change in reversed(self.changes[changes:]):
+            execution = change.header.id
+            view = self.views.pop(execution)
+            if isinstance(view, Overlay):
+                self.views[execution] = view.below
+                if change.header.superseded_by is not None:
+                    self.names[change.header.function, change.header.name] = execution
+            else:
+                self.names.pop((change.header.function, change.header.name), None)
+                del self.bases[execution]  # the undone entry made this execution, so no other entry may find it
+        del self.changes[changes:], self.events[events:], self.followed[followed:]
+        self.following.clear()
+        return set()
+
+
+B = TypeVar("B", bound=Batch)
+
+
+class Decisions(ABC, Generic[B]):
+    """The part of a store that decides the entries of a batch."""
+
+    seal: Seal
+    _codec: PayloadCodec | None
+    _views: dict[str, RowView]
+    """The executions that this process runs, as its last commit left them."""
+    _runner: str | None
+    _written_graphs: set[str]
+    """Graphs that this process wrote, so that they are under the current key of its codec."""
+
+    @abstractmethod
+    def _named(self, start: Start, done: B) -> View | None:
+        """The execution that has the name of a start, unless that execution is superseded."""
+
+    @abstractmethod
+    def _view(self, execution: str, done: B) -> RowView:
+        """The committed view of an execution, kept in `done.bases`."""
+
+    @abstractmethod
+    def _new_base(self, header: Execution, done: B) -> RowView:
+        """The view of an execution that has no row yet, with a key of its own."""
+
+    @abstractmethod
+    def _children(self, parent: str, done: B) -> list[str]:
+        """The open executions that an execution invoked, as the batch leaves them."""
+
+    @abstractmethod
+    def _counter(self, key: str) -> Counter | None:
+        """A counter that no entry of the batch has charged yet."""
+
+    @abstractmethod
+    def _queue(self, queue: str) -> QueueRow:
+        """A queue that no entry of the batch has asked for yet; one without a row has no settings."""
+
+    @abstractmethod
+    def _lane(self, lane: str) -> LaneRow | None:
+        """A lane that no entry of the batch has asked for yet."""
+
+    @abstractmethod
+    def _oldest(self, queue: str) -> int | None:
+        """When the execution that has waited longest in a queue was enqueued."""
+
+    @abstractmethod
+    def _queued_money(self, queue: str) -> int:
+        """What all that waits in a queue is estimated to cost, before the batch."""
+
+    @abstractmethod
+    def _schedule_place(self, name: str) -> tuple[int, int] | None:
+        """The revision and the cursor of a schedule, which no other process changes before the batch is written."""
+
+    @abstractmethod
+    def _is_shared(self, error: Exception) -> bool:
+        """Whether an error that an entry met concerns the whole batch."""
+
+    @abstractmethod
+    def _refused(self, write: Write, error: Exception) -> HoldfastError:
+        """The answer of an entry that failed alone."""
+
+    def _has_moved(self, execution: str, done: B) -> bool:
+        """Whether the row of an execution is newer than the view in memory. A backend whose views are always current needs no look."""
+        return False
+
+    def _entry(self, write: Write, now: int, done: B) -> Answer | HoldfastError:
+        """Decide an entry and its follow-ups. Whatever goes wrong with the entry is its own failure, and leaves nothing behind."""
+        before = done.mark()
+        failed: HoldfastError | None
+        answer: Answer | HoldfastError
+        try:
+            if isinstance(write, Checkpoint) and write.children:
+                write = self._admissible(self._afforded(write, now, done), now, done)
+            answer = self._decided(write, now, done)
+            failed = self._follow(now, done) if done.following else None
+        except Exception as error:
+            if self._is_shared(error):
+                raise
+            answer = failed = self._refused(write, error)
+        if failed is None:
+            return self._as_made(write, answer, done)
+        moved = [execution for execution in done.undo(before) if self._has_moved(execution, done)]
+        return self._entry(write, now, done) if moved else failed
+
+    def _as_made(self, write: Write, answer: Answer | HoldfastError, done: B) -> Answer | HoldfastError:
+        """The answer to a start whose execution a follow-up made: whether it was admitted is known only now."""
+        if isinstance(write, Start) and write.enqueue is not None and isinstance(answer, Started) and answer.created:
+            return Started(done.views[write.execution].header, True)
+        return answer
+
+    def _afforded(self, write: Checkpoint, now: int, done: B) -> Checkpoint:
+        """The checkpoint with a failure in place of each birth whose charge would go beyond a limit. Births before it count."""
+        charging = {at: child for at, child in write.children.items() if isinstance(child, Birth) and child.charges}
+        if not charging:
+            return write
+        counters, children = dict(done.counters), dict(write.children)
+
+        def read(key: str) -> Counter | None:
+            return counters.get(key) or self._counter(key)
+
+        try:
+            counters |= charged(write.charges, read, now)
+        except LimitReached:
+            return write  # the checkpoint itself will be refused
+        for at, child in charging.items():
+            try:
+                counters |= charged(child.charges, read, now)
+            except LimitReached as limit:
+                children[at] = beyond_limit(limit)
+        return msgspec.structs.replace(write, children=children)
+
+    def _admissible(self, write: Checkpoint, now: int, done: B) -> Checkpoint:
+        """The checkpoint with a failure in place of each birth that its queue refuses. Births before it count."""
+        enqueued = [(at, child, child.enqueue) for at, child in write.children.items() if isinstance(child, Birth) and child.enqueue]
+        if not enqueued:
+            return write
+        before, children = done.lanes.mark(), dict(write.children)
+        for at, child, asked in enqueued:
+            start = Start(child.header, child.input, child.by, enqueue=asked)
+            try:
+                settings, admits = self._placement(start, asked, now, done)
+                done.lanes.move(None, start.create(now, settings, admits=admits)[0])
+            except (QueueFull, InvalidParameter) as refused:
+                children[at] = refused_by_queue(refused)
+        done.lanes.undo(before)
+        return msgspec.structs.replace(write, children=children)
+
+    def _follow(self, now: int, done: B) -> HoldfastError | None:
+        """Decide the follow-ups of an entry. An error means that a follow-up cannot be written, so the entry must not be written either."""
+        while done.following:
+            before = len(done.changes)
+            answer = self._decided(done.following.popleft(), now, done)
+            if isinstance(answer, HoldfastError) and not isinstance(answer, ExecutionNotFound):  # a removed execution needs no follow-up
+                return answer
+            if len(done.changes) > before:
+                done.followed.append(done.changes[-1])
+        return None
+
+    def _decided(self, write: Write, now: int, done: B) -> Answer | HoldfastError:
+        try:
+            answer: Answer
+            change: Change | None
+            if isinstance(write, Start):
+                view = self._named(write, done)
+                if write.moved is not None:
+                    self._check_moves(write.moved, view, done)
+                if self._codec is not None:
+                    write = identified(write, view, self._codec)
+                if view is None:
+                    return self._created(write, now, done)
+            else:
+                view = done.views.get(write.execution) or self._view(write.execution, done)
+            change, answer = write.decide(view, now, self.seal)
+            if change is not None:
+                self._accept(change, done, now)
+                if isinstance(write, Start) and change.header.status is not view.header.status:
+                    done.followed.append(change)  # the start replaces an open execution, which is not the one that it answers with
+                if change.header.place is not None and not change.slight:
+                    done.lanes.move(view.header, change)
+        except HoldfastError as refusal:
+            return own(refusal)
+        if change is not None:
+            done.views[change.header.id] = Overlay(view, change)
+            if change.births or not change.slight:
+                done.following.extend(follow_ups(write, view.header, change, lambda parent: self._children(parent, done)))
+        return answer
+
+    def _accept(self, change: Change, done: B, now: int) -> None:
+        """Take a change into the batch. Its events become rows here, so a codec that fails spoils only this entry."""
+        execution, events = change.header.id, []
+        key = done.bases[execution].key
+        for event in change.events:
+            operation_id = event.operation_id
+            place = None if operation_id is None else change.operations[operation_id].place
+            events.append(rows.event_row(key, event, place, execution, self._codec))
+        if change.charges:
+            after = charged(change.charges, lambda counter: done.counters.get(counter) or self._counter(counter), now)
+            done.counters = done.counters | after
+        done.events += events
+        done.changes.append(change)
+
+    def _created(self, start: Start, now: int, done: B) -> Answer:
+        if start.enqueue is None:
+            return self._born(start, now, done, NO_SETTINGS, admits=False)
+        before = done.lanes.mark()
+        try:
+            settings, admits = self._placement(start, start.enqueue, now, done)
+            return self._born(start, now, done, settings, admits=admits)
+        except BaseException:
+            done.lanes.undo(before)
+            raise
+
+    def _born(self, start: Start, now: int, done: B, settings: QueueSettings, *, admits: bool) -> Answer:
+        change, answer = start.create(now, settings, admits=admits)
+        header = change.header
+        if header.id in done.bases:
+            raise ExecutionAlreadyStarted(f"There is another execution {header.id}.")
+        base = done.bases[header.id] = self._new_base(header, done)
+        try:
+            graph = self._stored_graph(start, done)
+            self._accept(change, done, now)
+        except BaseException:
+            del done.bases[header.id]
+            raise
+        if header.place is not None:
+            done.lanes.move(None, change)
+        if header.graph is not None:
+            done.graphs = done.graphs | {header.graph: graph}
+        if start.moved is not None:
+            done.moved = done.moved | {start.moved.name: start.moved}
+        done.views[header.id] = base
+        done.names[header.function, header.name] = header.id
+        return answer
+
+    def _placement(self, start: Start, asked: Enqueue, now: int, done: B) -> tuple[QueueSettings, bool]:
+        """The settings of the queue, and whether every lane above the execution has room and nothing waits there. If so, the admission is
+        booked. A queue that takes no more refuses.
+        """
+        book = done.lanes
+        row, settings = book.queue(asked.queue, self._queue)
+        checked_enqueue(asked, settings)
+        above = book.lane(asked.queue, self._lane)
+        reads = DepthReads(above, lambda: self._oldest(asked.queue), lambda: self._queued_money(asked.queue))
+        check_depth(row, settings, book, reads, asked, now)
+        lanes = []
+        for key in path(asked.lane(start.header)):
+            found = book.lane(key, self._lane)
+            if found is None:
+                found = new_lane(key, settings, start.header, asked, paused=row.mode is Mode.PAUSED)
+                book.add(found)
+            lanes.append(found)
+        if start.by is None or asked.delay_ms > 0 or row.mode is Mode.PAUSED:
+            return settings, False
+        return settings, book.admitted(lanes, asked.units, now)
+
+    def _check_moves(self, moved: ScheduleState, taken: View | None, done: B) -> None:
+        """Refuse a start whose schedule has another revision than the one that the start was decided on, or whose cursor would go back.
+        A start whose name is taken would not begin, so its schedule must not move either.
+        """
+        if taken is not None:
+            raise ExecutionAlreadyStarted
+        if moved.name in done.moved:
+            raise ScheduleChanged
+        there = self._schedule_place(moved.name)
+        if there is None or there[0] != moved.revision - 1 or there[1] > moved.cursor:
+            raise ScheduleChanged
+
+    def _stored_graph(self, start: Start, done: B) -> str | None:
+        """The text to store of the graph that a start brings."""
+        if start.graph is None:
+            return None if start.header.graph is None else done.graphs.get(start.header.graph)
+        graph = start.graph
+        if self._codec is None:
+            return graph.text
+        return done.graphs.get(graph.id) or encoded_graph(self._codec, graph.text, graph.id)
+
+    def _stale_graphs(self, done: B) -> dict[str, str]:
+        """The graphs of a batch that another process may have written under an older key. They are written again, because a graph outlives
+        the executions that the older key wrote, and an operator must be able to drop that key.
+        """
+        if self._codec is None:
+            return {}
+        return {graph: text for graph, text in done.graphs.items() if text is not None and graph not in self._written_graphs}
+
+    def _keep(self, done: B) -> None:
+        """After COMMIT: remember the executions that this process runs, forget all others."""
+        for change in done.changes:
+            header = change.header
+            base = done.bases[header.id]
+            base.keep(change)  # also for an execution that is forgotten: a later change of the same batch may claim it
+            if header.runner is not None and header.runner == self._runner:
+                self._views[header.id] = base
+            else:
+                self._views.pop(header.id, None)
+        if done.graphs:
+            if len(self._written_graphs) > _REMEMBERED:
+                self._written_graphs.clear()
+            self._written_graphs |= self._stale_graphs(done).keys()

@@ -1,0 +1,149 @@
+"""An entry that fails does not fail its batch: how a store finds the entry that spoils a batch, and writes the other entries without it.
+
+A batch that fails as a whole is rolled back and committed again in two halves, and so on, until the entry that fails stands alone. Each
+part is a batch of its own, so the follow-up writes of an entry stay in one transaction with it, and entries keep their order.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from holdfast.model.errors import (
+    CodecFailed,
+    DiskFailed,
+    HoldfastError,
+    Rejected,
+    RowDamaged,
+    StoreBroken,
+    StoreBusy,
+    StoreUnsuitable,
+    WriteFailed,
+)
+from holdfast.model.execution import Change, Execution
+from holdfast.model.verbs import Answer, Write
+from holdfast.store.seam import Committed
+
+log = logging.getLogger("holdfast.store")
+
+Commit = Callable[[Sequence[Write]], Committed]
+Judge = Callable[[Exception], HoldfastError | None]
+"""Answers with the error for all entries (the disk fails, the store is closed); None for an error that one entry may have caused."""
+Refuse = Callable[[Write, Exception], HoldfastError]
+"""Answers with the error for the caller of the entry that failed alone."""
+
+_OWN: Final = (Rejected, RowDamaged, CodecFailed, WriteFailed)
+"""Holdfast's errors that tell the caller of one entry what is wrong with that entry."""
+_TELLING: Final = frozenset({TypeError, AttributeError, OverflowError, RecursionError, MemoryError})
+"""Python's errors whose messages name types and never values. The message of any other error may hold a payload."""
+_FRAMES: Final = 20
+_SHOWN: Final = 64
+
+
+class Spoilt(Exception):
+    """A value of an entry raised the cause of this error while the entry was decided or made into rows. The store did not raise it."""
+
+
+def concerns_all(error: HoldfastError) -> bool:
+    """Whether one of Holdfast's errors is about the store itself. Any other error may be the fault of one entry."""
+    return isinstance(error, StoreBusy | DiskFailed | StoreUnsuitable) or type(error) is StoreBroken
+
+
+def own(error: HoldfastError) -> HoldfastError:
+    """The error as the answer of the entry whose decision raised it. An error about the store itself becomes Spoilt, because a decision
+    cannot know the state of the store.
+    """
+    if concerns_all(error):
+        raise Spoilt from error
+    return error
+
+
+def refused(write: Write, error: Exception) -> HoldfastError:
+    """The answer for an entry that could not be decided or stored.
+
+    An error that is not Holdfast's is a bug, so it is logged with its traceback. Its message is neither in the log nor in the answer,
+    unless such a message is known to hold no value. The answer does not keep the error itself, whose frames hold payloads.
+    """
+    if isinstance(error, Spoilt) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    if isinstance(error, _OWN):
+        return error
+    what, why = _entry(write), _reason(error)
+    place = "".join(traceback.format_tb(error.__traceback__, limit=-_FRAMES))
+    log.error("a write failed unexpectedly and is refused; those beside it are not touched: %s: %s\n%s", what, why, place)
+    return WriteFailed(f"{what} could not be decided or stored ({why}). Nothing of it is on disk; the log has the place it failed at.")
+
+
+def committed_apart(batch: Sequence[Write], commit: Commit, judge: Judge, refuse: Refuse = refused) -> Committed:
+    """Commit a batch. An entry that spoils the batch is refused alone. An error that concerns all entries is raised, or answered.
+
+    Such an error is raised if no entry has an answer yet. Otherwise it is the answer of the entries that have none: these are the end of
+    the batch, and not on disk.
+    """
+    answers: list[Answer | HoldfastError] = []
+    try:
+        return commit(batch)
+    except Exception as error:
+        _raise_if_shared(error, judge)
+        todo = _halves(batch, error, answers, refuse)
+    followed: list[Execution] = []
+    changes: list[Change] = []
+    signalled = False
+    while todo:
+        part = todo.pop()
+        try:
+            done = commit(part)
+        except Exception as error:
+            shared = judge(error)
+            if shared is None:
+                todo += _halves(part, error, answers, refuse)
+                continue
+            if not answers:
+                _raise_if_shared(error, judge)
+            answers += [shared] * (len(batch) - len(answers))  # no later part is tried: entries keep their order
+            break
+        answers += done.answers
+        if done.answers and isinstance(done.answers[-1], DiskFailed):  # the store stopped at a failing disk
+            answers += [done.answers[-1]] * (len(batch) - len(answers))
+            todo.clear()
+        followed += done.followed
+        changes += done.changes
+        signalled |= done.signalled
+    return Committed(answers, followed, signalled, changes)
+
+
+def _halves(part: Sequence[Write], error: Exception, answers: list[Answer | HoldfastError], refuse: Refuse) -> list[Sequence[Write]]:
+    """The two halves of a part that failed, the first half last; an entry that stands alone gets its answer."""
+    if len(part) > 1:
+        return [part[len(part) // 2 :], part[: len(part) // 2]]
+    answers += [refuse(write, error) for write in part]
+    return []
+
+
+def _raise_if_shared(error: Exception, judge: Judge) -> None:
+    shared = judge(error)
+    if shared is error:
+        raise error
+    if shared is not None:
+        raise shared from error
+
+
+def _entry(write: Write) -> str:
+    try:
+        execution: object = write.execution
+    except Exception:
+        execution = None
+    known = type(execution) is str and len(execution) <= _SHOWN and execution.isascii() and execution.isprintable()
+    return f"{type(write).__name__} of execution {execution if known else '(unreadable)'}"
+
+
+def _reason(error: Exception) -> str:
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        detail = str(error)[:200] if kind in _TELLING else getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+    except Exception:  # an error of an author's own class runs its author's code when it is looked at
+        detail = None
+    return f"{name}: {detail}" if type(detail) is str and detail else name

@@ -1,0 +1,358 @@
+"""Lanes: the levels of a queue as rows, what a batch changes of them, and the walk that picks what is admitted next.
+
+Each level of a path (model.places) is a row. `held` and `waiting` count the executions below it; they are only ever moved by what a write
+changes in a header, so they equal a recount. A lane is open if an execution waits in it, a slot is free, no rate or cool-down has closed it
+and its queue is not paused; the database keeps an index of open lanes, by their turn.
+
+Fairness is by turns. An admission moves the lane's `turn` on by one, and the lane above remembers in `clock` which turn it served last. A
+lane in which nothing waited begins at the clock of the lane above, so that it does not catch up on turns that it did not need. Siblings are
+served in the order of their turns; so a lane with a long backlog never keeps another lane waiting for more than one admission.
+
+Both backends share this module. A backend reads rows and writes them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from holdfast.model.admission import Enqueue
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Change, Claimant, Execution, ExecutionStatus
+from holdfast.model.places import Level, level_of, parent_of
+from holdfast.model.queues import UNLIMITED, QueueSettings
+from holdfast.model.rates import TOKENS, Rate, RateState
+from holdfast.model.verbs import Admit, Answer
+from holdfast.store.seam import Committed, Target
+
+ROOT: Final = ""
+"""The lane above all queues: it only has a clock."""
+_PAGE: Final = 32
+"""Lanes that are read at once."""
+_MOST_LOOKS: Final = 2000
+"""Lanes that one walk looks at, beside those that it admits from."""
+_FEW_HEADS: Final = 8
+_MOST_HEADS: Final = 256
+"""Executions of a leaf that are read at once after the first ones: siblings take turns, so few at first, and then more."""
+_LOOKS_OF_HEAD: Final = 8
+"""How many of these looks an execution costs that is closed, or is refused at its admission."""
+_MINUTE_MS: Final = 60_000
+
+
+class LaneRow(msgspec.Struct, gc=False, kw_only=True):
+    """A lane as it was read, and as a walk changes it."""
+
+    key: str
+    held: int = 0
+    waiting: int = 0
+    at_once: int = UNLIMITED
+    closed_until: int = 0
+    paused: bool = False
+    turn: int = 0
+    clock: int = 0
+    admitted: int = 0
+    drain: float = 0.0
+    """Admissions of the last minute or so, fading (`drained`)."""
+    drained_at: int = 0
+    function: str | None = None
+    """Of a leaf: the function and version that its executions are of."""
+    version: str | None = None
+    rates: tuple[RateState, ...] = ()
+    taken: int = 0
+    """What a walk has admitted."""
+    is_new: bool = False
+    is_changed: bool = False
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether executions stand in this lane itself."""
+        return self.function is not None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the lane itself would admit another execution."""
+        return self.held < self.at_once and not self.closed_until and not self.paused
+
+    def drained(self, now: int, count: int = 1) -> None:
+        """Count admissions, and let earlier ones fade."""
+        left = max(0.0, 1 - max(now - self.drained_at, 0) / _MINUTE_MS)
+        self.drain, self.drained_at = self.drain * left + count, max(now, self.drained_at)
+        self.admitted += count
+        self.is_changed = True
+
+
+class Head(NamedTuple):
+    """An execution at the head of its lane."""
+
+    execution: str
+    units: int
+
+
+class LaneReads(NamedTuple):
+    """The questions that a `Walk` asks its backend, inside the transaction that admits."""
+
+    open_lanes: Callable[[str, tuple[int, str], int], Sequence[LaneRow]]
+    """Takes a lane, a turn with a key, and a count. Gives the open lanes below the lane that stand after this turn and key, at most the
+    count, in the order of turn and key."""
+    heads: Callable[[str, int, int], Sequence[Head | None]]
+    """Takes a leaf, a count, and how many executions to skip. Gives at most the count of executions, in the order in which the lane admits
+    them. None stands for an execution whose row is damaged: it waits for a person, and the executions behind it go on.
+    """
+    is_ordered: Callable[[str], bool]
+    """Whether a queue is ordered by key."""
+    next_of_key: Callable[[str], str | None]
+    """The leaf below a key whose head was enqueued first, whether it is open or not."""
+    root: LaneRow
+
+
+def new_lane(key: str, settings: QueueSettings, header: Execution, asked: Enqueue, *, paused: bool) -> LaneRow:
+    """A lane that is not there yet, with the limits of its level."""
+    level = level_of(key)
+    limits = settings.at(level)
+    rates = asked.rates if level == Level.LEAF else limits.parsed_rates()
+    at_once = UNLIMITED if limits.at_once is None else limits.at_once
+    return LaneRow(
+        key=key,
+        at_once=at_once,
+        paused=paused and level == Level.QUEUE,
+        rates=tuple(rate_state(rate) for rate in rates),
+        is_new=True,
+        function=header.function if level == Level.LEAF else None,
+        version=header.version if level == Level.LEAF else None,
+    )
+
+
+def rate_state(rate: Rate) -> RateState:
+    """A rate of which nothing is used."""
+    return RateState(rate.kind, rate.step_ns, rate.burst)
+
+
+def rates_charged(lane: LaneRow, units: int, now: int) -> tuple[RateState, ...] | int:
+    """The rates of a lane after an admission, or the time at which they would allow it."""
+    after: list[RateState] = []
+    refused = 0
+    for rate in lane.rates:
+        charged = rate.charged(units if rate.kind == TOKENS else 1, now)
+        if isinstance(charged, int):
+            refused = max(refused, charged)
+        else:
+            after.append(charged)
+    return refused or tuple(after)
+
+
+class _Siblings:
+    """The open lanes below one lane, in the order of their turns. They are read a page at a time."""
+
+    def __init__(self, reads: LaneReads, parent: str) -> None:
+        self._reads, self._parent = reads, parent
+        self._heap: list[tuple[int, str, LaneRow]] = []
+        self._last = (-1, "")
+        self._is_read = False
+
+    def first(self) -> LaneRow | None:
+        """The lane whose turn it is."""
+        while not self._is_read and (not self._heap or self._heap[0][:2] > self._last):
+            page = self._reads.open_lanes(self._parent, self._last, _PAGE)
+            self._is_read = len(page) < _PAGE
+            for lane in page:
+                self._last = (lane.turn, lane.key)
+                heapq.heappush(self._heap, (lane.turn, lane.key, lane))
+        return self._heap[0][2] if self._heap else None
+
+    def count(self, most: int) -> int:
+        """How many of them have something, as far as that is known; `most` if not all were read."""
+        return max(len(self._heap), 1) if self._is_read else most
+
+    def drop(self) -> None:
+        """The first lane has nothing for this walk."""
+        heapq.heappop(self._heap)
+
+    def moved(self) -> None:
+        """The turn of the first lane has moved."""
+        lane = self._heap[0][2]
+        heapq.heapreplace(self._heap, (lane.turn, lane.key, lane))
+
+
+class _Heads:
+    """The next executions of a leaf. They are read a few at a time."""
+
+    def __init__(self, reads: LaneReads, leaf: str) -> None:
+        self._reads, self._leaf = reads, leaf
+        self._page: list[Head] = []
+        self._read = 0
+        self._is_read = False
+
+    def first(self, wanted: Callable[[], int]) -> Head | None:
+        """The execution whose turn it is. `wanted` is asked how many of the leaf are probably taken, before the first are read."""
+        while not self._page and not self._is_read:
+            limit = wanted() if not self._read else max(_FEW_HEADS, min(2 * self._read, _MOST_HEADS))
+            page = self._reads.heads(self._leaf, limit, self._read)
+            self._read += len(page)
+            self._is_read = len(page) < limit
+            self._page = [head for head in reversed(page) if head is not None]
+        return self._page[-1] if self._page else None
+
+    def drop(self) -> None:
+        """The first one is decided."""
+        self._page.pop()
+
+
+class Walk:
+    """Picks executions from open lanes, and has each of them claimed."""
+
+    def __init__(self, reads: LaneReads, targets: Sequence[Target], now: int, decide: Callable[[Admit], Answer | HoldfastError]) -> None:
+        self._reads, self._now, self._decide = reads, now, decide
+        self._targets = {(target.function, target.version) for target in targets}
+        self._only = targets[0].only if targets else None
+        self._siblings: dict[str, _Siblings] = {}
+        self._heads: dict[str, _Heads] = {}
+        self._ordered: dict[str, bool] = {}
+        self._unordered: set[str] = set()
+        self._next_leaf: dict[str, str | None] = {}
+        """The only leaf of an ordered key that may be taken from."""
+        self._root = reads.root
+        self._looks = _MOST_LOOKS
+        self._in_vain: dict[str, tuple[LaneRow, list[LaneRow]]] = {}
+        self._wanted = 1
+        self.seen: dict[str, LaneRow] = {}
+        """The lanes that the walk has changed or admitted from."""
+
+    def take(self, by: Sequence[Claimant]) -> list[Execution]:
+        """Admit one execution for each claimant, as far as there are some."""
+        taken: list[Execution] = []
+        for claimant in by:
+            self._wanted = len(by) - len(taken)
+            header = self._next(claimant)
+            if header is None:
+                break
+            taken.append(header)
+        return taken
+
+    @staticmethod
+    def committed(taken: Sequence[Execution], changes: Sequence[Change], followed: Sequence[Change], *, signalled: bool) -> Committed:
+        """The result of an admission that is on disk: what was claimed, and everything else that it changed."""
+        claimed = {header.id for header in taken}
+        others = [*(change for change in changes if change.header.id not in claimed), *followed]
+        told = {change.header.id: change for change in others}
+        return Committed(taken, [change.header for change in told.values()], signalled, list(told.values()))
+
+    def changed(self) -> list[LaneRow]:
+        """The lanes that must be written. If the walk met too many lanes of functions that its runner does not host, those lanes give
+        their turn to their siblings, which the next walk then meets.
+        """
+        if self._looks <= 0:
+            for above, siblings in self._in_vain.values():
+                last = max(lane.turn for lane in siblings)
+                above.clock = max(above.clock, last)  # so that a lane in which nothing waited yet does not begin far before them
+                for lane in (above, *siblings):
+                    lane.is_changed = True
+                    self.seen[lane.key] = lane
+                for lane in siblings:
+                    lane.turn = last + 1
+        self.seen[ROOT] = self._root
+        for lane in self.seen.values():
+            if lane.taken:
+                lane.drained(self._now, lane.taken)
+        return [lane for lane in self.seen.values() if lane.is_changed]
+
+    def _next(self, by: Claimant) -> Execution | None:
+        while (found := self._descended(self._root)) is not None:
+            leaf = found[-1]
+            heads = self._heads.get(leaf.key)
+            if heads is None:
+                heads = self._heads[leaf.key] = _Heads(self._reads, leaf.key)
+            head = heads.first(partial(self._share, found))
+            if head is None:
+                leaf.waiting = 0  # as far as this walk knows
+                continue
+            charged = self._charged(found, head.units)
+            if charged is None:
+                continue
+            heads.drop()
+            answer = self._decide(Admit(head.execution, by))
+            if isinstance(answer, Execution):
+                for lane in found:
+                    lane.waiting -= 1
+                if answer.status is ExecutionStatus.RUNNING and answer.invocation == by.invocation:
+                    self._advance(found, charged)
+                    return answer
+            self._looks -= _LOOKS_OF_HEAD  # this one was refused or is over, and the next head is looked at
+            if parent_of(leaf.key) in self._next_leaf:
+                leaf.waiting = 0  # the next one of an ordered key may stand in another leaf
+        return None
+
+    def _share(self, path: Sequence[LaneRow]) -> int:
+        """How many executions of a leaf are probably taken, if its siblings and those of the lanes above it get as many. There are never
+        more than there is room for, or than wait.
+        """
+        others = 1
+        for lane in path:
+            others *= self._siblings[parent_of(lane.key)].count(self._wanted)
+        room = min(lane.at_once - lane.held for lane in path)
+        return min(-(-self._wanted // others), room, path[-1].waiting)
+
+    def _descended(self, above: LaneRow) -> list[LaneRow] | None:
+        """The path to the leaf whose turn it is, below a lane."""
+        below = self._siblings.get(above.key)
+        if below is None:
+            below = self._siblings[above.key] = _Siblings(self._reads, above.key)
+        while self._looks > 0 and (lane := below.first()) is not None:
+            if lane.waiting > 0 and lane.has_room:
+                if self._only is not None and not self._only.reaches(lane.key):
+                    pass  # another runner takes from it
+                elif lane.is_leaf:
+                    if (lane.function, lane.version) in self._targets and self._is_next(above.key, lane.key):
+                        return [lane]
+                elif (deeper := self._descended(lane)) is not None:
+                    return [lane, *deeper]
+                self._looks -= 1
+                self._in_vain.setdefault(above.key, (above, []))[1].append(lane)
+            below.drop()
+        return None
+
+    def _is_next(self, parent: str, leaf: str) -> bool:
+        """Whether the order of a key lets a leaf have the next slot."""
+        if parent in self._unordered:
+            return True
+        if parent not in self._next_leaf:
+            queue = parent.partition("/")[0]
+            if queue not in self._ordered:
+                self._ordered[queue] = self._reads.is_ordered(queue)
+            if not self._ordered[queue] or level_of(parent) != Level.KEY:
+                self._unordered.add(parent)
+                return True
+            self._next_leaf[parent] = self._reads.next_of_key(parent)
+        return self._next_leaf[parent] == leaf
+
+    def _charged(self, path: Sequence[LaneRow], units: int) -> list[tuple[RateState, ...]] | None:
+        """The rates of a path after an admission. A lane whose rate is used up is closed until it has recovered, and then None."""
+        after: list[tuple[RateState, ...]] = []
+        for lane in path:
+            if not lane.rates:
+                after.append(())
+                continue
+            charged = rates_charged(lane, units, self._now)
+            if isinstance(charged, int):
+                lane.closed_until, lane.is_changed = charged, True
+                self.seen[lane.key] = lane
+                return None
+            after.append(charged)
+        return after
+
+    def _advance(self, path: Sequence[LaneRow], charged: Sequence[tuple[RateState, ...]]) -> None:
+        above = self._root
+        above.is_changed = True
+        for lane, rates in zip(path, charged, strict=True):
+            if above.clock < lane.turn:
+                above.clock = lane.turn
+            lane.turn = above.clock + 1
+            lane.held += 1
+            lane.taken += 1
+            lane.rates = rates
+            self._siblings[above.key].moved()
+            self.seen[lane.key] = lane
+            above = lane

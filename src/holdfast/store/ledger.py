@@ -1,0 +1,138 @@
+"""The ledger and its daily sums: how entries become rows, and the questions about them. Both backends share this module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from holdfast.model.execution import Change, ExecutionStatus
+from holdfast.model.ledger import CostFilter, CostSample, CostSum, Dimension, EntryState, LedgerEntry, lost
+from holdfast.model.verbs import Checkpoint, Write
+from holdfast.store.reads import Reads
+from holdfast.store.rows import Row
+
+_DIMENSIONS: Final = tuple(Dimension)
+_MOST_SAMPLES: Final = 10_000
+"""The newest calls of a pipeline that tell what its nodes usually cost."""
+_NEVER: Final = 2**40
+_CUT_OFF: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT, ExecutionStatus.FAILED})
+"""Ends after which no receipt of a call is written any more. A run of a worker that succeeds has closed its calls itself."""
+
+
+class LedgerReads(Reads):
+    """The part of a store that answers questions about the ledger."""
+
+    def cost(self, wanted: CostFilter) -> Sequence[CostSum]:
+        """Sums by group and state."""
+        asked: dict[str, object] = {f"by_{name.value}": name in wanted.by for name in _DIMENSIONS}
+        asked |= {"tenant": self._asked(wanted.tenant), "limit": wanted.limit}
+        if wanted.run is not None:
+            asked |= {"run": self._text(wanted.run), "root": self._text(wanted.root or wanted.run)}
+            found = self._read("cost_of_run", asked)
+        else:
+            del asked["by_run"]
+            since, until = wanted.since_day, wanted.until_day
+            asked |= {"since": 0 if since is None else since, "until": _NEVER if until is None else until}
+            found = self._read("cost_of_days", asked | {"pipeline": self._asked(wanted.pipeline), "worker": self._asked(wanted.worker)})
+        places = [_DIMENSIONS.index(name) for name in wanted.by]
+        return [_sum_from(row, places) for row in found]
+
+    def ledger(self, run: str, limit: int = 10_000) -> Sequence[LedgerEntry]:
+        """The entries of one run."""
+        return [_entry_from(row) for row in self._read("ledger", {"run": self._text(run), "limit": limit})]
+
+    def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
+        """What runs spent for each node of a pipeline."""
+        asked = {"pipeline": self._text(pipeline), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
+        return [CostSample(*row) for row in self._read("cost_samples", asked)]
+
+    def _asked(self, text: str | None) -> str | None:
+        return None if text is None else self._text(text)
+
+
+def has_ledger(batch: Iterable[Write]) -> bool:
+    """Whether a batch adds to the ledger."""
+    return any(isinstance(write, Checkpoint) and write.ledger for write in batch)
+
+
+def entries_of(changes: Iterable[Change]) -> list[LedgerEntry]:
+    """The entries that a batch adds."""
+    return [entry for change in changes for entry in change.ledger]
+
+
+def cut_off(changes: Iterable[Change]) -> dict[str, int]:
+    """The executions that a batch closes and that may have left calls open, and when each ended."""
+    return {change.header.id: change.header.ended_at or 0 for change in changes if change.header.status in _CUT_OFF}
+
+
+def lost_calls(open_calls: Iterable[Row], ended: Mapping[str, int]) -> list[LedgerEntry]:
+    """The entries that end the open calls of executions that are closed."""
+    begun = map(_entry_from, open_calls)
+    return [lost(one, ended[one.run]) for one in begun]
+
+
+def entry_row(entry: LedgerEntry) -> Row:
+    """The row of an entry, in the order of the statement `put_ledger`."""
+    who = (entry.tenant, entry.pipeline, entry.node, entry.worker, entry.run, entry.root, entry.path, entry.owner, entry.call, entry.model)
+    price = (entry.price_source, entry.price_date)
+    return (entry.at, entry.day, *who, entry.state.value, *_amounts(entry), *price, entry.expires_at)
+
+
+def day_rows(entries: Iterable[LedgerEntry]) -> list[Row]:
+    """What entries add to the daily sums, one row for each sum, in the order of their keys."""
+    sums: dict[Row, Row] = {}
+    for entry in entries:
+        who = (entry.day, entry.tenant, entry.pipeline, entry.node, entry.worker, entry.model, entry.state.value, entry.expires_at)
+        before = sums.get(who, (0,) * 8)
+        sums[who] = tuple(one + other for one, other in zip(before, (1, *_amounts(entry)), strict=True))
+    return [(*who, *sums[who]) for who in sorted(sums)]
+
+
+def _amounts(entry: LedgerEntry) -> Row:
+    tokens = (entry.input_tokens, entry.output_tokens, entry.cached_tokens, entry.reasoning_tokens)
+    return (*tokens, entry.nanos, entry.held_tokens, entry.held_nanos)
+
+
+def _entry_from(row: Row) -> LedgerEntry:
+    at, _, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, *amounts, source, date, expires_at = row
+    input_tokens, output_tokens, cached, reasoning, nanos, held_tokens, held_nanos = amounts
+    return LedgerEntry(
+        at=at,
+        tenant=tenant,
+        pipeline=pipeline,
+        node=node,
+        worker=worker,
+        run=run,
+        root=root,
+        path=path,
+        owner=owner,
+        call=call,
+        model=model,
+        state=EntryState(state),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_tokens=cached,
+        reasoning_tokens=reasoning,
+        nanos=nanos,
+        held_tokens=held_tokens,
+        held_nanos=held_nanos,
+        price_source=source,
+        price_date=date,
+        expires_at=expires_at,
+    )
+
+
+def _sum_from(row: Row, places: Sequence[int]) -> CostSum:
+    state, calls, input_tokens, output_tokens, cached, reasoning, nanos, held_tokens, held_nanos = row[len(_DIMENSIONS) :]
+    return CostSum(
+        group=tuple(row[place] for place in places),
+        state=EntryState(state),
+        calls=calls,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_tokens=cached,
+        reasoning_tokens=reasoning,
+        nanos=nanos,
+        held_tokens=held_tokens,
+        held_nanos=held_nanos,
+    )

@@ -1,0 +1,79 @@
+"""The SQL of a list: the statement that answers a filter by an index, put together from the lines of `list` in queries.sql.
+
+A line of `list` is kept if the filter gives a value for each parameter of that line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from holdfast.model.execution import ExecutionStatus
+from holdfast.store.seam import Filter
+
+_FORMERLY: Final = {"name": "former_name", "function": "former_function"}
+
+
+class Dialect(NamedTuple):
+    """What differs between two databases in the SQL of a list."""
+
+    parameter: str
+    """How a statement names a parameter, with `{}` for the name."""
+    array: Callable[[list[str]], object]
+    """How a list of texts is given as one parameter."""
+    ordered_parts: bool
+    """Each part of a merged list is in parentheses, and is ordered and limited by itself: the database reads one page of each part."""
+
+
+class ListQuery:
+    """Makes the statement and the parameters of a list, in one dialect."""
+
+    def __init__(self, sql: Mapping[str, str], dialect: Dialect) -> None:
+        self._sql, self._dialect = sql, dialect
+        self._parameter = re.compile(re.escape(dialect.parameter).replace(r"\{\}", r"(\w+)"))
+
+    def of(self, wanted: Filter) -> tuple[str, dict[str, object]]:
+        """The statement and its parameters.
+
+        A name or a parent leaves few rows, of any status; executions that had a name before are in an index of their own. Without a name
+        and a parent, statuses other than SUCCEEDED are looked up one by one: each is an ordered range of its index, and the database
+        merges the ranges without reading more than the page.
+        """
+        asked: dict[str, object] = {
+            "function": wanted.function,
+            "version": wanted.version,
+            "name": wanted.name,
+            "parent": wanted.parent,
+            "tenant": wanted.tenant,
+            "queue": wanted.queue,
+            "started_after": wanted.started_after,
+            "started_before": wanted.started_before,
+            "newer" if wanted.oldest_first else "older": wanted.beyond,
+        }
+        asked = {name: value for name, value in asked.items() if value is not None}
+        asked["limit"] = max(wanted.limit, 0)
+        statuses = list(dict.fromkeys(status.value for status in wanted.statuses))
+        order = self._sql["list_oldest_first" if wanted.oldest_first else "list_newest_first"]
+        if statuses and (ExecutionStatus.SUCCEEDED in statuses or wanted.name is not None or wanted.parent is not None):
+            asked["statuses"] = self._dialect.array(statuses)
+            statuses = []
+        if wanted.name is not None:
+            former = {_FORMERLY.get(name, name): value for name, value in asked.items()}
+            return f"{self._kept(asked)}\n{self._sql['list_merged']}\n{self._kept(former)}\n{order}", asked | former
+        if not statuses:
+            return f"{self._kept(asked)}\n{order}", asked
+        each = [self._of_status(asked, number, order) for number in range(len(statuses))]
+        asked |= {f"unsuccessful_{number}": status for number, status in enumerate(statuses)}
+        if self._dialect.ordered_parts and len(each) == 1:
+            return each[0], asked
+        return f"\n{self._sql['list_merged']}\n".join(each) + f"\n{order}", asked
+
+    def _of_status(self, asked: Mapping[str, object], number: int, order: str) -> str:
+        parameter = self._dialect.parameter
+        part = self._kept({**asked, "unsuccessful": ""})
+        part = part.replace(parameter.format("unsuccessful"), parameter.format(f"unsuccessful_{number}"))
+        return f"({part}\n{order})" if self._dialect.ordered_parts else part
+
+    def _kept(self, asked: Mapping[str, object]) -> str:
+        return "\n".join(line for line in self._sql["list"].splitlines() if asked.keys() >= set(self._parameter.findall(line)))

@@ -1,0 +1,157 @@
+"""Admission on a database that other processes write at the same time.
+
+An admission waits for no lock that it could keep others waiting with. It passes over the lanes and executions that another process has
+locked, so it may lock executions after lanes, which no other writer does. Every writer of a queue locks the lane of the queue first; so an
+admission that has locked nothing yet may wait for that lane, and no two processes wait for each other.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import psycopg
+
+from holdfast.model.errors import HoldfastError, LeaseLost, StoreBusy
+from holdfast.model.execution import Claimant, Execution, State
+from holdfast.model.places import path
+from holdfast.model.verbs import Admit, Answer
+from holdfast.store.lanes import LaneRow, Walk
+from holdfast.store.postgres.batch_statement import Written
+from holdfast.store.postgres.columns import texts
+from holdfast.store.postgres.decisions import PostgresBatch
+from holdfast.store.postgres.doubts import Doubts
+from holdfast.store.postgres.errors import explained
+from holdfast.store.postgres.reads import hosted
+from holdfast.store.postgres.walk_reads import WalkReads
+from holdfast.store.seam import Committed, Target
+
+_NOTHING: Final = Committed(())
+
+
+class Asked(NamedTuple):
+    """What an admission is asked for, and what is known before it begins."""
+
+    targets: Sequence[Target]
+    by: Sequence[Claimant]
+    now: int
+    clock: int
+    """Of the lane above all queues."""
+    reopens: bool
+    """Closed lanes may open."""
+
+
+class Admissions(Doubts):
+    """The part of a store that admits queued executions."""
+
+    _foreign: bool
+
+    @abstractmethod
+    def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
+        """Write all rows of a batch."""
+
+    @abstractmethod
+    def _remember(self, done: PostgresBatch) -> None:
+        """Keep the views of a batch that was written."""
+
+    @abstractmethod
+    def _forget(self, done: PostgresBatch) -> None:
+        """Drop the views that a batch was decided on."""
+
+    def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
+        """Admit queued executions and claim them, in a transaction of their own. Without an open lane nothing is written.
+
+        If other processes had locked all open queues, the call waits a moment for one of them. A queue that it still could not have counts
+        as a change by another process (`changed`), so that the engine tries again.
+
+        If the connection is lost, it may be unknown whether something was claimed. Then the error is raised, and `held` finds it out.
+        """
+        if not by:
+            return _NOTHING
+        ((is_open, reopens, clock),) = self._read("has_open_lane", {**hosted(targets), "now": now})
+        if not is_open and not reopens:
+            return _NOTHING
+        with self._writer.lock:
+            try:
+                self._resolve()
+                asked = Asked(targets, by, now, clock or 0, reopens)
+                done, passed = self._admit(asked, None)
+                if passed is not None and not done.answers:
+                    with suppress(psycopg.errors.LockNotAvailable):
+                        done, passed = self._admit(asked, passed)
+                self._foreign |= passed is not None
+                return done
+            except BaseException as error:
+                self._views.clear()
+                if isinstance(error, psycopg.Error):
+                    raise explained(error, self._shown) from error
+                raise
+
+    def _admit(self, asked: Asked, first: str | None) -> tuple[Committed, str | None]:
+        """Admit once. Answers also with an open queue that another process had locked, if there is room left."""
+        done, taken, passed, signalled, now = PostgresBatch(locking=True), list[Execution](), None, False, asked.now
+        try:
+            with self._writer.transaction():
+                if first is not None:
+                    self._await(first)
+                self._ask_ahead((), {}, now)
+                if asked.reopens:
+                    self._writer.run(self._sql["reopen_lanes"], (now,))
+                reads = WalkReads(self._writer, self._sql, asked.targets, len(asked.by), lambda row: self._based(row, done).header)
+                walk = Walk(reads.of(asked.clock), asked.targets, now, lambda write: self._admitted(write, now, done, reads.locked))
+                taken = walk.take(asked.by)
+                if len(taken) < len(asked.by):
+                    found = self._writer.run(self._sql["passed_queue"], {**hosted(asked.targets), "locked": texts(reads.locked)})
+                    passed = found[0][0] if found else None
+                walked = walk.changed()
+                if done.changes or walked:
+                    done.sent = True
+                    agreed, signalled = self._put(done, now, walked)
+                    if not agreed:
+                        raise StoreBusy(f"{self._shown}: executions that were locked have changed.")
+        except psycopg.Error:
+            if not self._writer.is_lost:
+                raise
+            landed = self._is_landed((), done)
+            self._forget(done)
+            if not landed:
+                self._foreign = True  # nothing is lost: the engine tries again
+                return _NOTHING, None
+            signalled = True
+        else:
+            self._remember(done)
+        return Walk.committed(taken, done.changes, done.followed, signalled=signalled), passed
+
+    def _admitted(self, write: Admit, now: int, done: PostgresBatch, locked: set[str]) -> Answer | HoldfastError:
+        """Decide an admission. One that changes other executions, because its execution is over, is left to the write that fires its
+        timers if another process has locked one of them.
+        """
+        mark = done.mark()
+        answer = self._entry(write, now, done)
+        if len(done.followed) > mark[2] and not self._are_free(done, [change.header for change in done.changes[mark[0] :]], locked):
+            done.undo(mark)
+            return LeaseLost("The execution ends, and another process is writing an execution that its end changes.")
+        return answer
+
+    def _are_free(self, done: PostgresBatch, changed: Sequence[Execution], locked: set[str]) -> bool:
+        """Lock executions and their lanes, without waiting. False: another process has one of them, or has changed one."""
+        revisions = {header.id: done.bases[header.id].header.revision for header in changed}
+        if dict(self._writer.run(self._sql["free_headers"], (texts(revisions),))) != revisions:
+            return False
+        lanes = {key for header in changed if header.place is not None for key in path(header.place.lane)} - locked
+        return not lanes or {key for (key,) in self._writer.run(self._sql["free_lanes"], (texts(lanes),))} == lanes
+
+    def _await(self, queue: str) -> None:
+        """Lock a queue as the first thing of a transaction. It is waited for only for a moment."""
+        self._writer.run(self._sql["short_patience"], prepare=False)
+        self._writer.run(self._sql["locked_lanes"], (texts([queue]),))
+        self._writer.run(self._sql["impatience"], prepare=False)
+
+
+def is_news(headers: Iterable[Execution], walked: Iterable[LaneRow]) -> bool:
+    """Whether other processes may wait for what an admission did: it ended executions, or it closed a lane. That it took executions is no
+    news.
+    """
+    return any(header.state is not State.RUNNING for header in headers) or any(lane.closed_until for lane in walked)

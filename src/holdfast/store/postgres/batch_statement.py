@@ -1,0 +1,77 @@
+"""The one statement that writes a batch: all of its rows if the executions that it was decided on have not changed, else no row.
+
+The statement is a transaction of its own, so a batch whose executions are in memory costs one round trip. It is put together from the
+parts that a batch needs. Rows come as arrays, so there are few different statements, and the server plans each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from holdfast.model.rates import MAX_SPAN_NS, NS_PER_MS
+from holdfast.store import rows
+from holdfast.store.postgres.columns import arguments, numbers
+from holdfast.store.postgres.reads import PostgresReads
+from holdfast.store.postgres.session import Session
+
+_PARTS = ("executions", "touches", "operations", "events", "lanes", "rates", "cooled", "signals")
+
+
+class Written(NamedTuple):
+    """What the statement answered."""
+
+    agreed: bool
+    signalled: bool
+
+
+class BatchStatement(PostgresReads):
+    """The part of a store that writes batches."""
+
+    _writer: Session
+    _statements: dict[tuple[str, ...], bytes]
+    _channel: str
+    _member: str
+
+    def _write(
+        self, put: Mapping[str, Sequence[rows.Row]], decided_on: Mapping[int, int], *, news: bool, clock: int | None = None, now: int = 0
+    ) -> Written:
+        """Write rows into tables, if the executions of these keys still have these revisions. `news` notifies the other processes, and
+        `clock` is that of the lane above all queues, if it has moved.
+        """
+        values: dict[str, object] = {"news": news, "channel": self._channel, "member": self._member}
+        if decided_on:
+            keys = sorted(decided_on)
+            values |= {"keys": numbers(keys), "revisions": numbers(decided_on[key] for key in keys)}
+        for part in _PARTS:
+            if put.get(part):
+                values |= arguments(part, put[part])
+        if put.get("signals"):
+            values["signals"] = len(put["signals"])
+        if put.get("rates"):
+            values |= {"now_ns": now * NS_PER_MS, "most_ns": MAX_SPAN_NS}
+        if clock is not None:
+            values["clock"] = clock
+        parts = _parts(put, decides=bool(decided_on), moves_clock=clock is not None)
+        ((agreed, signalled, _),) = self._writer.run(self._statement(parts), values)
+        return Written(agreed, signalled)
+
+    def _statement(self, parts: tuple[str, ...]) -> bytes:
+        made = self._statements.get(parts)
+        if made is None:
+            tables = ",\n".join(self._texts[f"write_{part}"] for part in parts)
+            made = self._statements[parts] = f"{self._texts['write_start']} {tables}\n{self._texts['write_end']}".encode()
+        return made
+
+
+def _parts(put: Mapping[str, Sequence[rows.Row]], *, decides: bool, moves_clock: bool) -> tuple[str, ...]:
+    """The parts of the statement. Where one part waits for another that the batch does not need, an empty part takes its place."""
+    signals, lanes = bool(put.get("signals")), bool(put.get("lanes"))
+    return (
+        "agreed" if decides else "unopposed",
+        *(["no_executions"] if lanes and not put.get("executions") else []),
+        *(["no_lanes"] if signals and not lanes else []),
+        *(part for part in _PARTS if put.get(part)),
+        *(["root"] if moves_clock else []),
+        *([] if signals else ["no_signals"]),
+    )

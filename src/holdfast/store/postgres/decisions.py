@@ -1,0 +1,250 @@
+"""How a batch is decided on a database that other processes write at the same time.
+
+Nothing is locked while a batch is decided for the first time. The batch remembers the executions that it was decided on (`bases`), and the
+statement that writes it (batch_statement.py) writes only if all of them still have the same revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+import psycopg
+
+from holdfast.model.charges import Counter
+from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter, RowDamaged
+from holdfast.model.execution import Birth, Change, Execution, View
+from holdfast.model.verbs import Answer, Checkpoint, Start, Write
+from holdfast.store import rows
+from holdfast.store.decisions import Batch, Decisions, Mark
+from holdfast.store.postgres.columns import texts
+from holdfast.store.postgres.errors import is_shared
+from holdfast.store.postgres.lanes import Made, PostgresLanes, entrants
+from holdfast.store.postgres.older_code import PIPELINES, QUEUES, SUPERSEDING
+from holdfast.store.postgres.operation_reads import OperationReads
+from holdfast.store.postgres.schedules import moved_names
+from holdfast.store.views import Overlay, RowView
+
+_KEYS = 1000
+"""How many keys for new executions a process takes at a time. The sequence in schema.sql has the same number."""
+
+
+class PostgresBatch(Batch):
+    """What a batch has decided so far, and which of its decisions rely on views in memory that the database has not confirmed."""
+
+    __slots__ = ("answers", "born", "locking", "made", "remembered", "sent", "unsure")
+
+    def __init__(self, *, locking: bool) -> None:
+        super().__init__()
+        self.locking = locking
+        """Rows are locked when they are read, and views in memory are not used."""
+        self.answers: list[Answer | HoldfastError] = []
+        self.remembered: set[str] = set()
+        """The executions of `bases` that come from memory."""
+        self.unsure: set[str] = set()
+        """The remembered executions that no change of this batch will compare with the database."""
+        self.born: set[str] = set()
+        """The executions that this batch makes."""
+        self.made = Made(set(), set())
+        """The lanes and queues that were not there before."""
+        self.sent = False
+        """The batch may be in the database."""
+
+    def undo(self, mark: Mark) -> set[str]:
+        """Take back everything decided since a mark. Answers with the executions from memory that are unsure again."""
+        undone = {change.header.id for change in self.changes[mark[0] :]}
+        super().undo(mark)
+        self.born &= self.bases.keys()
+        for execution in undone & self.views.keys() - self.born:
+            if not isinstance(self.views[execution], Overlay):
+                del self.views[execution]  # no change of it is left
+        again = undone & self.remembered - self.views.keys()
+        self.unsure |= again
+        return again
+
+
+class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch]):
+    """The part of a store that decides on memory first, and on locked rows if the memory was behind."""
+
+    _keys = range(0)
+    _places: Mapping[str, tuple[int, int]]
+    """The revisions and cursors of the schedules that the batch moves, locked."""
+
+    def _decide(self, batch: Sequence[Write], now: int, done: PostgresBatch, known: Mapping[int, Answer | HoldfastError]) -> None:
+        """Answer every entry. An entry whose answer is known already is not decided again."""
+        for write in batch:
+            answer = known.get(id(write))
+            done.answers.append(self._entry(write, now, done) if answer is None else answer)
+
+    def _fetch(self, batch: Sequence[Write], now: int, also: Collection[str], done: PostgresBatch) -> None:
+        """Read the headers that are not in memory: one statement for all ids, and one for all names."""
+        wanted = {write.execution for write in batch if not isinstance(write, Start)}
+        if done.locking:
+            wanted |= set(also)
+            statement = "locked_headers"
+        else:
+            wanted -= self._views.keys()
+            statement = "headers"
+        if wanted:
+            for row in self._writer.run(self._sql[statement], (texts(sorted(wanted)),)):
+                with suppress(RowDamaged):  # the entry that needs this row reads it alone, and fails alone
+                    self._based(row, done)
+        keys = charged_keys(batch)
+        while len(done.counters) < len(keys):  # `expire` may remove a counter before it is locked
+            self._writer.run(self._sql["make_counters"], (texts(keys),))
+            done.counters = {row[0]: Counter(*row) for row in self._writer.run(self._sql["locked_counters"], (texts(keys),))}
+        moved = moved_names(batch)
+        found = self._writer.run(self._sql["locked_schedules"], (texts(moved),)) if moved else ()
+        self._places = {row[0]: (row[1], row[2]) for row in found}
+        named = [(w.header.function, w.header.name) for w in batch if isinstance(w, Start) and w.header.name != w.header.id]
+        if named:
+            functions, names = zip(*sorted(set(named)), strict=True)
+            for row in self._writer.run(self._sql["all_named"], (texts(functions), texts(names))):
+                with suppress(RowDamaged):
+                    header = self._based(row, done).header
+                    done.names[header.function, header.name] = header.id
+        if done.locking:  # lanes last, as in the statement that writes the batch
+            self._lock_lanes(list(entrants(batch)), done.lanes, done.made)
+        self._ask_ahead(batch, done.bases, now)
+
+    def _decided(self, write: Write, now: int, done: PostgresBatch) -> Answer | HoldfastError:
+        """Decide a write. One that changes nothing is not compared with the database when the batch is written, so it is compared here."""
+        before = len(done.changes)
+        answer = super()._decided(write, now, done)
+        if done.unsure and len(done.changes) == before:
+            named = done.names.get((write.header.function, write.header.name)) if isinstance(write, Start) else write.execution
+            if named in done.unsure and self._has_moved(named, done):
+                return self._decided(write, now, done)
+        return answer
+
+    def _accept(self, change: Change, done: PostgresBatch, now: int) -> None:
+        _check_texts(change)
+        if change.header.superseded_by is not None:
+            self._check_least(SUPERSEDING, "A name can be started again")
+        super()._accept(change, done, now)
+        done.unsure.discard(change.header.id)
+
+    def _counter(self, key: str) -> Counter | None:
+        """None: `_fetch` has read all counters that the batch charges."""
+        return None
+
+    def _schedule_place(self, name: str) -> tuple[int, int] | None:
+        """What `_fetch` has locked."""
+        return self._places.get(name)
+
+    def _is_shared(self, error: Exception) -> bool:
+        return isinstance(error, psycopg.Error) or is_shared(error)  # after an error the server answers nothing more in this transaction
+
+    def _children(self, parent: str, done: PostgresBatch) -> list[str]:
+        """The open executions that an execution invoked, as this batch leaves them.
+
+        The batch reads new ones with this very statement: if one of them changes before the batch is written, the batch is decided again.
+        """
+        known = set()
+        for row in self._writer.run(self._sql["children"], (parent,)):
+            known.add(row[1])
+            if row[1] not in done.bases:
+                with suppress(RowDamaged):
+                    self._based(row, done)
+        for view in done.views.values():
+            if view.header.parent == parent:
+                known.add(view.header.id)
+        return sorted(known)
+
+    def _created(self, start: Start, now: int, done: PostgresBatch) -> Answer:
+        if start.graph is not None:
+            self._check_least(PIPELINES, "A pipeline can be started")
+        if start.enqueue is not None:
+            self._check_least(QUEUES, "An execution can be enqueued")
+        answer = super()._created(start, now, done)
+        done.born.add(start.header.id)
+        return answer
+
+    def _new_base(self, header: Execution, done: PostgresBatch) -> RowView:
+        if not self._keys:
+            ((first,),) = self._writer.run(self._sql["next_keys"])
+            self._keys = range(first, first + _KEYS)
+        key, self._keys = self._keys[0], self._keys[1:]
+        return RowView(self, key, header, 0, complete=True)
+
+    def _named(self, start: Start, done: PostgresBatch) -> View | None:
+        twin = done.names.get((start.header.function, start.header.name))
+        found = None if twin is None else done.views.get(twin) or done.bases[twin]
+        return found if found is None or found.header.superseded_by is None else None
+
+    def _view(self, execution: str, done: PostgresBatch) -> RowView:
+        base = done.bases.get(execution)
+        if base is not None:
+            return base
+        view = None if done.locking else self._views.get(execution)
+        if view is not None:
+            done.bases[execution] = view
+            done.remembered.add(execution)
+            done.unsure.add(execution)
+            return view
+        found = self._writer.run(self._sql["header"], (execution,))
+        if not found:
+            raise ExecutionNotFound(f"There is no execution {execution}.")
+        return self._based(found[0], done)
+
+    def _based(self, row: rows.Row, done: PostgresBatch) -> RowView:
+        """The view of a row just read: the one in memory if it has the same revision, else a new one."""
+        header = rows.execution_from(row)
+        view = self._views.get(header.id)
+        if view is None or view.header.revision != header.revision:
+            view = RowView(self, row[0], header, 0, complete=not header.operations)
+        done.bases[header.id] = view
+        return view
+
+    def _has_moved(self, execution: str, done: PostgresBatch) -> bool:
+        """Whether the view in memory is older than its row. If so, the view is dropped and the row is read."""
+        done.unsure.discard(execution)
+        found = self._writer.run(self._sql["header"], (execution,))
+        if found and rows.execution_from(found[0]).revision == done.bases[execution].header.revision:
+            return False
+        done.remembered.discard(execution)
+        self._views.pop(execution, None)
+        del done.bases[execution]
+        if found:
+            self._based(found[0], done)
+        return True
+
+
+def charged_keys(batch: Sequence[Write]) -> list[str]:
+    """The counters that a batch charges, in order; those of the executions that it starts, too."""
+    charges = [charge for write in batch if isinstance(write, Start | Checkpoint) for charge in write.charges]
+    for write in batch:
+        if isinstance(write, Checkpoint) and write.children:
+            charges += [charge for child in write.children.values() if isinstance(child, Birth) for charge in child.charges]
+    return sorted({charge.key for charge in charges})
+
+
+def has_graphs(batch: Sequence[Write]) -> bool:
+    """Whether a batch brings graphs."""
+    for write in batch:
+        if isinstance(write, Start) and write.graph is not None:
+            return True
+        if isinstance(write, Checkpoint) and write.children:
+            births = (child for child in write.children.values() if isinstance(child, Birth))
+            if any(birth.graph is not None for birth in births):
+                return True
+    return False
+
+
+def _check_texts(change: Change) -> None:
+    """Refuse a NUL in any text but a payload: Postgres cannot keep it. Payloads may hold one (columns.py)."""
+    for operation in change.operations.values():
+        _check(operation.id, operation.name, operation.sub_type, operation.parent_id)
+    for header in (change.header, *(birth.header for birth in change.births)):
+        _check(header.client, header.tenant, header.trace)
+
+
+def _check(*given: str | None) -> None:
+    for text in given:
+        if text is not None and "\0" in text:
+            raise InvalidParameter(f"{text!r} has a NUL character. A Postgres store keeps them in payloads only.")
+
+
+def last_headers(changes: Iterable[Change]) -> dict[str, Execution]:
+    """Each changed execution as the batch leaves it."""
+    return {change.header.id: change.header for change in changes}

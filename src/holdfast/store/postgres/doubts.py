@@ -1,0 +1,100 @@
+"""Batches in doubt: if a connection is lost while a batch is written, this module finds out whether the batch is in the database.
+
+First the server must end the lost connection, or it might still write the batch. The store keeps a batch in doubt until it knows. If the
+batch was written, and its callers send its entries again, the store gives them the first answers and decides nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import psycopg
+
+from holdfast.model.errors import DiskFailed, HoldfastError
+from holdfast.model.execution import Change, Execution
+from holdfast.model.verbs import Answer, Write
+from holdfast.store import rows
+from holdfast.store.postgres.decisions import PostgresBatch, PostgresDecisions, last_headers
+from holdfast.store.postgres.errors import explained
+
+
+class Doubt(NamedTuple):
+    """A batch whose connection was lost while it was written, so that it is unknown whether it is in the database."""
+
+    batch: Sequence[Write]
+    """Its entries; none for an admission, whose caller looks for what it has claimed (`held`)."""
+    done: PostgresBatch
+    backend: tuple[int, str]
+
+
+class Doubts(PostgresDecisions):
+    """The part of a store that finds out whether a batch was written."""
+
+    _doubt: Doubt | None = None
+    _landed: Sequence[Doubt] = ()
+    """Batches that were in doubt and are in the database; the next commit answers their entries."""
+    _backend: tuple[int, str]
+
+    def _whoami(self) -> tuple[int, str]:
+        ((pid, since),) = self._writer.run(self._sql["whoami"], prepare=False)
+        return pid, since
+
+    def _is_landed(self, batch: Sequence[Write], done: PostgresBatch) -> bool:
+        """Open a new connection in place of the lost one. Answers whether the last batch on the lost one was written."""
+        if done.sent:
+            self._doubt = Doubt(batch, done, self._backend)
+        self._writer.reopen()
+        self._backend = self._whoami()
+        return self._doubt is not None and self._is_there(self._doubt)
+
+    def _is_there(self, doubt: Doubt) -> bool:
+        """Whether a batch is in the database after all. First the server must end its connection, or it might still write the batch."""
+        gone = self._writer.run(self._sql["outlive"], doubt.backend, prepare=False)
+        if gone and not gone[0][0]:
+            raise DiskFailed(f"{self._shown} is still at work on a lost connection; it is not known yet what it writes.")
+        headers = last_headers(doubt.done.changes)
+        found = self._writer.run(self._sql["headers"], (list(headers),), prepare=False)
+        self._doubt = None
+        return any(_is_ours(rows.execution_from(row), headers, doubt.done) for row in found)
+
+    def _resolve(self) -> None:
+        """Find out about a batch in doubt. A batch that was written is kept for the next commit."""
+        doubt = self._doubt
+        if doubt is None:
+            return
+        if self._writer.is_lost:
+            self._writer.reopen()
+            self._backend = self._whoami()
+        if self._is_there(doubt):
+            self._landed = (*self._landed, doubt)
+
+    def _resolved(self) -> tuple[Mapping[int, Answer | HoldfastError], Sequence[Change]]:
+        """The answers of entries that were written when the connection was lost, and whose callers were told to try again."""
+        self._resolve()
+        landed, self._landed = self._landed, ()
+        known = {id(write): answer for doubt in landed for write, answer in zip(doubt.batch, doubt.done.answers, strict=True)}
+        return known, [change for doubt in landed for change in doubt.done.followed]
+
+    def held(self, runner: str) -> frozenset[str]:
+        """The executions whose live invocation is this runner's. First the store finds out about a claim in doubt, which the server might
+        still write."""
+        if self._doubt is not None:
+            if not self._writer.lock.acquire(blocking=False):
+                raise DiskFailed(f"{self._shown}: it is not known yet whether a claim was written.")
+            try:
+                self._resolve()
+            except psycopg.Error as error:
+                raise explained(error, self._shown) from error
+            finally:
+                self._writer.lock.release()
+        return super().held(runner)
+
+
+def _is_ours(found: Execution, headers: dict[str, Execution], done: PostgresBatch) -> bool:
+    """Whether a row shows that a batch was written: the row is as the batch leaves it, the batch made it, or it has the invocation that the
+    batch began.
+    """
+    left = headers[found.id]
+    claimed = left.invocation is not None and left.epoch != done.bases[found.id].header.epoch
+    return found == left or found.id in done.born or (claimed and (found.epoch, found.invocation) == (left.epoch, left.invocation))

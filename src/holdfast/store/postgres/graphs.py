@@ -1,0 +1,33 @@
+"""Graphs: written with the first execution that names them, and kept from removal while another execution that names them is written.
+
+A writer locks the row of a graph so that other writers may do the same, but `expire` may not remove it (retention.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.store.postgres.columns import arguments, texts
+from holdfast.store.postgres.older_code import OlderCode
+
+
+class PostgresGraphs(OlderCode):
+    """The part of a store that writes graphs."""
+
+    def _put_graphs(self, graphs: Mapping[str, str | None], stale: Mapping[str, str] | None = None) -> None:
+        """Add the graphs that are not there, and write those again that may be under an older key. Until the transaction ends, no other
+        process removes one of them.
+        """
+        wanted = sorted(graphs)
+        while True:
+            there = {row[0] for row in self._writer.run(self._sql["kept_graphs"], (texts(wanted),))}
+            missing = [(graph, graphs[graph]) for graph in wanted if graph not in there]
+            if not missing:
+                break
+            for graph, text in missing:
+                if text is None:
+                    raise InvalidParameter(f"There is no graph {graph}: the start that names it must bring its text.")
+            self._writer.run(self._sql["put_graphs"], arguments("graphs", missing))  # one that another process adds meanwhile is kept next
+        if stale:
+            self._writer.run(self._sql["renew_graphs"], arguments("graphs", sorted(stale.items())))

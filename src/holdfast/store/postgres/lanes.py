@@ -1,0 +1,267 @@
+"""Queues and lanes on a database that other processes write at the same time.
+
+A batch that only gives slots back adds differences, in the one statement that writes it. A batch that enqueues reads the lanes, so it locks
+them first, in the order of their keys. A batch that makes lanes locks the rows of their queues before it locks any lane, and so does a
+change of a queue's settings: so lanes always have the limits of their queue. An admission (admissions.py) passes over what is locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from holdfast.model import codec
+from holdfast.model.admission import Enqueue
+from holdfast.model.audit import Note
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Birth, Execution
+from holdfast.model.places import Level, level_of, parent_of, path
+from holdfast.model.queues import UNLIMITED, Mode, QueueRow
+from holdfast.model.rates import COOLING, NS_PER_MS, TOKENS, Rate
+from holdfast.model.verbs import Checkpoint, Start, Write
+from holdfast.store import rows
+from holdfast.store.lane_book import LaneBook
+from holdfast.store.lanes import ROOT, LaneRow, new_lane
+from holdfast.store.postgres.audit import PostgresAuditLog
+from holdfast.store.postgres.columns import arguments, texts
+from holdfast.store.postgres.older_code import QUEUES, OlderCode
+from holdfast.store.postgres.reads import hosted
+from holdfast.store.queue_reads import QueueReads, lane_from, queue_from
+from holdfast.store.seam import Target
+
+_MOST_KNOWN: Final = 100_000
+_LEVELS: Final = (Level.QUEUE, Level.TENANT, Level.KEY)
+
+
+class Moved(Exception):
+    """Something that the batch was decided on has changed, so it must be decided again."""
+
+
+class Entrant(NamedTuple):
+    """An execution that a batch enqueues."""
+
+    enqueue: Enqueue
+    header: Execution
+    claims: bool
+    """A runner takes it at once, if there is room: then the rates of its lanes must be known."""
+
+
+class Made(NamedTuple):
+    """Lanes and queues that were not there before a batch."""
+
+    lanes: set[str]
+    queues: set[str]
+
+
+class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
+    """The part of a store that keeps queues."""
+
+    _channel: str
+    _member: str
+    _known: set[str]
+    """Lanes that are there, as far as this process knows."""
+
+    def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
+        """Whether a lane is open, or one whose time has come may be opened."""
+        ((is_open, reopens, _),) = self._read("has_open_lane", {**hosted(targets), "now": now})
+        return bool(is_open or reopens)
+
+    # --- what an operator and the code say
+
+    def declare(self, queues: Sequence[QueueRow]) -> None:
+        """Keep what the code declares. Nothing is locked for a queue that was declared so before."""
+        for row in queues:
+            declared = codec.dumps(row.declared)
+            if self._read("is_declared", (row.name, declared)):
+                continue
+            with self._side.explained_transaction():
+                if self._side.change(self._sql["declare_queue"], (row.name, declared)):
+                    self._set_limits(row.name)
+
+    def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
+        """Keep what an operator sets, if no other change came between."""
+        row.settings()
+        asked = (codec.dumps(row.operator), row.mode.value, row.name, row.revision)
+        with self._side.explained_transaction():
+            self._read("make_queue", (row.name,))
+            changed = self._side.change(self._sql["set_queue"], asked) == 1
+            if changed:
+                self._set_limits(row.name)
+                self.note(notes)
+        return changed
+
+    def set_rate(self, function: str, rate: Rate | None) -> bool:
+        """Give every last lane of a function this rate of runs, or none, and tell the other processes."""
+        asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
+        found = self._read("other_rates", asked)
+        if not found:
+            return False
+        lanes = texts(sorted(key for (key,) in found))
+        with self._side.explained_transaction():
+            self._read("locked_lanes", (lanes,))
+            self._read("drop_rate" if rate is None else "set_rate", {**asked, "lanes": lanes})
+            self._read("open_lanes_again", {"lanes": lanes})
+            self._read("notify", (self._channel, self._member))
+        return True
+
+    def _set_limits(self, name: str) -> None:
+        """Give every lane of a queue its limits, and tell the other processes. What is used of a rate stays used."""
+        self._read("lock_lanes", (name,))
+        (found,) = self._read("queue", (name,))
+        row = queue_from(found)
+        settings = row.settings()
+        for level in _LEVELS:
+            limits = settings.at(level)
+            paused = 1 if level == Level.QUEUE and row.mode is Mode.PAUSED else 0
+            at_once = UNLIMITED if limits.at_once is None else limits.at_once
+            which = {"queue": name, "level": level}
+            self._read("set_lanes", {**which, "at_once": at_once, "paused": paused})
+            rates = limits.parsed_rates()
+            self._read("drop_rates", (name, level, texts(rate.kind for rate in rates)))
+            for rate in rates:
+                self._read("set_rates", {**which, "kind": rate.kind, "step": rate.step_ns, "burst": rate.burst})
+        self._read("notify", (self._channel, self._member))
+
+    # --- what a batch that enqueues reads and locks
+
+    def _queue(self, queue: str) -> QueueRow:
+        """The settings cannot change before the transaction ends, if the transaction has locked lanes of the queue."""
+        found = self._writer.run(self._sql["queue"], (queue,))
+        return queue_from(found[0]) if found else QueueRow(name=queue)
+
+    def _lane(self, lane: str) -> LaneRow | None:
+        """None: `_lock_lanes` has read all lanes of a batch, but those of an entry that is refused."""
+        return None
+
+    def _oldest(self, queue: str) -> int | None:
+        found = self._writer.run(self._sql["oldest"], (queue,))
+        return int(found[0][0]) if found else None
+
+    def _queued_money(self, queue: str) -> int:
+        ((found,),) = self._writer.run(self._sql["queued_money"], (queue,))
+        return int(found)
+
+    def _lock_lanes(self, entrants: Sequence[Entrant], book: LaneBook, made: Made) -> None:
+        """Lock the lanes of executions that a batch enqueues, and make those that are missing."""
+        wanted: dict[str, Entrant] = {}
+        for entrant in entrants:
+            with suppress(InvalidParameter):  # this entry will be refused
+                wanted |= dict.fromkeys(path(entrant.enqueue.lane(entrant.header)), entrant)
+        if not wanted or not self._is_least(QUEUES):
+            return
+        if not wanted.keys() <= self._known:
+            self._make_lanes(wanted, book, made)
+        found = {row[0]: row for row in self._writer.run(self._sql["locked_lanes"], (texts(sorted(wanted)),))}
+        if len(found) < len(wanted):
+            self._known -= wanted.keys()
+            raise Moved  # `expire` has removed an empty lane before it was locked
+        rates = self._rates_of(found) if any(entrant.claims for entrant in entrants) else {}
+        book.rows = {key: lane_from(row, rates.get(key, ())) for key, row in found.items()}
+
+    def _make_lanes(self, wanted: dict[str, Entrant], book: LaneBook, made: Made) -> None:
+        """Lock the queues of lanes of which some may be missing, and make those as the settings of the queues say."""
+        for name in sorted({entrant.enqueue.queue for entrant in wanted.values()}):
+            try:
+                book.queue(name, lambda queue: self._kept_queue(queue, made))
+            except InvalidParameter:  # settings that this code cannot read: the entries will be refused
+                for key in [key for key, entrant in wanted.items() if entrant.enqueue.queue == name]:
+                    del wanted[key]
+        there = {key for (key,) in self._writer.run(self._sql["lanes_there"], (texts(sorted(wanted)),))}
+        new: list[LaneRow] = []
+        for key in sorted(wanted.keys() - there):
+            asked, header, _ = wanted[key]
+            row, settings = book.queue(asked.queue, self._queue)
+            new.append(new_lane(key, settings, header, asked, paused=row.mode is Mode.PAUSED))
+        if new:
+            ours = {key for (key,) in self._writer.run(self._sql["make_lanes"], arguments("new_lanes", [_new_row(x) for x in new]))}
+            made.lanes.update(ours)
+            rates = [(lane.key, rate.kind, rate.step_ns, rate.burst) for lane in new if lane.key in ours for rate in lane.rates]
+            if rates:
+                self._writer.run(self._sql["make_rates"], arguments("new_rates", rates))
+
+    def _kept_queue(self, name: str, made: Made) -> QueueRow:
+        if self._writer.run(self._sql["make_queue"], (name,)):
+            made.queues.add(name)
+        return queue_from(self._writer.run(self._sql["kept_queue"], (name,))[0])
+
+    def _know_lanes(self, book: LaneBook) -> None:
+        """The lanes of a batch that was written are there, so the next batch need not make them."""
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        self._known.update(book.rows)
+
+    def _unmake(self, made: Made, headers: Iterable[Execution]) -> None:
+        """Remove what was made for executions that were refused."""
+        places = [header.place for header in headers if header.place is not None]
+        lanes = made.lanes - {key for place in places for key in path(place.lane)}
+        if lanes:
+            for name in ("unmake_rates", "unmake_lanes"):
+                self._writer.run(self._sql[name], (texts(sorted(lanes)),))
+        queues = made.queues - {place.queue for place in places}
+        if queues:
+            self._writer.run(self._sql["unmake_queues"], (texts(sorted(queues)),))
+
+    def _rates_of(self, lanes: Iterable[str]) -> dict[str, list[rows.Row]]:
+        """The rates of lanes that this transaction has locked."""
+        found: dict[str, list[rows.Row]] = {}
+        for lane, *rate in self._writer.run(self._sql["rates"], (texts(lanes),)):
+            found.setdefault(lane, []).append(tuple(rate))
+        return found
+
+
+def entrants(batch: Iterable[Write]) -> Iterator[Entrant]:
+    """The executions that a batch enqueues, by a start or by a checkpoint."""
+    for write in batch:
+        if isinstance(write, Start) and write.enqueue is not None:
+            yield Entrant(write.enqueue, write.header, write.by is not None)
+        elif isinstance(write, Checkpoint) and write.children:
+            for child in write.children.values():
+                if isinstance(child, Birth) and child.enqueue is not None:
+                    yield Entrant(child.enqueue, child.header, child.by is not None)
+
+
+def lane_writes(book: LaneBook, walked: Sequence[LaneRow]) -> dict[str, Sequence[rows.Row]]:
+    """The rows of the batch statement for lanes and their rates."""
+    if not walked and not book.is_used:
+        return {}
+    assert not any(lane.is_new for lane in book.rows.values()), "a lane is made before it is read"
+    cooled: dict[str, int] = {}
+    for leaf, until in book.cooled:
+        cooled[leaf] = max(until, cooled.get(leaf, 0))
+    settled = _settled(book.settled)
+    reopened = {key for leaf, units in book.settled if units < 0 for key in path(leaf)}
+    turned = {lane.key: lane for lane in walked if lane.key != ROOT}
+    changed = {key: lane for key, lane in book.rows.items() if lane.is_changed} | turned
+    moves = {key: move for key, move in book.moves.items() if any(move)}
+    lanes = []
+    for key in sorted({*moves, *cooled, *settled, *changed}):
+        turns: rows.Row = (None, None, 0 if key in reopened else None)
+        if (lane := turned.get(key)) is not None:
+            turns = (lane.turn, lane.clock, lane.closed_until)
+        drain: rows.Row = (None, None, None)
+        if (lane := changed.get(key)) is not None:
+            drain = (lane.admitted, lane.drain, lane.drained_at)
+        lanes.append((key, *moves.get(key, (0, 0, 0)), cooled.get(key, 0), *turns, *drain))
+    tats = {(lane.key, rate.kind): rate.tat_ns for lane in changed.values() for rate in lane.rates}
+    colds = [(leaf, max(until * NS_PER_MS, tats.pop((leaf, COOLING), 0))) for leaf, until in sorted(cooled.items())]
+    used = {(key, TOKENS): units for key, units in settled.items()}
+    rates = [(*key, tats.get(key), *used.get(key, (None, None))) for key in sorted({*tats, *used})]
+    return {"lanes": lanes, "rates": rates, "cooled": colds}
+
+
+def _settled(settled: Iterable[tuple[str, int]]) -> dict[str, tuple[int, int]]:
+    """What executions used beyond their estimates, for each lane above them: in all, and as if each were told after the other, with a rate
+    that never lies before now.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for leaf, units in settled:
+        for key in path(leaf):
+            before = found.get(key)
+            found[key] = (units, 0) if before is None else (before[0] + units, max(0, before[1] + units))
+    return found
+
+
+def _new_row(lane: LaneRow) -> rows.Row:
+    key = lane.key
+    return (key, path(key)[0], parent_of(key), level_of(key), lane.function, lane.version, lane.at_once, int(lane.paused))

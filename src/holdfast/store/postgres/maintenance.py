@@ -1,0 +1,86 @@
+"""What an operator does with a store in a Postgres schema. Postgres's own tools make and restore copies."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final, NoReturn
+
+from holdfast.model.errors import InvalidParameter, StoreNotFound
+from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, Table
+from holdfast.store.migrating import Numbers, SchemaStanding, known
+from holdfast.store.postgres.address import parsed, without_password
+from holdfast.store.postgres.connection import apply, load_queries, load_statements, look
+from holdfast.store.postgres.migrating import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
+from holdfast.store.postgres.session import Session
+
+_FEW: Final = 20
+"""The most findings of one name in a report."""
+_ONE_MOMENT: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class PostgresMaintenance:
+    """The commands of an operator on a store in one schema."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._address = parsed(where)
+        self._texts = load_queries(self._address.schema)
+
+    @contextmanager
+    def _session(self) -> Iterator[tuple[Session, Numbers]]:
+        """A connection to a store that is there, and the numbers of its schema."""
+        with closing(Session(self._address, self._texts["session"].encode())) as session:
+            yield session, self._numbers(session)
+
+    def _numbers(self, session: Session) -> Numbers:
+        found = look(session, self._address, self._texts)
+        if found is None:
+            raise StoreNotFound(f"There is no store at {self._address.shown}. The first process that opens it makes it.")
+        return numbers_of(found)
+
+    def migrate(self, *, after: bool) -> Migrated:
+        """Apply the pending halves of steps."""
+        with self._session() as (session, before):
+            steps = apply(session, self._address, self._texts, after=after)
+            now = self._numbers(session)
+        return Migrated(before, now, steps, LINEAGE.pending(now, after=True))
+
+    def check(self, *, quick: bool) -> CheckReport:
+        """Check that the rows agree with each other, at one moment. `pg_amcheck` checks pages, so a quick check does the same."""
+        findings = []
+        with self._session() as (session, numbers):
+            standing = LINEAGE.standing(self._address.shown, numbers)
+            with session.explained_transaction(begin=_ONE_MOMENT):
+                session.run(load_statements("sizes.sql")["whole_plans"].encode(), prepare=False)
+                for name, question in load_statements("checks.sql").items():
+                    if numbers.version < CHECKED_SINCE.get(name, 0):
+                        continue
+                    found = session.run(known(question, SINCE, numbers.version).encode(), {"limit": _FEW}, prepare=False)
+                    findings += [Finding(name, *row) for row in found]
+        return CheckReport(numbers, standing is SchemaStanding.BEHIND, findings)
+
+    def size(self, now: int) -> Sizes:
+        """Tables with their indexes, as Postgres counts them."""
+        sql = load_statements("sizes.sql")
+        with self._session() as (session, _), session.explained_transaction(begin=_ONE_MOMENT):
+            session.run(sql["whole_plans"].encode(), prepare=False)
+            tables = []
+            for name, used in session.run(sql["tables"].encode(), prepare=False):
+                ((rows,),) = session.run(sql["rows_of"].replace("{table}", name).encode(), prepare=False)
+                tables.append(Table(name, rows, used))
+            ((over, over_bytes, kept, kept_bytes),) = session.run(sql["removable"].encode(), {"now": now}, prepare=False)
+        total = sum(table.bytes or 0 for table in tables)
+        return Sizes(tables, total, None, None, Removable(over, over_bytes), Removable(kept, kept_bytes))
+
+    def backup(self, target: Path, *, replace: bool) -> NoReturn:
+        """Refuse, with the command of Postgres that does it."""
+        words = ["pg_dump", "--format=custom", f"--schema={self._address.schema}", f"--file={target}", without_password(self._where)]
+        raise InvalidParameter(f"A Postgres store is backed up by Postgres, while it runs: {shlex.join(words)}")
+
+    def restore(self, source: Path) -> NoReturn:
+        """Refuse, with the command of Postgres that does it."""
+        words = ["pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={without_password(self._where)}", str(source)]
+        raise InvalidParameter(f"A Postgres store is restored by Postgres, while no process has it open: {shlex.join(words)}")

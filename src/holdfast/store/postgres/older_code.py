@@ -1,0 +1,38 @@
+"""What may be written only when no older code uses the store any more: the after-half of a step says so (`least`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.model.errors import StoreNotMigrated
+from holdfast.store.postgres.reads import PostgresReads
+from holdfast.store.postgres.session import Session
+
+SUPERSEDING: Final = 7
+"""The step of the schema that lets a name be started again: older code would find two executions of one name."""
+PIPELINES: Final = 8
+"""The step of the schema that lets pipelines be started: older code would leave their graphs behind, and not reserve in their budgets."""
+QUEUES: Final = 10
+"""The step of the schema that lets executions be enqueued: older code would not give their slots back."""
+
+
+class OlderCode(PostgresReads):
+    """The part of a store that knows which code may use it."""
+
+    _writer: Session
+    _least = 0
+    """The store's `least` when it was last read. It never becomes smaller."""
+
+    def _check_least(self, step: int, what: str) -> None:
+        """Refuse what code from before a step cannot bear, while such code may use the store."""
+        if not self._is_least(step):
+            raise StoreNotMigrated(
+                f"{what} only when `holdfast db migrate --after` was run with this store: "
+                "do that when no process of the release before runs any more."
+            )
+
+    def _is_least(self, step: int) -> bool:
+        """Whether no code from before a step may use the store any more."""
+        if self._least < step:
+            ((self._least,),) = self._writer.run(self._sql["least"])
+        return self._least >= step

@@ -1,0 +1,146 @@
+"""What an admission reads and locks: open lanes by their turns, and the executions at the heads of leaves.
+
+Each read is a round trip. So what stands below several lanes is read with one statement, before the walk asks for it. What another process
+has locked is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from holdfast.model.errors import RowDamaged
+from holdfast.model.execution import Execution
+from holdfast.model.places import Level, level_of, parent_of, path
+from holdfast.store.lanes import ROOT, Head, LaneReads, LaneRow
+from holdfast.store.postgres.columns import texts
+from holdfast.store.postgres.session import Session
+from holdfast.store.queue_reads import lane_from, queue_from
+from holdfast.store.rows import COLUMNS, Row
+from holdfast.store.seam import Target
+
+_TURN: Final = 6
+"""The column of the turn in the row of a lane."""
+_ID: Final = COLUMNS["execution"].index("id")
+_LANE: Final = COLUMNS["execution"].index("lane")
+_ORDER_AT: Final = COLUMNS["execution"].index("order_at")
+_BEFORE_ALL: Final = (-(2**63), "")
+_FEW: Final = 3
+"""Lanes that are read ahead below each of several: most have fewer, and the others are read again."""
+
+
+class WalkReads:
+    """The reads of one walk."""
+
+    def __init__(
+        self, writer: Session, sql: Mapping[str, bytes], targets: Sequence[Target], wanted: int, based: Callable[[Row], Execution]
+    ) -> None:
+        self._run, self._sql, self._based = writer.run, sql, based
+        self._targets = {(target.function, target.version) for target in targets}
+        self._wanted = wanted
+        self.locked: set[str] = set()
+        """The lanes that the walk has met."""
+        self._below: dict[str, list[LaneRow]] = {}
+        """All open lanes below a lane, read ahead."""
+        self._ahead: dict[str, tuple[int, list[Row]]] = {}
+        """The first executions of a leaf, read ahead: at most so many."""
+        self._read: dict[str, tuple[int, str]] = {}
+        """The last execution that was read of each leaf."""
+        self._ordered: dict[str, bool] = {}
+
+    def of(self, clock: int) -> LaneReads:
+        """The reads as a walk takes them, below a clock."""
+        root = LaneRow(key=ROOT, clock=clock, at_once=0)
+        return LaneReads(self.open_lanes, self.heads, self.is_ordered, self.next_of_key, root)
+
+    # --- lanes
+
+    def open_lanes(self, parent: str, after: tuple[int, str], limit: int) -> Sequence[LaneRow]:
+        """Open lanes below a lane, by turn."""
+        if parent in self._below:
+            return self._below.pop(parent)
+        lanes: list[LaneRow] = []
+        while len(lanes) < limit:
+            found = self._run(self._sql["open_lanes"], (parent, *after, limit))
+            # A lane that was changed after the statement began is locked as it is now, and may be met again at its new turn.
+            lanes += self._met([row for row in found if row[0] not in self.locked])
+            if len(found) < limit:
+                break
+            after = max((row[_TURN], row[0]) for row in found)
+        if len(lanes) > 1:
+            self._look_ahead(lanes[: self._wanted], 1 if len(lanes) >= limit else -(-self._wanted // len(lanes)))
+        return lanes
+
+    def _met(self, found: Sequence[Row]) -> list[LaneRow]:
+        """Lanes that are locked now, with their rates."""
+        self.locked.update(row[0] for row in found)
+        rates: dict[str, list[Row]] = {}
+        if rated := [row[0] for row in found if row[-1]]:
+            for lane, *rate in self._run(self._sql["rates"], (texts(rated),)):
+                rates.setdefault(lane, []).append(tuple(rate))
+        return [lane_from(row[:-1], rates.get(row[0], ())) for row in found]
+
+    def _look_ahead(self, lanes: Sequence[LaneRow], share: int) -> None:
+        """Read what stands below lanes that the walk will ask for, and of each leaf as many executions as it will probably take."""
+        above = [lane.key for lane in lanes if not lane.is_leaf]
+        leaves = [lane for lane in lanes if lane.is_leaf]
+        if above:
+            found: dict[str, list[Row]] = {key: [] for key in above}
+            for row in self._run(self._sql["open_below"], (texts(above), _FEW)):
+                found[parent_of(row[0])].append(row)
+            whole = {key: rows for key, rows in found.items() if len(rows) < _FEW}
+            met = self._met([row for rows in whole.values() for row in rows])
+            self._below |= {key: [] for key in whole}
+            for lane in sorted(met, key=lambda lane: (lane.turn, lane.key)):
+                self._below[parent_of(lane.key)].append(lane)
+            leaves += [lane for lane in met if lane.is_leaf]
+        hosted = [lane.key for lane in leaves if (lane.function, lane.version) in self._targets and not self._is_in_order(lane.key)]
+        if len(hosted) > 1:
+            self._ahead |= {key: (share, []) for key in hosted}
+            for row in self._run(self._sql["heads_below"], (texts(hosted), share)):
+                self._ahead[row[_LANE]][1].append(row)
+
+    # --- executions
+
+    def heads(self, lane: str, limit: int, skip: int) -> Sequence[Head | None]:
+        """The next executions of a leaf. In an ordered queue the first one is not passed over: if another process has locked it, there is
+        none.
+        """
+        most, ahead = self._ahead.pop(lane, (0, []))
+        if len(ahead) < most or len(ahead) >= limit:
+            return self._heads(lane, sorted(ahead, key=lambda row: (row[_ORDER_AT], row[_ID]))[:limit])
+        in_order = skip == 0 and self._is_in_order(lane)
+        first = self._run(self._sql["first_head"], (lane,)) if in_order else []
+        found = self._run(self._sql["heads"], (lane, *self._read.get(lane, _BEFORE_ALL), limit))
+        if first and found and found[0][_ID] != first[0][0]:
+            return []
+        return self._heads(lane, found)
+
+    def _heads(self, lane: str, found: Sequence[Row]) -> list[Head | None]:
+        heads: list[Head | None] = []
+        for row in found:
+            self._read[lane] = (row[_ORDER_AT], row[_ID])
+            try:
+                header = self._based(row)
+            except RowDamaged:
+                heads.append(None)
+            else:
+                heads.append(Head(header.id, 0 if header.place is None else header.place.units))
+        return heads
+
+    # --- order
+
+    def is_ordered(self, queue: str) -> bool:
+        """Whether a queue is ordered by key."""
+        if queue not in self._ordered:
+            found = self._run(self._sql["queue"], (queue,))
+            self._ordered[queue] = bool(found) and queue_from(found[0]).settings().ordered
+        return self._ordered[queue]
+
+    def _is_in_order(self, leaf: str) -> bool:
+        return level_of(parent_of(leaf)) == Level.KEY and self.is_ordered(path(leaf)[0])
+
+    def next_of_key(self, key: str) -> str | None:
+        """The leaf below a key whose head was enqueued first."""
+        found = self._run(self._sql["next_of_key"], {"key": key})
+        return found[0][0] if found else None

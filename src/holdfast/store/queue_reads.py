@@ -1,0 +1,111 @@
+"""Queues and lanes as callers see them, as of the last commit. Both backends ask the same named questions (queries.sql)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.model.codec import loads
+from holdfast.model.execution import Execution
+from holdfast.model.places import level_of
+from holdfast.model.queues import UNLIMITED, LaneStanding, Mode, QueueRow, QueueStanding
+from holdfast.model.rates import RateState
+from holdfast.store import rows
+from holdfast.store.lanes import LaneRow
+from holdfast.store.reads import Reads
+from holdfast.store.seam import Target
+
+_MINUTE_MS: Final = 60_000
+
+
+def queue_from(row: rows.Row) -> QueueRow:
+    """A queue from its row."""
+    name, declared, operator, mode, revision = row
+    return QueueRow(name=name, declared=loads(declared), operator=loads(operator), mode=Mode(mode), revision=revision)
+
+
+def lane_from(row: rows.Row, rates: Sequence[rows.Row] = ()) -> LaneRow:
+    """A lane from its row, and from the rows of its rates."""
+    key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version = row
+    return LaneRow(
+        key=key,
+        held=held,
+        waiting=waiting,
+        at_once=at_once,
+        closed_until=closed_until,
+        paused=paused == 1,
+        turn=turn,
+        clock=clock,
+        admitted=admitted,
+        drain=drain,
+        drained_at=drained_at,
+        function=function,
+        version=version,
+        rates=tuple(RateState(*rate) for rate in rates),
+    )
+
+
+class QueueReads(Reads):
+    """The part of a store that tells how queues stand."""
+
+    def queue(self, name: str) -> QueueRow | None:
+        """A queue by its name."""
+        found = self._read("queue", (self._text(name),))
+        return queue_from(found[0]) if found else None
+
+    def queues(self) -> Sequence[QueueRow]:
+        """All queues, by name."""
+        return [queue_from(row) for row in self._read("queues")]
+
+    def standing(self, queue: str, now: int) -> QueueStanding:
+        """How a queue stands. Parked and delayed executions are counted, the others are read from the lane."""
+        ((waiting, delayed, held, oldest, parked, admitted, drain, drained_at, money),) = self._read(
+            "standing", {"queue": self._text(queue)}
+        )
+        fresh = max(0.0, 1 - max(now - drained_at, 0) / _MINUTE_MS)
+        return QueueStanding(
+            waiting=waiting,
+            delayed=delayed,
+            held=held,
+            oldest_at=oldest,
+            parked=parked,
+            admitted=admitted,
+            per_minute=drain * fresh,
+            money=money,
+        )
+
+    def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneStanding]:
+        """The lanes of a queue, by key."""
+        found = self._read("lanes", (self._text(queue), self._text(beyond), limit))
+        return [
+            LaneStanding(
+                key=key,
+                level=level_of(key),
+                waiting=waiting,
+                held=held,
+                at_once=None if at_once >= UNLIMITED else at_once,
+                closed_until=closed_until or None,
+            )
+            for key, waiting, held, at_once, closed_until in found
+        ]
+
+    def ahead(self, header: Execution, most: int = 10_000) -> int:
+        """How many stand before an execution in its lane."""
+        place = header.place
+        if place is None:
+            return 0
+        ((count,),) = self._read("ahead", {"lane": place.lane, "order_at": place.order_at, "id": header.id, "most": most})
+        return int(count)
+
+    @abstractmethod
+    def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
+        """Whether a lane is open, or one whose time has come may be opened."""
+
+    def parked(self, queue: str | None, beyond: str = "", limit: int = 100) -> Sequence[Execution]:
+        """Parked executions, oldest first."""
+        name = "parked" if queue is None else "parked_in"
+        asked = {"queue": queue, "beyond": self._text(beyond), "limit": limit}
+        if queue is None:
+            del asked["queue"]
+        return [rows.execution_from(row) for row in self._read(name, asked)]

@@ -1,0 +1,182 @@
+"""What a store answers outside a batch, as of the last commit. Both backends ask the same named questions (queries.sql) and differ in
+how a question is asked.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Execution, Terms
+from holdfast.model.operations import Kind, Operation
+from holdfast.model.payloads import PayloadCodec
+from holdfast.model.places import Only
+from holdfast.model.schedules import ScheduleState
+from holdfast.model.seal import Seal
+from holdfast.store import rows
+from holdfast.store.list_query import ListQuery
+from holdfast.store.pages import readable_page, readable_schedules
+from holdfast.store.seam import Filter, HistoryEntry, Hosted, Target
+
+Parameters = Sequence[object] | Mapping[str, object]
+
+
+class Reads(ABC):
+    """The reading half of a store."""
+
+    _codec: PayloadCodec | None
+    _lists: ListQuery
+    seal: Seal
+
+    @abstractmethod
+    def _read(self, name: str, parameters: Parameters = ()) -> list[rows.Row]:
+        """The answer to a question of queries.sql."""
+
+    @abstractmethod
+    def _text(self, asked: str) -> str:
+        """A text to look for, as the database takes it."""
+
+    @abstractmethod
+    def _array(self, values: Sequence[object]) -> object:
+        """Many values as one parameter."""
+
+    @abstractmethod
+    def _page(self, wanted: Filter) -> Sequence[rows.Row]:
+        """The rows of one page of a list."""
+
+    @abstractmethod
+    def _event_rows(self, execution: str, after: int, limit: int) -> Sequence[rows.Row]:
+        """The events of an execution after a number."""
+
+    def _stored(self, payload: str | None) -> str | None:
+        """A payload as it was given to the database."""
+        return payload
+
+    def _operations(self, found: Sequence[rows.Row], execution: str) -> list[Operation]:
+        return [rows.operation_from(row, execution, self.seal, self._codec) for row in found]
+
+    def _line(self, row: rows.Row, operations: Mapping[int, Operation], execution: str) -> HistoryEntry:
+        return HistoryEntry(*rows.event_from(row, operations, execution, self._codec))
+
+    def suspect(self, targets: Sequence[Target], now: int) -> str | None:
+        """A ready execution that a runner must claim alone."""
+        only = only_of(targets)
+        hosted = self._target_keys(targets)
+        asked = {"now": now, "targets": hosted}
+        found = self._read("suspect", (now, hosted)) if only is None else self._read("suspect_only", asked | self._taken(only))
+        return found[0][0] if found else None
+
+    def due(self, now: int, limit: int) -> Sequence[str]:
+        """Executions that may have a timer due."""
+        return [row[0] for row in self._read("due", (now, limit))]
+
+    def held(self, runner: str) -> frozenset[str]:
+        """The executions whose live invocation is this runner's."""
+        return frozenset(row[0] for row in self._read("held", (runner,)))
+
+    def find(self, execution: str) -> Execution | None:
+        """An execution by id."""
+        found = self._read("header", (self._text(execution),))
+        return rows.execution_from(found[0]) if found else None
+
+    def find_named(self, function: str, name: str) -> Execution | None:
+        """An execution by function and name."""
+        found = self._read("named", (self._text(function), self._text(name)))
+        return rows.execution_from(found[0]) if found else None
+
+    def input(self, execution: str) -> str | None:
+        """The payload that the execution was started with."""
+        return self._payload(execution, 1)
+
+    def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
+        """The payloads that many executions were started with."""
+        found: dict[str, str] = {}
+        for execution, stored in self._read("inputs", (self._array(executions),)):
+            with suppress(HoldfastError):  # the invocation that needs it reads it alone, and fails alone
+                found[execution] = rows.payload_from(self._stored(stored), execution, 1, self._codec) or ""
+        return found
+
+    def result(self, execution: Execution) -> str | None:
+        """The payload that the execution ended with."""
+        return None if execution.result_event is None else self._payload(execution.id, execution.result_event)
+
+    def _payload(self, execution: str, number: int) -> str | None:
+        found = self._read("payload", (self._text(execution), number))
+        return rows.payload_from(self._stored(found[0][0]), execution, number, self._codec) if found else None
+
+    def graph(self, graph: str) -> str | None:
+        """The text of a graph."""
+        return self._graph_from(self._read("graph", (self._text(graph),)), graph)
+
+    def _graph_from(self, found: Sequence[rows.Row], graph: str) -> str | None:
+        stored = self._stored(found[0][0]) if found else None
+        return None if stored is None else rows.graph_from(stored, graph, self._codec)
+
+    def contexts(self, execution: str) -> Sequence[Operation]:
+        """The contexts of an execution in the order they began, without their results."""
+        return self._operations(self._read("contexts", (self._text(execution),)), execution)
+
+    def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[HistoryEntry]:
+        """The events of an execution in order, each with its operation."""
+        found = self._event_rows(execution, after, limit)
+        places = self._array(sorted({row[3] for row in found if row[3] is not None}))
+        asked = self._read("operations_at", (self._text(execution), places))
+        operations = {operation.place: operation for operation in self._operations(asked, execution)}
+        return [self._line(row, operations, execution) for row in found]
+
+    def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
+        """The executions that wait for a person's decision."""
+        return [row[0] for row in self._read("undecided", (beyond, tenant, limit))]
+
+    def list(self, wanted: Filter) -> Sequence[Execution]:
+        """Executions by filter, one page."""
+        return readable_page(wanted, self._page)
+
+    @cached_property
+    def unmarked(self) -> str:
+        """The id of the last execution that was written before the store marked runs. It never changes."""
+        ((found,),) = self._read("unmarked")
+        return str(found)
+
+    def hosted(self, function: str) -> Sequence[Hosted]:
+        """The versions of a function that some runner has hosted."""
+        return [Hosted(function, row[0], Terms(*row[1:5]), Kind(row[5])) for row in self._read("hosted", (self._text(function),))]
+
+    def _taken(self, only: Only | None) -> dict[str, object]:
+        """The queues and the tenants that a runner takes, as parameters; None for all."""
+        queues, tenants = (only.queues, only.tenants) if only is not None else ((), ())
+        return {"queues": self._array(sorted(queues)) if queues else None, "tenants": self._array(sorted(tenants)) if tenants else None}
+
+    def schedule(self, name: str) -> ScheduleState | None:
+        """The schedule of this name."""
+        found = self._read("schedule", (self._text(name),))
+        return rows.schedule_from(found[0], self._codec) if found else None
+
+    def schedules(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[ScheduleState]:
+        """Schedules in the order of their names; one that is damaged is left out."""
+        asked = (self._text(beyond), None if tenant is None else self._text(tenant), limit)
+        return readable_schedules(self._read("schedules", asked), self._codec)
+
+    def due_schedules(self, functions: Sequence[str], now: int, limit: int) -> Sequence[str]:
+        """The schedules that a runner must look at now."""
+        return [row[0] for row in self._read("due_schedules", (self._array(functions), now, limit))]
+
+    def waiting_schedules(self, functions: Sequence[str], limit: int) -> Sequence[str]:
+        """The schedules with an occurrence that waits for the end of an execution."""
+        return [row[0] for row in self._read("waiting_schedules", (self._array(functions), limit))]
+
+    def next_schedule(self, functions: Sequence[str]) -> int | None:
+        """When the next schedule is due."""
+        ((at,),) = self._read("next_schedule", (self._array(functions),))
+        return None if at is None else int(at)
+
+    def _target_keys(self, targets: Sequence[Target]) -> object:
+        return self._array([f"{target.function}:{target.version}" for target in targets])
+
+
+def only_of(targets: Sequence[Target]) -> Only | None:
+    """What the runner of these targets takes; None for everything."""
+    return targets[0].only if targets else None

@@ -1,0 +1,101 @@
+"""Errors of SQLite, and of the files beside the store, in Holdfast's words: what is wrong, and what to do.
+
+It also decides whose error it is when a statement of a batch fails: that of one entry, or that of the whole batch.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from holdfast.model.errors import DiskFailed, DiskFull, HoldfastError, StoreBroken, StoreBusy, StoreUnsuitable
+from holdfast.store.isolation import concerns_all
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FAILING: Final = frozenset({errno.EIO, errno.EROFS})
+_MAY_BE_FULL: Final = ("SQLITE_IOERR", "SQLITE_CANTOPEN")
+_LITTLE_SPACE: Final = 2_048
+"""Free bytes below which a disk counts as full: one page of a store."""
+_OF_A_ROW: Final = (
+    "SQLITE_CONSTRAINT",
+    "SQLITE_MISMATCH",
+    "SQLITE_TOOBIG",
+    "SQLITE_RANGE",
+    "SQLITE_ERROR",
+    "SQLITE_NOMEM",
+    "SQLITE_CORRUPT",
+)
+"""Errors about one value or one row. A damaged page concerns only the entries that need it."""
+_CLOSED: Final = "Cannot operate on a closed database"
+
+
+def explained(error: sqlite3.Error | OSError | UnicodeDecodeError, where: str) -> HoldfastError:
+    """An error of SQLite, or of the files beside the store, as Holdfast's error."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    number = error.errno if isinstance(error, OSError) else None
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreBusy(f"{where} is locked by another process: {error}")
+    if name == "SQLITE_FULL" or number in _FULL or (name.startswith(_MAY_BE_FULL) and _has_no_space(where)):
+        return DiskFull(f"{where}: there is no space left on its disk. Free some.")
+    if name.startswith("SQLITE_IOERR") or number in _FAILING:
+        return DiskFailed(f"{where}: its disk fails ({name or error}). Look after the disk.")
+    if name.startswith("SQLITE_NOTADB"):
+        return StoreUnsuitable(f"{where} is not a SQLite database. Choose another path.")
+    if name.startswith("SQLITE_CORRUPT") or isinstance(error, UnicodeDecodeError):  # SQLite's message quotes the bytes it found
+        return StoreBroken(f"{where} is damaged: {error}. Put a good copy in its place.")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")) and is_shut(Path(where).absolute().parent):
+        return in_a_shut_folder(where)
+    if name.startswith("SQLITE_READONLY"):
+        return read_only(where)
+    if name.startswith("SQLITE_CANTOPEN") and Path(where).is_dir():
+        return StoreUnsuitable(f"{where} is a folder. Name a file in it.")
+    if name.startswith("SQLITE_CANTOPEN") and not Path(where).parent.is_dir():
+        return StoreBroken(f"{where} could not be opened: there is no folder {Path(where).parent}. Make it first.")
+    return StoreBroken(f"{where} could not be read or written: {error}")
+
+
+def is_shut(folder: Path) -> bool:
+    """Whether this user may not write in a folder."""
+    return folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK)
+
+
+def in_a_shut_folder(where: str) -> StoreBroken:
+    """The error of a store whose folder this user may not write."""
+    folder = Path(where).absolute().parent
+    return StoreBroken(
+        f"{where} is in a folder that this user may not write: {folder}. A store keeps files beside it, also for those who look. Let this "
+        f"user write there (chmod u+w {shlex.quote(str(folder))}), or choose another path."
+    )
+
+
+def read_only(where: str) -> StoreBroken:
+    """The error of a store that this user may only read."""
+    return StoreBroken(f"{where} may only be read. A store must be written, also by those who look: change its permissions.")
+
+
+def _has_no_space(where: str) -> bool:
+    """Whether the disk is full, for an error that does not say so."""
+    try:
+        disk = os.statvfs(Path(where).parent)
+    except OSError:
+        return False
+    return disk.f_blocks > 0 and disk.f_bavail * disk.f_frsize < _LITTLE_SPACE
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether SQLite says that a page of the file is damaged."""
+    return (getattr(error, "sqlite_errorname", "") or "").startswith("SQLITE_CORRUPT")
+
+
+def is_shared(error: Exception) -> bool:
+    """Whether an error concerns all entries of a batch. Errors of the file, its lock and its disk do; those of a value or a row do not."""
+    if isinstance(error, HoldfastError):
+        return concerns_all(error)
+    if isinstance(error, sqlite3.Error):
+        name = getattr(error, "sqlite_errorname", None)
+        return not name.startswith(_OF_A_ROW) if name else str(error).startswith(_CLOSED)
+    return isinstance(error, OSError)

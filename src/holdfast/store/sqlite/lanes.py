@@ -1,0 +1,148 @@
+"""Queues and lanes in one file. No other process writes during a transaction, so what a batch reads of a lane is what the lane is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model import codec
+from holdfast.model.audit import Note
+from holdfast.model.places import level_of, parent_of, path
+from holdfast.model.queues import UNLIMITED, Mode, QueueRow
+from holdfast.model.rates import COOLING, MAX_SPAN_NS, NS_PER_MS, Rate
+from holdfast.store import rows
+from holdfast.store.lane_book import LaneBook
+from holdfast.store.lanes import ROOT, LaneRow
+from holdfast.store.queue_reads import QueueReads, lane_from, queue_from
+from holdfast.store.seam import Target
+from holdfast.store.sqlite.transactions import Transactions
+
+
+class SqliteLanes(Transactions, QueueReads):
+    """The part of a store that keeps queues."""
+
+    # --- what an operator and the code say
+
+    def declare(self, queues: Sequence[QueueRow]) -> None:
+        """Keep what the code declares."""
+        with self._transaction() as writer:
+            for row in queues:
+                declared = codec.dumps(row.declared)
+                if writer.execute(self._sql["declare_queue"], (row.name, declared)).rowcount:
+                    self._set_limits(self._queue(row.name))
+
+    def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
+        """Keep what an operator sets, if no other change came between."""
+        row.settings()
+        with self._transaction() as writer:
+            writer.execute(self._sql["make_queue"], (row.name,))
+            asked = (codec.dumps(row.operator), row.mode.value, row.name, row.revision)
+            if not writer.execute(self._sql["set_queue"], asked).rowcount:
+                return False
+            self._set_limits(self._queue(row.name))
+            for note in notes:
+                writer.execute(self._sql["put_note"], rows.note_row(note))
+        return True
+
+    def _set_limits(self, row: QueueRow) -> None:
+        """Give every lane of a queue its limits. What is used of a rate stays used."""
+        settings = row.settings()
+        for level in ("queue", "tenant", "key"):
+            limits = settings.at(level)
+            paused = 1 if level == "queue" and row.mode is Mode.PAUSED else 0
+            at_once = UNLIMITED if limits.at_once is None else limits.at_once
+            self._writer.execute(self._sql["set_lanes"], (at_once, paused, row.name, level))
+            rates = limits.parsed_rates()
+            kinds = codec.dumps([rate.kind for rate in rates])
+            self._writer.execute(self._sql["drop_rates"], {"queue": row.name, "level": level, "kinds": kinds})
+            for rate in rates:
+                asked = {"queue": row.name, "level": level, "kind": rate.kind, "step": rate.step_ns, "burst": rate.burst}
+                self._writer.execute(self._sql["set_rates"], asked)
+
+    def set_rate(self, function: str, rate: Rate | None) -> bool:
+        """Give every last lane of a function this rate of runs, or none."""
+        asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
+        if not self._read("other_rates", asked):
+            return False
+        with self._transaction() as writer:
+            lanes = [key for (key,) in writer.execute(self._sql["other_rates"], asked)]
+            asked["lanes"] = codec.dumps(lanes)
+            writer.execute(self._sql["drop_rate" if rate is None else "set_rate"], asked)
+            writer.execute(self._sql["open_lanes_again"], asked)
+        return bool(lanes)
+
+    def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
+        """Whether a lane is open, or one whose time has come may be opened."""
+        hosted = codec.dumps([[target.function, target.version] for target in targets])
+        return bool(self._read("has_open_lane", {"targets": hosted, "now": now})[0][0])
+
+    # --- what is read inside the transaction
+
+    def _queue(self, queue: str) -> QueueRow:
+        found = self._writer.execute(self._sql["queue"], (queue,)).fetchone()
+        return QueueRow(name=queue) if found is None else queue_from(found)
+
+    def _lane(self, lane: str) -> LaneRow | None:
+        found = self._writer.execute(self._sql["lane"], (lane,)).fetchone()
+        return None if found is None else lane_from(found, self._rates(lane))
+
+    def _rates(self, lane: str) -> Sequence[rows.Row]:
+        return self._writer.execute(self._sql["rates"], (lane,)).fetchall()
+
+    def _oldest(self, queue: str) -> int | None:
+        (found,) = self._writer.execute(self._sql["oldest"], (queue,)).fetchone()
+        return None if found is None else int(found)
+
+    def _queued_money(self, queue: str) -> int:
+        (found,) = self._writer.execute(self._sql["queued_money"], (queue,)).fetchone()
+        return int(found)
+
+    def _root(self) -> LaneRow:
+        """The lane above all queues."""
+        found = self._lane(ROOT)
+        assert found is not None  # the schema makes it
+        return found
+
+    def _open_lanes(self, parent: str, after: tuple[int, str], limit: int) -> Sequence[LaneRow]:
+        """Open lanes below a lane, by turn."""
+        found = self._writer.execute(self._sql["open_lanes"], (parent, *after, limit)).fetchall()
+        if not found:
+            return []
+        rates: dict[str, list[rows.Row]] = {}
+        for lane, *rate in self._writer.execute(self._sql["rates_of"], (codec.dumps([row[0] for row in found]),)):
+            rates.setdefault(lane, []).append(tuple(rate))
+        return [lane_from(row, rates.get(row[0], ())) for row in found]
+
+    def _is_ordered(self, queue: str) -> bool:
+        return self._queue(queue).settings().ordered
+
+    def _next_of_key(self, key: str) -> str | None:
+        found = self._writer.execute(self._sql["next_of_key"], {"key": key}).fetchone()
+        return None if found is None else str(found[0])
+
+    # --- what a batch writes
+
+    def _put_lanes(self, book: LaneBook, walked: Sequence[LaneRow], now: int) -> None:
+        """Write what a batch changes in lanes, inside its transaction."""
+        run = self._writer.executemany
+        new = [lane for lane in book.rows.values() if lane.is_new]
+        for lane in new:
+            queue = path(lane.key)[0]
+            if lane.key == queue:
+                self._writer.execute(self._sql["make_queue"], (queue,))
+            self._writer.execute(
+                self._sql["make_lane"],
+                (lane.key, queue, parent_of(lane.key), level_of(lane.key), lane.function, lane.version, lane.at_once, int(lane.paused)),
+            )
+            run(self._sql["make_rate"], [(lane.key, rate.kind, rate.step_ns, rate.burst) for rate in lane.rates])
+        moves = [(*moved, key) for key, moved in book.moves.items() if any(moved)]
+        run(self._sql["wake_lane"], [(key,) for _, waiting, _, key in moves if waiting > 0])
+        run(self._sql["move_lane"], moves)
+        changed = [*(lane for lane in book.rows.values() if lane.is_changed), *walked]
+        run(self._sql["drain_lane"], [(x.admitted, x.drain, x.drained_at, x.key) for x in changed])
+        run(self._sql["turn_lane"], [(x.turn, x.clock, x.closed_until, x.key) for x in walked])
+        run(self._sql["put_rate"], [(rate.tat_ns, lane.key, rate.kind) for lane in changed for rate in lane.rates])
+        now_ns = now * NS_PER_MS
+        run(self._sql["settle_rate"], [(now_ns, units, now_ns + MAX_SPAN_NS, key) for leaf, units in book.settled for key in path(leaf)])
+        run(self._sql["reopen_lane"], [(key,) for leaf, units in book.settled if units < 0 for key in path(leaf)])
+        run(self._sql["cool_rate"], [(leaf, COOLING, until * NS_PER_MS) for leaf, until in book.cooled])
+        run(self._sql["cool_lane"], [(until, leaf) for leaf, until in book.cooled])

@@ -1,0 +1,15 @@
+-- Schedules. `body` is JSON, and is stored as payloads are, and so is `input`. `next_at` is when a runner looks at it next; `waits` is 1 if
+-- an occurrence waits for the end of an execution. `cursor` is the moment up to which its occurrences are handled; it never goes back.
+CREATE TABLE schedules (
+    name     TEXT PRIMARY KEY,
+    tenant   TEXT,
+    function TEXT NOT NULL,
+    next_at  INTEGER,
+    waits    INTEGER NOT NULL,
+    cursor   INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    body     TEXT NOT NULL,
+    input    TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX schedules_by_time ON schedules (function, next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX schedules_waiting ON schedules (function) WHERE waits = 1;

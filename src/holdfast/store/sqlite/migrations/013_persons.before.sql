@@ -1,0 +1,2 @@
+-- The person who holds a credential. Credentials from before name none.
+ALTER TABLE credentials ADD COLUMN person TEXT;

@@ -1,0 +1,195 @@
+"""The processes that share one file: fair turns to write, and a sign of life that ends with its process.
+
+SQLite's own locks keep the file correct, but they are not fair. Two lock files make a turnstile: a process takes `next`, takes `turn`,
+and drops `next`. A process that waits for its turn holds `next`, so a process that has just written queues behind it. A process that is
+alone skips all of it. A wait is short: if a process is stopped inside the turnstile (SIGSTOP, a debugger), the others go around it. That
+costs fairness and nothing else.
+
+Each process that has the store open holds a `flock` on a file of its own. The kernel frees the lock when the process ends for any reason,
+so a restart need not wait until a lease runs out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from holdfast.files import private
+from holdfast.model.clock import monotonic
+
+_PATIENCE_SECONDS: Final = 0.25
+_PAUSE_SECONDS: Final = 0.0005
+"""The pause is always the same. If pauses grew, the process that has waited longest would look least often, and might never get a turn."""
+
+_ALIVE: Final = ".alive"
+_COMING: Final = ".coming"
+
+_open_files: weakref.WeakSet[Presence] = weakref.WeakSet()
+
+
+class _Gate:
+    """A lock file that a process waits for, but not for ever."""
+
+    def __init__(self, path: Path) -> None:
+        self.fd = private.open_file(path)
+        self._stuck = False
+        """A wait ended without the lock: this process does not wait here again before it has found the lock free once."""
+
+    def enter(self) -> bool:
+        """Take the lock if it is free in time. Answers whether this process has it now."""
+        if self._taken():
+            self._stuck = False
+            return True
+        if self._stuck:
+            return False
+        until = monotonic() + _PATIENCE_SECONDS
+        while monotonic() < until:
+            select.select((), (), (), _PAUSE_SECONDS)
+            if self._taken():
+                return True
+        self._stuck = True
+        return False
+
+    def _taken(self) -> bool:
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def leave(self) -> None:
+        """Free the lock; without effect if this process does not have it."""
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+
+
+class Presence:
+    """This process's sign of life, and its place in the turnstile."""
+
+    def __init__(self, folder: Path, member: str) -> None:
+        private.own_folder(folder)
+        self._folder = folder
+        self._place = str(folder)  # used before every write, where a Path would be slow
+        self.member = member
+        self._mine = self._locked(member)
+        self._next = _Gate(folder / "next")
+        self._turn = _Gate(folder / "turn")
+        self.alone = False
+        self._folder_changed_at = 0
+        _open_files.add(self)
+
+    def _locked(self, member: str) -> int:
+        """Create the file under a temporary name and lock it before it gets its own, so that it never looks like a dead process's file."""
+        passing = self._folder / f"{member}{_COMING}"
+        while True:
+            fd = private.open_file(passing)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                passing.rename(self._folder / f"{member}{_ALIVE}")
+            except (BlockingIOError, FileNotFoundError):
+                os.close(fd)  # another process found it before it was locked, and removes it
+            else:
+                return fd
+
+    def living(self) -> set[str]:
+        """The members that have the store open now. Removes the files of dead ones, and learns whether this process is alone."""
+        living = set()
+        self._folder_changed_at = os.stat(self._place).st_mtime_ns
+        for entry in self._folder.iterdir():
+            if entry.suffix not in (_ALIVE, _COMING):
+                continue
+            if entry.stem != self.member and not self._is_held(entry):
+                entry.unlink(missing_ok=True)
+            elif entry.suffix == _ALIVE:
+                living.add(entry.stem)
+        self.alone = living == {self.member}
+        return living
+
+    @staticmethod
+    def _is_held(path: Path) -> bool:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(fd)
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for this process's turn to write, and let the next process in afterwards. A process that is alone does not wait, until
+        another file appears in the folder.
+        """
+        if self.alone and os.stat(self._place).st_mtime_ns != self._folder_changed_at:
+            self.living()
+        if self.alone:
+            yield
+            return
+        waiting = self._next.enter()
+        try:
+            # A process that got only one of the two locks keeps it while it writes: then that lock is the turnstile.
+            if self._turn.enter() and waiting:
+                self._next.leave()
+                waiting = False
+            yield
+        finally:
+            self._turn.leave()
+            if waiting:
+                self._next.leave()
+
+    def close(self) -> None:
+        """Remove this process's file and close the locks. Only once, because the system reuses the numbers of closed files; and never in a
+        forked child.
+        """
+        if self not in _open_files:
+            return
+        (self._folder / f"{self.member}{_ALIVE}").unlink(missing_ok=True)
+        self._forget()
+
+    def _forget(self) -> None:
+        for fd in (self._mine, self._next.fd, self._turn.fd):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        _open_files.discard(self)
+
+
+def holders(folder: Path) -> dict[str, int | None]:
+    """The members that have the store open, each with its process id if the system tells it. The caller must not have the store open."""
+    found: dict[str, int | None] = {}
+    for entry in sorted(folder.glob(f"*{_ALIVE}")):
+        if Presence._is_held(entry):
+            found[entry.stem] = _process_of(entry)
+    return found
+
+
+def _process_of(path: Path) -> int | None:
+    """The id of the process that holds the lock of a file, if the system tells."""
+    try:
+        info, locks = os.stat(path), Path("/proc/locks").read_bytes().split(b"\n")
+    except OSError:
+        return None
+    file = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}:{info.st_ino}".encode()
+    for line in locks:
+        words = line.split()
+        if len(words) > 5 and words[1] == b"FLOCK" and words[5] == file and words[4].isdigit():
+            return int(words[4]) or None
+    return None
+
+
+def _close_in_child() -> None:
+    # A forked child (the subprocess of a step, for example) would keep its parent's locks after the parent's death.
+    for presence in list(_open_files):
+        presence._forget()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

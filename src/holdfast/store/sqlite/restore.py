@@ -1,0 +1,118 @@
+"""Puts a copy in the place of a store.
+
+The copy is written into the file that is there, in one transaction of SQLite: a crash leaves the old store or the new one, and a process
+that waits for the file's lock meanwhile finds the new one. A file that SQLite cannot open at all is moved aside instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from holdfast.files import private
+from holdfast.model.errors import InvalidParameter, StoreBroken, StoreNotFound, StoreUnsuitable
+from holdfast.store.sqlite.backup import copy_to, free_name
+from holdfast.store.sqlite.connection import connect, is_ours, load_queries
+from holdfast.store.sqlite.errors import explained
+from holdfast.store.sqlite.migrating import LINEAGE, check_unused, numbers_of
+
+_WHY: Final = "is to be replaced"
+_MAGIC: Final = b"SQLite format 3\0"
+
+
+def restore(where: str, source: Path) -> Path | None:
+    """Replace the store by a copy. Answers where the replaced store is kept; None when there was none."""
+    if not source.is_file():
+        raise StoreNotFound(f"There is no copy at {source}.")
+    if os.path.exists(where) and os.path.samefile(source, where):
+        raise InvalidParameter(f"{source} is the store itself. Name a copy of it.")
+    try:
+        with closing(_opened(source)) as copy:
+            _check(copy, source)
+            return _put(copy, where)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise explained(error, str(source)) from error
+
+
+def _opened(source: Path) -> sqlite3.Connection:
+    """The copy, opened read-only, so that it may lie on a read-only disk. A copy with a log beside it was not made by `holdfast db
+    backup`; then the log is read, too.
+    """
+    fixed = "&immutable=1"
+    for beside in (f"{source}-wal", f"{source}-shm", f"{source}-journal"):
+        if os.path.lexists(beside):
+            private.refuse_foreign(beside, source.stat().st_uid)  # else any user who can write in its folder decides what is restored
+            fixed = ""
+    return sqlite3.connect(f"file:{quote(str(source.absolute()))}?mode=ro{fixed}", uri=True, isolation_level=None)
+
+
+def _check(copy: sqlite3.Connection, source: Path) -> None:
+    """Refuse a copy that is no store, that is damaged, or that this code may not use."""
+    if not is_ours(copy):
+        raise StoreUnsuitable(f"{source} is not a Holdfast store. Name a copy that `holdfast db backup` made.")
+    LINEAGE.standing(str(source), numbers_of(copy, load_queries()))
+    ((said,),) = copy.execute("PRAGMA quick_check(1)").fetchall()
+    if said != "ok":
+        raise StoreBroken(f"{source} is damaged: {said}. Name another copy.")
+
+
+def _put(copy: sqlite3.Connection, where: str) -> Path | None:
+    check_unused(where, _WHY)
+    there, aside = os.path.exists(where), free_name(Path(f"{where}.before-restore"))
+    damaged = there and _is_damaged(where)
+    try:
+        if damaged:
+            _move_aside(where, aside)
+        if damaged or not there:
+            os.close(os.open(where, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        with closing(connect(where, any_schema=True)) as target:
+            _write_over(copy, target, where, aside if there and not damaged else None)
+    except (sqlite3.Error, OSError) as error:
+        raise explained(error, where) from error
+    return aside if there else None
+
+
+def _is_damaged(where: str) -> bool:
+    """Whether SQLite cannot even open the file that is there. Another program's database is refused, not moved."""
+    if Path(where).is_file() and _beginning(where) not in (_MAGIC, b""):
+        return True
+    try:
+        connect(where, any_schema=True).close()
+    except StoreBroken:
+        return True
+    return False
+
+
+def _beginning(where: str) -> bytes:
+    with open(where, "rb") as file:
+        return file.read(len(_MAGIC))
+
+
+def _move_aside(where: str, aside: Path) -> None:
+    """Move the damaged file and its log away. SQLite would read a log that stays as the log of the new file."""
+    for end in ("-wal", "-shm", ""):
+        if os.path.exists(f"{where}{end}"):
+            os.rename(f"{where}{end}", f"{aside}{end}")
+
+
+def _write_over(copy: sqlite3.Connection, target: sqlite3.Connection, where: str, aside: Path | None) -> None:
+    """Copy all pages. SQLite holds the target's write lock from the first pages on, so the checks that no other process may overtake run
+    between the first pages and the last ones.
+    """
+    (pages,) = copy.execute("PRAGMA page_count").fetchone()
+    begun: list[bool] = []
+
+    def under_lock(*_: object) -> None:
+        if begun:
+            return
+        begun.append(True)
+        check_unused(where, _WHY)
+        if aside is not None:
+            with closing(sqlite3.connect(where, isolation_level=None)) as before:
+                copy_to(before, aside, replace=True)  # the name is free: the lock keeps other processes from making such files
+
+    copy.backup(target, pages=max(1, pages // 2), progress=under_lock)

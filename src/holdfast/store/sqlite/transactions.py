@@ -1,0 +1,95 @@
+"""Single statements and short transactions, in turn with other processes: everything that is written without a batch."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.store import rows
+from holdfast.store.sqlite.errors import explained
+from holdfast.store.sqlite.reads import SqliteReads
+from holdfast.store.sqlite.wal_space import WalSpace
+
+CHUNKS = (128, 16, 4, 2, 1)
+"""Rows per statement: a batch of any size needs few statements, and each size is prepared once."""
+_WIDTHS = {
+    "put_executions": len(rows.COLUMNS["execution"]),
+    "touch_executions": 8,
+    "move_executions": 2,
+    "put_operations": len(rows.COLUMNS["operation"]),
+    "put_events": len(rows.COLUMNS["event"]),
+    "put_signals": 9,
+    "put_ledger": 23,
+}
+
+
+def bulk(sql: Mapping[str, str]) -> Mapping[str, dict[int, str]]:
+    """The statements that write rows, for each number of rows."""
+    made = {
+        name: {size: sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * width)})"] * size)) for size in CHUNKS}
+        for name, width in _WIDTHS.items()
+    }
+    made["touch_executions"][1] = sql["touch_execution"]  # a single row, as a sequential step has it, needs no join
+    return made
+
+
+class Transactions(SqliteReads):
+    """The writing half of a store, without batches."""
+
+    _writer: sqlite3.Connection
+    _write_lock: threading.RLock
+    _wal_space: WalSpace | None
+    _turn: Callable[[], AbstractContextManager[None]]
+    _bulk: Mapping[str, dict[int, str]]
+    """The statements that write rows, for each number of rows."""
+
+    def _write(self, name: str, parameters: Sequence[object]) -> int:
+        try:
+            with self._write_lock, self._turn():
+                return self._writer.execute(self._sql[name], parameters).rowcount
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            raise explained(error, self._where) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write everything inside the `with` block, or nothing of it."""
+        try:
+            with self._write_lock, self._turn():
+                self._begin()
+                try:
+                    yield self._writer
+                    self._writer.execute("COMMIT")
+                except BaseException:
+                    if self._writer.in_transaction:
+                        self._writer.execute("ROLLBACK")
+                    raise
+        except (sqlite3.Error, OSError) as error:
+            raise explained(error, self._where) from error
+
+    def _begin(self) -> None:
+        """Begin a transaction; no other connection writes until it ends."""
+        self._writer.execute("BEGIN IMMEDIATE")
+        if self._wal_space is not None:
+            self._wal_space.make()
+
+    def _put_graphs(self, graphs: Mapping[str, str | None], stale: Collection[str] = ()) -> None:
+        """Add the graphs that are not there, inside a transaction, and write those again that may be under an older key."""
+        for graph, text in graphs.items():
+            if text is not None:
+                self._writer.execute(self._sql["renew_graph" if graph in stale else "put_graph"], (graph, text))
+            elif self._writer.execute(self._sql["has_graph"], (graph,)).fetchone() is None:
+                raise InvalidParameter(f"There is no graph {graph}: the start that names it must bring its text.")
+
+    def _put_rows(self, name: str, values: Sequence[rows.Row]) -> None:
+        """Write many rows with few statements, inside a transaction."""
+        statements = self._bulk[name]
+        start, count = 0, len(values)
+        for size in CHUNKS:
+            while count - start >= size:
+                flat = tuple(chain.from_iterable(values[start : start + size]))
+                self._writer.execute(statements[size], flat)
+                start += size

@@ -1,0 +1,76 @@
+"""The runs that the nodes of a pipeline's run asked for, as tests see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.store.seam import Filter, Store
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.run_lookup import accepted_in, response_of
+
+_PAGE: Final = 200
+
+
+class NodeRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run that a node asked for."""
+
+    node: str
+    worker: str
+    inputs: dict[str, Any]
+    status: str
+    outputs: dict[str, Any] | None = None
+    error_code: str | None = None
+    round: int = 1
+    """The round of a validation loop, from 1."""
+    item: int | None = None
+    """The index of a map's item, from 0."""
+    attempt: int = 1
+    """How many attempts the worker took."""
+    run_id: str = ""
+
+
+def _children(store: Store, header: Execution) -> Iterator[Execution]:
+    beyond: str | None = None
+    while page := store.list(Filter(parent=header.id, oldest_first=True, beyond=beyond, limit=_PAGE)):
+        yield from page
+        beyond = page[-1].id
+
+
+def below(store: Store, header: Execution) -> Iterator[Execution]:
+    """Every execution below a run."""
+    for child in _children(store, header):
+        yield child
+        yield from below(store, child)
+
+
+def runs_of(store: Store, header: Execution) -> Iterator[NodeRun]:
+    """The runs that the nodes of a run asked for; the shards of a map stand between the run and its items."""
+    for child in _children(store, header):
+        accepted = accepted_in(store, child)
+        if accepted is None:
+            continue
+        if accepted.is_shard:
+            yield from runs_of(store, child)
+        else:
+            yield _run(store, child, accepted)
+
+
+def _run(store: Store, child: Execution, accepted: AcceptedRequest) -> NodeRun:
+    response, labels = response_of(store, child, accepted), accepted.labels
+    is_over = child.status is not ExecutionStatus.RUNNING
+    return NodeRun(
+        node=labels.node or "",
+        worker=accepted.request.worker_id,
+        inputs=accepted.request.inputs,
+        status=response.status.value if is_over else "running",
+        outputs=response.outputs,
+        error_code=None if response.error is None or not is_over else response.error.error_code,
+        round=labels.round or 1,
+        item=labels.item,
+        attempt=response.observability.attempt,
+        run_id=child.id,
+    )

@@ -1,0 +1,200 @@
+"""pipeline_kit: runs pipelines in tests, on the real runtime in memory: virtual time, stubbed or real workers, answers of people.
+
+    ran = pipeline_kit.run("research.py", {"vendor": "Acme"}, workers={"fact-worker": {"price": 9}}, decisions={"sign": "approve"})
+    assert (ran.status, ran.nodes["publish"].state) == ("ok", "ok")
+
+A wait of days takes no time. Time stands still while a person is asked, unless the test says that the person stays silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.protocol import Response
+from holdfast.pipelines.builder.pipeline import Pipeline
+from holdfast.pipelines.record.states import NodeStanding
+from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers
+from holdfast.testing.node_runs import NodeRun
+from holdfast.testing.pipeline_stage import EndingCrash, Seen, play
+from holdfast.testing.worker_kit import meaning
+from holdfast.workers.approvals import Approval
+from holdfast.workers.events import RunEvent
+
+_PATIENCE = 60.0
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """A run of a pipeline: its response, and everything that happened on the way."""
+
+    response: Response
+    nodes: dict[str, NodeStanding]
+    """Each node with its state: `ran.nodes["publish"].state`."""
+    runs: dict[str, tuple[NodeRun, ...]]
+    """The runs that each node asked for, in the order in which they began: items, rounds, fallbacks and undos."""
+    events: tuple[RunEvent, ...]
+    """The events of the run, as `holdfast runs follow` shows them."""
+    questions: tuple[Approval, ...]
+    """What people were asked, in the order of the questions, with what they decided."""
+    stub_calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """Each call of a stubbed worker: the worker's id, and the inputs."""
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """Each call of a stubbed tool: the tool's name, and the arguments."""
+    writes: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """The calls of stubbed tools that had side effects."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.response, name)
+
+
+def run(
+    pipeline: str | os.PathLike[str] | Pipeline,
+    inputs: Mapping[str, Any],
+    *,
+    workers: Mapping[str, Any] | None = None,
+    tools: Mapping[str, Any] | None = None,
+    decisions: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    worker_settings: WorkerSettings | None = None,
+    timeout: float = _PATIENCE,
+    again: Sequence[Mapping[str, Any]] = (),
+    **request: Any,
+) -> Ran:
+    """Run a pipeline once: a file that declares one (`name` says which, if it declares several), or a `Pipeline` of the test itself.
+
+    `workers` are workers by id: a file, or a stub, which is a mapping of outputs, an exception to raise, a callable that gets the inputs,
+    or a list of these for one call after the other. Workers that `workers` does not name are found as in production: in the folder of
+    the file, then in the library. `tools` are the answers of their tools, as in `worker_kit.run`.
+
+    `decisions` are the decisions of people, by the node that asks, or by the tool or the question of a node's worker: a verdict
+    (`"approve"`, `"reject"`), an answer to an escalation (`"retry"`, `"skip"`, `"stop"`, `{"action": "use", "outputs": {…}}`), a mapping
+    with a verdict and more (`edited_arguments`, `result`, `decided_by`), `"silence"` (no person answers, and time passes), `"cancel"` (the
+    run is cancelled at this question), a callable that gets the question, or a list of these for one question after the other. Where
+    several persons vote, each vote takes the next decision; after a silence a question takes the next one when its chain has added
+    approvers. If a decision is missing, the response says what the run waits for. `timeout` is in seconds of real time.
+
+    `again` does the run again when it is over, once for each of its members, and tells of the last one: `{}` is a retry, and
+    `{"nodes": "publish"}` a restart, with the arguments of `engine.restart`.
+    """
+    asked = {"inputs": dict(inputs), **request}
+    return _ran(
+        asyncio.run(play(pipeline, asked, workers or {}, tools or {}, decisions or {}, name, worker_settings, timeout, None, again))
+    )
+
+
+def crash_everywhere(
+    pipeline: str | os.PathLike[str] | Pipeline,
+    inputs: Mapping[str, Any],
+    *,
+    workers: Mapping[str, Any] | None = None,
+    tools: Mapping[str, Any] | None = None,
+    decisions: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    worker_settings: WorkerSettings | None = None,
+    timeout: float = _PATIENCE,
+    again: Sequence[Mapping[str, Any]] = (),
+    **request: Any,
+) -> int:
+    """Crash the runner before and after each write of the pipeline and of its real workers, and at the end of each of them.
+
+    The response, the nodes, the runs of each node and the questions must stay the same, but for what they cost: a call without side effects
+    that a crash cuts off is made again. A stub must be called as often as without a
+    crash, because each call counts as a side effect; so an undo is made once. Tools that write must write the same, each once.
+
+    Raises `CrashDiffers` at the first crash that changes something, else returns the number of crashes. The arguments are those of `run`;
+    stubs that are callables must not remember earlier runs.
+    """
+    asked = {"inputs": dict(inputs), **request}
+
+    def once(crash: EndingCrash) -> Compared:
+        played = play(pipeline, asked, workers or {}, tools or {}, decisions or {}, name, worker_settings, timeout, crash, again)
+        return _compared(_ran(asyncio.run(played)))
+
+    counting = EndingCrash(0, BEFORE)
+    straight = once(counting)
+    writes, ends = counting.seen, counting.ended
+    places = [(point, when) for point in range(1, writes + 1) for when in (BEFORE, AFTER)]
+    places += [(point, LAST) for point in range(1, ends + 1)]
+    for point, when in places:
+        crashed = once(EndingCrash(point, when))
+        for what in straight.__struct_fields__:
+            was, now = getattr(straight, what), getattr(crashed, what)
+            if was != now:
+                raise CrashDiffers(f"A crash {_told(point, when, writes, ends)} changes {_WORDS[what]}: it was {was!r}, now it is {now!r}.")
+    return len(places)
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """The parts of a run that no crash may change, without times and ids."""
+
+    response: Any
+    nodes: Any
+    runs: Any
+    questions: Any
+    effects: Any
+
+
+_WORDS = {
+    "response": "the response",
+    "nodes": "the nodes",
+    "runs": "the runs of a node",
+    "questions": "what people were asked",
+    "effects": "what was done to the world",
+}
+
+
+def _told(point: int, when: str, writes: int, ends: int) -> str:
+    return f"at end {point} of {ends}" if when == LAST else f"{when} write {point} of {writes}"
+
+
+def _ran(seen: Seen) -> Ran:
+    return Ran(
+        seen.response,
+        {standing.node: standing for standing in seen.nodes},
+        {standing.node: tuple(one for one in seen.runs if one.node == standing.node) for standing in seen.nodes},
+        tuple(seen.events),
+        tuple(seen.questions),
+        tuple(seen.stub_calls),
+        tuple(seen.calls),
+        tuple(seen.writes),
+    )
+
+
+def _compared(ran: Ran) -> Compared:
+    """The parts that must be the same. The order of runs and calls that happened at the same time may differ."""
+    effects = sorted(map(repr, (*ran.stub_calls, *ran.writes)))
+    return Compared(
+        _meaning(ran.response),
+        {name: (standing.state, standing.round, standing.error_code) for name, standing in ran.nodes.items()},
+        {name: sorted(repr(msgspec.structs.replace(one, run_id="")) for one in runs) for name, runs in ran.runs.items()},
+        sorted(repr(_asked(one)) for one in ran.questions),
+        effects,
+    )
+
+
+def _asked(one: Approval) -> tuple[Any, ...]:
+    votes = [(vote.person, vote.verdict, vote.chose) for vote in one.votes]
+    about = (one.node, one.tool, one.kind, one.question, _without_ids(one.arguments), one.state)
+    return (*about, one.approvers, votes, [part.added for part in one.chain])
+
+
+def _meaning(response: Response) -> dict[str, Any]:
+    """A response without what differs from run to run."""
+    document = meaning(response)
+    document.pop("approvals", None)  # the questions are compared one by one
+    plain: dict[str, Any] = _without_ids(document)
+    return plain
+
+
+def _without_ids(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_ids(inner) for name, inner in value.items() if name != "run_id"}
+    return [_without_ids(inner) for inner in value] if isinstance(value, list) else value
+
+
+__all__ = ["Crash", "CrashDiffers", "NodeRun", "Ran", "crash_everywhere", "run"]

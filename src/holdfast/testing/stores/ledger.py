@@ -1,0 +1,132 @@
+"""The ledger: entries are written with their write, or not at all, and the daily sums are the sums of the entries."""
+
+from typing import Any
+
+import msgspec
+
+from holdfast.model.charges import Charge
+from holdfast.model.errors import LimitReached
+from holdfast.model.execution import Outcome, OutcomeStatus
+from holdfast.model.ledger import DAY_MS, CostFilter, CostSample, Dimension, EntryState, LedgerEntry, expiry
+from holdfast.model.operations import Action
+from holdfast.model.outside import Fire, Stop
+from holdfast.store.seam import Store
+from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.races import PROCESSES, together
+from holdfast.testing.stores.writes import LEASE, T0, answers, at, checkpoint, forgotten, live, settled, step
+
+S = EntryState
+
+
+def entry(call: str, state: EntryState = S.RESERVED, **more: Any) -> LedgerEntry:
+    """An entry of one run: ten tokens and five billionths of a dollar, reserved or spent."""
+    when: int = more.pop("at", T0)
+    held = 1 if state is S.RESERVED else -1
+    spent = {"input_tokens": 7, "output_tokens": 3, "cached_tokens": 2, "reasoning_tokens": 1, "nanos": 5} if state is S.SETTLED else {}
+    who = {"tenant": "acme", "worker": "w", "run": "r", "root": "r", "path": "r", "model": "m", **spent, **more}
+    return LedgerEntry(at=when, call=call, state=state, held_tokens=10 * held, held_nanos=5 * held, expires_at=expiry(when, 396), **who)
+
+
+def sums(store: Store, *by: Dimension, **more: Any) -> list[tuple[object, ...]]:
+    """Group, state, calls, tokens, money and what is held."""
+    found = store.cost(CostFilter(by=by, **more))
+    return [(*one.group, one.state, one.calls, one.input_tokens + one.output_tokens, one.nanos, one.held_tokens) for one in found]
+
+
+class LedgerSuite(OneHandle):
+    """Entries and their sums. One handle."""
+
+    def test_an_entry_is_written_with_its_checkpoint_once_and_its_sums_with_it(self, store: Store) -> None:
+        header = live(store, "a")
+        write = msgspec.structs.replace(checkpoint(header, step("s"), client="x"), ledger=(entry("c"), entry("d")))
+        answers(store, write)
+        answers(store, write)
+        assert [(one.call, one.state) for one in store.ledger("r")] == [("c", S.RESERVED), ("d", S.RESERVED)]
+        assert sums(store, Dimension.MODEL) == [("m", S.RESERVED, 2, 0, 0, 20)]
+        assert store.ledger("r")[0] == entry("c")
+
+    def test_a_refused_checkpoint_adds_nothing(self, store: Store) -> None:
+        header = live(store, "a")
+        write = checkpoint(header, step("s"))
+        beyond = msgspec.structs.replace(write, charges=(Charge("day", 2, 1, at(60)),), ledger=(entry("c"),))
+        bad = msgspec.structs.replace(checkpoint(header, step("s", Action.RETRY)), ledger=(entry("d"),))
+        limited, _ = answers(store, beyond, bad)
+        assert isinstance(limited, LimitReached)
+        assert (store.ledger("r"), sums(store)) == ([], [])
+
+    def test_sums_are_those_of_the_entries_by_any_dimension_and_by_day(self, store: Store) -> None:
+        header = live(store, "a")
+        other: dict[str, Any] = {"run": "below", "path": "r/below", "pipeline": "p", "node": "n", "tenant": "zoo", "at": T0 + DAY_MS}
+        entries = (entry("c"), entry("c", S.SETTLED), entry("d", **other), entry("d", S.SETTLED, **other))
+        answers(store, msgspec.structs.replace(checkpoint(header, step("s")), ledger=entries))
+        day = T0 // DAY_MS
+        settled = [one for one in sums(store, Dimension.DAY, Dimension.NODE) if S.SETTLED in one]
+        assert settled == [(day, "", S.SETTLED, 1, 10, 5, -10), (day + 1, "n", S.SETTLED, 1, 10, 5, -10)]
+        assert sums(store, since_day=day + 1)[1] == (S.SETTLED, 1, 10, 5, -10)
+        assert sums(store, tenant="acme", until_day=day + 1) == [(S.RESERVED, 1, 0, 0, 10), (S.SETTLED, 1, 10, 5, -10)]
+        assert sums(store, Dimension.RUN, run="r", root="r")[1] == ("below", S.SETTLED, 1, 10, 5, -10)
+        assert sums(store, run="below", root="r") == [(S.RESERVED, 1, 0, 0, 10), (S.SETTLED, 1, 10, 5, -10)]
+        assert sums(store, run="below", root="other") == []
+        assert store.cost_samples("p") == [CostSample("n", "", "below", 10, 5)]
+        assert store.cost_samples("p", "acme") == []
+
+    def test_the_end_of_an_execution_ends_the_calls_that_it_left_open(self, store: Store) -> None:
+        stopped, late, failed, apart = (live(store, name) for name in ("a", "b", "c", "d"))
+        day_after = T0 + DAY_MS
+        for header in (stopped, late, failed):
+            who: dict[str, Any] = {"run": header.id, "root": header.id, "path": header.id}
+            entries = (entry("ended", **who), entry("ended", S.SETTLED, **who), entry("left", **who))
+            answers(store, msgspec.structs.replace(checkpoint(header, step("s")), ledger=entries))
+        other = msgspec.structs.replace(checkpoint(apart, step("s")), ledger=(entry("left", run=apart.id, root=apart.id, path=apart.id),))
+        answers(store, other)
+        ends = (Stop(stopped.id), Fire(late.id), settled(store.find(failed.id) or failed, Outcome(OutcomeStatus.FAILED)))
+        for write in ends:
+            answers(store, write, now=day_after)
+            answers(store, write, now=day_after)
+        statuses = [(store.find(header.id) or header).status.value for header in (stopped, late, failed, apart)]
+        assert statuses == ["STOPPED", "TIMED_OUT", "FAILED", "RUNNING"]
+        for header in (stopped, late, failed):
+            *_, end = found = store.ledger(header.id)
+            assert [(one.call, one.state) for one in found[2:]] == [("left", S.RESERVED), ("left", S.UNKNOWN)]
+            assert (end.at, end.expires_at, end.input_tokens, end.nanos) == (day_after, expiry(day_after, 396), 10, 5)
+        assert len(store.ledger(apart.id)) == 1, "a run that goes on ends its calls itself"
+        assert sums(store) == [(S.RESERVED, 7, 0, 0, 70), (S.SETTLED, 3, 30, 15, -30), (S.UNKNOWN, 3, 30, 15, -30)]
+
+    def test_a_call_that_begins_in_the_batch_that_stops_its_execution_is_ended(self, store: Store) -> None:
+        header = live(store, "a")
+        begins = msgspec.structs.replace(checkpoint(header, step("s")), ledger=(entry("c", run=header.id),))
+        answers(store, begins, Stop(header.id))
+        assert [one.state for one in store.ledger(header.id)] == [S.RESERVED, S.UNKNOWN]
+
+    def test_entries_and_sums_of_a_day_go_together_when_their_time_is_over(self, store: Store) -> None:
+        header = live(store, "a")
+        kept: dict[str, Any] = {"run": "later", "root": "later", "path": "later", "at": T0 + DAY_MS}
+        entries = (*(entry(f"c{at}") for at in range(5)), entry("d", **kept))
+        answers(store, msgspec.structs.replace(checkpoint(header, step("s")), ledger=entries))
+        over = expiry(T0, 396)
+        forgotten(store, over - 1)
+        assert len(store.ledger("r")) == 5
+        forgotten(store, over)
+        assert (store.ledger("r"), len(store.ledger("later"))) == ([], 1)
+        assert sums(store) == [(S.RESERVED, 1, 0, 0, 10)]
+
+
+class SharedLedgerSuite(TwoHandles):
+    """Entries of several processes at once."""
+
+    def test_whoever_adds_at_once_the_sums_are_right(self, opening: Opening) -> None:
+        stores = [opening(f"p{n}") for n in range(PROCESSES)]
+        for n, store in enumerate(stores):
+            store.join(f"p{n}", LEASE)
+
+        def act(n: int, store: Store) -> None:
+            for turn in range(5):
+                header = live(store, f"{n}-{turn}")
+                entries = tuple(entry(f"{turn}-{call}", run=f"r{n}", model=f"m{(n + call) % 3}") for call in range(3))
+                answers(store, msgspec.structs.replace(checkpoint(header, step("s")), ledger=entries))
+
+        together(stores, act)
+        found = stores[0].cost(CostFilter(by=(Dimension.MODEL,)))
+        assert sum(one.calls for one in found) == 15 * PROCESSES
+        assert [one.held_tokens for one in found] == [10 * one.calls for one in found]
+        assert sum(len(stores[0].ledger(f"r{n}")) for n in range(PROCESSES)) == 15 * PROCESSES

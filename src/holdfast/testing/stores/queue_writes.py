@@ -1,0 +1,134 @@
+"""Writes for the tests of queues: they enqueue, admit and settle executions, only through the store's seam, and count lanes anew."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from random import Random
+
+import msgspec
+
+from holdfast.model.admission import Enqueue, Same, holds, waits
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Claimant, Execution, Outcome, OutcomeStatus
+from holdfast.model.ids import Ids
+from holdfast.model.operations import Update
+from holdfast.model.places import path
+from holdfast.model.queues import checked_declaration
+from holdfast.model.rates import Rate
+from holdfast.model.verbs import Start, Started
+from holdfast.store.seam import Committed, Filter, Store, Target
+from holdfast.testing.stores.writes import ORDER, T0, after, answers, settled, wanted, written
+
+MAIL = "mail"
+"""The queue of most tests."""
+_PAGE = 1000
+_ids = Ids(Random(16))
+_invocations = itertools.count(1)
+
+
+def declare(store: Store, queue: str = MAIL, **declared: object) -> None:
+    """Declare a queue, as code does."""
+    store.declare([checked_declaration(queue, declared)])
+
+
+def claimant(runner: str = "here") -> Claimant:
+    """A runner with an invocation of its own."""
+    return Claimant(runner, f"{runner}-{next(_invocations)}")
+
+
+def queued(
+    name: str,
+    text: str = "{}",
+    /,
+    *,
+    queue: str = MAIL,
+    now: int = T0,
+    by: Claimant | None = None,
+    again: bool = False,
+    key: str | None = None,
+    delay_ms: int = 0,
+    ttl_ms: int | None = None,
+    head_start_ms: int = 0,
+    units: int = 0,
+    same: Same = Same.EXISTING,
+    rates: tuple[Rate, ...] = (),
+    **set_to: object,
+) -> Start:
+    """A start through a queue. Ids of later calls are greater, so that the order of a lane is that of the calls."""
+    start = wanted(name, text, **{"id": _ids(now), "started_at": now} | set_to)
+    how = Enqueue(queue=queue, key=key, delay_ms=delay_ms, ttl_ms=ttl_ms, head_start_ms=head_start_ms, units=units, same=same, rates=rates)
+    return msgspec.structs.replace(start, enqueue=how, by=by, again=again)
+
+
+def enqueued(store: Store, *starts: Start, now: int = T0) -> list[Execution]:
+    """The headers of new executions, enqueued in one batch."""
+    made = []
+    for answer in answers(store, *starts, now=now):
+        if isinstance(answer, HoldfastError):
+            raise answer
+        assert isinstance(answer, Started)
+        made.append(answer.header)
+    return made
+
+
+def several(store: Store, *names: str, now: int = T0, **how: object) -> list[Execution]:
+    """Enqueue executions of these names, one after the other."""
+    return enqueued(store, *(queued(name, now=now, **how) for name in names), now=now)  # type: ignore[arg-type]
+
+
+def committed(store: Store, count: int, now: int = T0, targets: Iterable[Target] = ORDER, runner: str = "here") -> Committed:
+    """All that an admission for so many free places did."""
+    return store.admit(tuple(targets), [claimant(runner) for _ in range(count)], now)
+
+
+def admitted(store: Store, count: int, now: int = T0, targets: Iterable[Target] = ORDER, runner: str = "here") -> list[Execution]:
+    """The executions that are admitted for so many free places."""
+    return [header for header in committed(store, count, now, targets, runner).answers if isinstance(header, Execution)]
+
+
+def admitted_names(store: Store, count: int, now: int = T0) -> list[str]:
+    """The names of the executions that are admitted."""
+    return [header.name for header in admitted(store, count, now)]
+
+
+def running(store: Store, name: str, *updates: Update, now: int = T0, **how: object) -> Execution:
+    """An execution that was admitted, and whose invocation has written these updates."""
+    (header,) = enqueued(store, queued(name, now=now, by=claimant(), **how), now=now)  # type: ignore[arg-type]
+    assert holds(header), "there was no room"
+    return after(store, header, *updates, now=now) if updates else header
+
+
+def ended(store: Store, header: Execution, status: OutcomeStatus = OutcomeStatus.SUCCEEDED, now: int = T0, **told: object) -> Execution:
+    """The header after its invocation ended."""
+    return written(store, settled(header, Outcome(status, **told)), now)  # type: ignore[arg-type]
+
+
+def counted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
+    """What each lane of a queue says it holds, and how many wait in it; lanes in which nothing is are left out."""
+    found: dict[str, tuple[int, int]] = {}
+    page, beyond = store.lanes(queue, limit=_PAGE), ""
+    while page:
+        found |= {lane.key: (lane.held, lane.waiting) for lane in page if lane.held or lane.waiting}
+        beyond = page[-1].key
+        page = store.lanes(queue, beyond, _PAGE)
+    return found
+
+
+def recounted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
+    """The same, from the headers."""
+    held, waiting = Counter[str](), Counter[str]()
+    page = store.list(Filter(queue=queue, limit=_PAGE))
+    while page:
+        for header in page:
+            assert header.place is not None
+            for key in path(header.place.lane):
+                held[key] += holds(header)
+                waiting[key] += waits(header)
+        page = store.list(Filter(queue=queue, limit=_PAGE, beyond=page[-1].id))
+    return {key: (held[key], waiting[key]) for key in held if held[key] or waiting[key]}
+
+
+def check_counts(store: Store) -> None:
+    """Every lane holds what a recount finds."""
+    for row in store.queues():
+        assert counted(store, row.name) == recounted(store, row.name), f"the lanes of {row.name} are not what a recount finds"

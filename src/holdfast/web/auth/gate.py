@@ -1,0 +1,292 @@
+"""The gate: it decides whether the server serves a request.
+
+    Host and Origin → credential → role → tenant → audit log
+
+The gate compares each request with the policy of its route. A request that no route takes has a policy too: it needs an admin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Collection
+from typing import Final
+
+from holdfast.model.audit import Actor, Note, kept_days
+from holdfast.model.clock import Clock
+from holdfast.model.errors import CredentialsNeeded, HoldfastError
+from holdfast.model.ids import Arn
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.store.seam import Store
+from holdfast.web.auth import sigv4
+from holdfast.web.auth.denials import NO_SUCH_TOKEN, Denial, Denied
+from holdfast.web.auth.key_sealing import Chance, access_keys
+from holdfast.web.auth.keys import Keys, sealing_of
+from holdfast.web.auth.origins import check_host, check_origin, is_loopback
+from holdfast.web.auth.refusal_log import RefusalLog
+from holdfast.web.auth.secret import KeysSecrets
+from holdfast.web.identity import ANYBODY, STRANGER, Identity
+from holdfast.web.policy import UNKNOWN, Needs, Reach, enough, may
+from holdfast.web.refusals import Refused
+from holdfast.web.replies import Response
+from holdfast.web.requests import Request
+
+log = logging.getLogger("holdfast.server")
+
+MAX_BODY: Final = 16 * 1024 * 1024
+MAX_CODE: Final = 80 * 1024 * 1024
+"""The largest bodies whose signatures are verified: of any request, and of a function's code, which is sent in base64."""
+_REFUSED: Final = frozenset({401, 403, 429})
+"""The statuses with which a handler refuses a caller: it may not, or it asks too often."""
+
+
+def open_gate(
+    store: Store,
+    *,
+    host: str,
+    clock: Clock,
+    allow_deploy: bool = False,
+    hosts: Collection[str] = (),
+    origins: Collection[str] = (),
+    operator_secret: str | None = None,
+    secrets: KeysSecrets | None = None,
+    max_body: int = MAX_BODY,
+    max_code: int = MAX_CODE,
+    body_seconds: float = 30.0,
+    chance: Chance = os.urandom,
+) -> Gate:
+    """The gate of a server that listens on `host`.
+
+    If the store has credentials, every request needs one. If it has none, only this machine may connect, and a server that would listen
+    elsewhere is refused here, before it starts. `hosts` are further names of the server, `origins` web pages that may use it, like
+    `https://console.example`. `operator_secret` opens the secrets of access keys; without it, the gate looks for HOLDFAST_KEYS_SECRET and
+    for the user's key file. A caller that passes `secrets` decides by it where the gate looks, and whether a key file may be made;
+    `operator_secret` is not used then.
+    """
+    credentials = store.credentials()
+    known = len(credentials)
+    loopback = is_loopback(host)
+    if not known and not loopback:
+        raise CredentialsNeeded(
+            f"{host} can be reached from other machines, and the store has no credentials. "
+            "Make one with `holdfast keys create --role admin`, or listen on 127.0.0.1."
+        )
+    secrets = secrets or KeysSecrets(os.environ, given=operator_secret)
+    sealing = sealing_of(store, secrets, chance)
+    # On other addresses the operator decides by which names the server is known: no browser sends a credential by itself.
+    names = frozenset(name.lower() for name in hosts)
+    return Gate(
+        store,
+        Keys(store, sealing, clock) if known else None,
+        clock=clock,
+        allow_deploy=allow_deploy,
+        hosts=names | {host.lower()} if loopback or names else None,
+        origins=frozenset(origins),
+        max_body=max_body,
+        max_code=max_code,
+        body_seconds=body_seconds,
+        summary=_summary(known, allow_deploy) + (f"\n{secrets.says()}" if access_keys(credentials) else ""),
+    )
+
+
+def _summary(known: int, allow_deploy: bool) -> str:
+    if known:
+        return f"credentials: required ({known} known; `holdfast keys list` shows them)"
+    deploy = "functions can be deployed over HTTP too" if allow_deploy else "deploying functions over HTTP is off (--allow-deploy)"
+    return f"credentials: none, so every user of this machine may use the server, and no web page; {deploy}"
+
+
+class Gate:
+    """Admits the requests that the policies of their routes allow."""
+
+    def __init__(
+        self,
+        store: Store,
+        keys: Keys | None,
+        *,
+        clock: Clock,
+        allow_deploy: bool,
+        hosts: Collection[str] | None,
+        origins: Collection[str],
+        max_body: int,
+        max_code: int,
+        body_seconds: float,
+        summary: str,
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._clock = clock
+        self._allow_deploy = allow_deploy
+        self._hosts = hosts
+        self._origins = origins
+        self._max_body = max_body
+        self._max_code = max_code
+        self._body_seconds = body_seconds
+        self._refreshing = asyncio.Lock()
+        self._refusals = RefusalLog(store, clock.now)
+        self._days = kept_days(os.environ)
+        self.summary = summary
+        """Which callers the gate admits, as a server prints it when it starts."""
+        self.needs_credentials = keys is not None
+
+    async def close(self) -> None:
+        """Write the refusals that are not in the audit log yet. A server does this before it closes its store."""
+        await self._refusals.close()
+
+    async def admit(self, request: Request) -> None:
+        """Recognise the caller and check that it may; raises `Refused`. A change of code is in the audit log before it is done."""
+        signed = _signed(request)
+        operation = request.policy.operation
+        try:
+            request.caller = await self._admitted(request, signed)
+            if request.policy.changes_code and signed.method not in ("GET", "HEAD"):
+                await self._note_change(request, signed.path)
+        except Refused as why:
+            log.info("refused %s: %s, %s", operation, why.shape, why)
+            self._refusals.add(self._note_of(request, signed, why))
+            raise
+        except HoldfastError as trouble:
+            log.error("%s could not be checked: %s", operation, trouble)
+            raise Denied(Denial.TROUBLE, "The server could not check the credentials of this request.") from None
+
+    async def _note_change(self, request: Request, path: str) -> None:
+        """If the change fails later, a refusal follows in the log. A change that cannot be noted is not done."""
+        actor = request.actor
+        if actor is not None:
+            notes = actor.did(request.policy.operation, self._subject(request, path), "accepted", self._clock.now())
+            await in_thread(Purpose.STORE, self._store.note, notes)
+
+    def note_reply(self, request: Request, reply: Response) -> None:
+        """Note a request that the gate admitted and a handler refused."""
+        policy, status = request.policy, reply.status_code
+        if status < 400 or policy.needs is Needs.NOTHING:
+            return
+        changes = policy.changes_code and request.method not in ("GET", "HEAD")
+        hidden = status == 404 and policy.reach is Reach.HANDLER and request.tenant is not None
+        actor = request.actor
+        if actor is not None and (status in _REFUSED or changes or hidden):
+            subject = self._subject(request, _signed(request).path)
+            self._refusals.add(actor.refused(policy.operation, subject, _error_of(reply), self._clock.now()))
+
+    def _note_of(self, request: Request, signed: sigv4.SignedRequest, why: Refused) -> Note:
+        """The line of the audit log for a refusal. Without a recognised caller it names the key that the request claims."""
+        who, tenant = (why.who, why.tenant) if isinstance(why, Denied) else (None, None)
+        actor = Actor(who=who or sigv4.claimed(signed) or "anonymous", origin=request.origin, tenant=tenant, days=self._days)
+        return actor.refused(request.policy.operation, self._subject(request, signed.path), why.shape, self._clock.now())
+
+    def _subject(self, request: Request, path: str) -> str:
+        """What a request is about. The id of a callback is a capability, so the log has the id of its execution instead."""
+        try:
+            if request.policy.reach is Reach.CALLBACK:
+                return self._store.seal.callback_target(request.label)[0]
+            if request.policy.reach is Reach.EXECUTION:
+                return Arn.parse(request.label).id
+        except HoldfastError:
+            return "unknown"
+        parts = path.split("/")
+        cut = request.policy.secret_path or request.policy.operation == UNKNOWN.operation
+        return "/".join(parts[:3] if cut else parts)
+
+    async def _admitted(self, request: Request, signed: sigv4.SignedRequest) -> Identity:
+        host = signed.values("host")
+        check_host(host, self._hosts)
+        fetch = signed.values("sec-fetch-site"), signed.values("sec-fetch-mode")
+        at = {"method": signed.method, "scheme": request.scope.get("scheme", "http")}
+        check_origin(signed.values("origin"), host, *fetch, **at, allowed=self._origins)
+        needs, operation = request.policy.needs, request.policy.operation
+        if needs is Needs.NOTHING:
+            return STRANGER
+        if self._keys is None:
+            if needs is Needs.DEPLOY and not self._allow_deploy:
+                raise Denied(
+                    Denial.DENIED, f"{operation} changes which code runs here. Start the server with --allow-deploy, or with credentials."
+                )
+            return ANYBODY
+        identity = await self._identify(self._keys, request, signed)
+        try:
+            if not may(identity.roles, needs):
+                raise Denied(Denial.DENIED, f"{identity.name} may not use {operation}: that needs the role {enough(needs)}.")
+            if identity.tenant is not None:
+                await self._confine(request, signed, identity, identity.tenant)
+        except Denied as why:
+            why.who, why.tenant = identity.name, identity.tenant
+            raise
+        return identity
+
+    async def _identify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
+        """The caller, by its signature or its token."""
+        if keys.is_stale():
+            async with self._refreshing:  # all requests that arrive meanwhile wait for this one read of the store
+                if keys.is_stale():
+                    await in_thread(Purpose.KEYS, keys.refresh)
+        if sigv4.is_signed(signed):
+            return await self._verify(keys, request, signed)
+        given = signed.values("authorization")
+        if not given:
+            raise Denied(Denial.MISSING, "Missing Authentication Token: sign the request, or send a token as a bearer.")
+        scheme, _, token = given[0].partition(" ")
+        if len(given) > 1 or scheme.lower() != "bearer":
+            raise Denied(Denial.UNKNOWN, "Authorization must be one AWS4-HMAC-SHA256 signature, or one bearer token.")
+        return Identity.of(keys.token(token.strip()))
+
+    async def _verify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
+        """The holder of the key that signed the request. The gate reads the body to compare it, and puts it back for the handler."""
+        claim = sigv4.claim_of(signed)
+        if signed.values("x-amz-security-token") or "X-Amz-Security-Token=" in signed.query:
+            raise Denied(Denial.UNKNOWN, NO_SUCH_TOKEN)  # a temporary credential of AWS, which means nothing here
+        credential, secret = keys.access_key(claim.scope.key)
+        if claim.scope.service != request.policy.service:
+            raise Denied(Denial.SIGNATURE, f"Credential should be scoped to correct service: '{request.policy.service}'.")
+        sigv4.check_time(claim, self._clock.now())
+        signed_body = sigv4.body_hash(signed)
+        if signed_body is not None:
+            sigv4.check_signature(signed, claim, secret, signed_body)  # check this before the gate reads the body of a stranger
+        limit = self._max_code if request.policy.needs is Needs.DEPLOY else self._max_body
+        body = await request.incoming.read(self._body_seconds, limit)
+        if signed_body is None:
+            sigv4.check_signature(signed, claim, secret, sigv4.hash_of(body))
+        else:
+            sigv4.check_body(signed_body, body)
+        request.incoming.put_back(body)
+        return Identity.of(credential)
+
+    async def _confine(self, request: Request, signed: sigv4.SignedRequest, identity: Identity, tenant: str) -> None:
+        """Refuse a request that leaves the tenant of its caller. An execution of another tenant looks as if it did not exist."""
+        reach = request.policy.reach
+        if reach is Reach.NONE:
+            raise Denied(Denial.DENIED, f"{identity.name} is of the tenant {tenant!r}, and {request.policy.operation} is for all tenants.")
+        if reach in (Reach.EXECUTION, Reach.CALLBACK) and not await in_thread(Purpose.KEYS, self._is_of, tenant, request):
+            what = "callback" if reach is Reach.CALLBACK else "durable execution"
+            raise Denied(Denial.ABSENT, f"The {what} does not exist.")
+        if reach is Reach.START:
+            given = signed.values("x-amz-tenant-id")
+            if given and list(given) != [tenant]:
+                raise Denied(Denial.DENIED, f"{identity.name} may only start executions of the tenant {tenant!r}.")
+
+    def _is_of(self, tenant: str, request: Request) -> bool:
+        found = self._store.find(self._subject(request, ""))
+        return found is not None and found.tenant == tenant
+
+
+def _signed(request: Request) -> sigv4.SignedRequest:
+    scope = request.scope
+    path = scope.get("raw_path") or scope["path"].encode()
+    client = scope.get("client")
+    return sigv4.SignedRequest(
+        method=scope["method"].upper(),
+        path=_text(path.partition(b"?")[0]),
+        query=_text(scope.get("query_string", b"")),
+        headers=sigv4.gathered((_text(name).lower(), _text(value)) for name, value in scope["headers"]),
+        private=scope.get("scheme") == "https" or (client is not None and is_loopback(client[0])),
+    )
+
+
+def _error_of(reply: Response) -> str:
+    """The error of a reply that refuses: AWS's name where it has one, else its status."""
+    named = next((value for name, value in reply.raw_headers if name == b"x-amzn-errortype"), None)
+    return str(reply.status_code) if named is None else _text(named)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

@@ -1,0 +1,103 @@
+"""Sealing the secrets of access keys: the server needs them to verify signatures, so they cannot be kept as hashes.
+
+They are kept under AES-256-GCM. The key is made from two parts that never lie together: the seal of the store, and a secret of the operator
+that is outside of it (secret.py). Each sealed text begins with the name of its key:
+
+    v2.FINGERPRINT:…    both parts
+    operator:…          of an older release, sealed with the operator's secret alone
+    store:…             of an older release, sealed with the seal of the store alone: any reader of a copy of the store could open it
+
+When a server or `holdfast keys` finds one of the last two, it opens the secret, seals it anew and replaces the text.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from holdfast.model.credentials import Credential, CredentialKind
+from holdfast.model.errors import CodecFailed, KeysSecretNeeded
+from holdfast.model.seal import Seal
+from holdfast.store.encryption import AesGcm
+from holdfast.web.auth.secret import SECRET_VARIABLE, KeysSecret
+
+Chance = Callable[[int], bytes]
+"""Makes random bytes, as `os.urandom` does."""
+Find = Callable[[], Sequence[KeysSecret]]
+"""The secrets that this process has: the first one seals, all of them open."""
+
+_BY_STORE: Final = "store"
+_BY_OPERATOR: Final = "operator"
+_FINGERPRINT_BYTES: Final = 4
+
+
+class Sealing:
+    """Seals and opens the secrets of one store's access keys."""
+
+    def __init__(self, seal: Seal, find: Find, *, chance: Chance) -> None:
+        self._own = seal.derived(b"access keys")
+        self._find = find
+        self._chance = chance
+        self._codecs: list[tuple[str, AesGcm]] | None = None
+
+    def _known(self, *, again: bool = False) -> list[tuple[str, AesGcm]]:
+        """The codecs, made when a key is sealed or opened: a store with tokens only needs no secret and no package for encryption."""
+        if self._codecs is None or again:
+            self._codecs = [self._codec(secret.value) for secret in self._find()]
+        return self._codecs
+
+    def _codec(self, secret: str) -> tuple[str, AesGcm]:
+        key = hmac.digest(secret.encode(), b"holdfast access keys 2" + self._own, "sha256")
+        name = f"v2.{hmac.digest(key, b'fingerprint', 'sha256')[:_FINGERPRINT_BYTES].hex()}"
+        keys = {name: key, _BY_OPERATOR: hmac.digest(secret.encode(), b"holdfast access keys", "sha256"), _BY_STORE: self._own}
+        return name, AesGcm(keys, name, chance=self._chance)
+
+    def sealed(self, key_id: str, secret: str) -> str:
+        """A secret in the form that the store keeps. It can only be opened under the same id."""
+        known = self._known()
+        if not known:
+            raise KeysSecretNeeded(f"An access key needs a secret that seals it: set {SECRET_VARIABLE}.")
+        return known[0][1].encode(secret, _about(key_id))
+
+    def is_current(self, credential: Credential) -> bool:
+        """Whether the current secret has sealed a key. Also True if there is no secret that could seal it again."""
+        known = self._known()
+        return not known or credential.secret.startswith(f"{known[0][0]}:")
+
+    def opened(self, credential: Credential) -> str:
+        """The secret of an access key."""
+        name = credential.secret.partition(":")[0]
+        for again in (False, True):  # another process may have made a key file meanwhile
+            for own, codec in self._known(again=again):
+                if name in (own, _BY_OPERATOR, _BY_STORE):
+                    try:
+                        return codec.decode(credential.secret, _about(credential.id))
+                    except CodecFailed:
+                        continue
+        raise KeysSecretNeeded(
+            f"The access key {credential.id} cannot be opened: the secret that sealed it is not here, or the row is damaged. "
+            f"Give that secret ({SECRET_VARIABLE}), or make a new key: `holdfast keys rotate --lost` revokes all that cannot be opened."
+        )
+
+    def opens(self, credential: Credential) -> bool:
+        """Whether this process can open the secret of a key."""
+        try:
+            self.opened(credential)
+        except KeysSecretNeeded:
+            return False
+        return True
+
+
+def _about(key_id: str) -> str:
+    return f"access key {key_id}"
+
+
+def access_keys(credentials: Sequence[Credential]) -> list[Credential]:
+    """The access keys among credentials: their secrets are sealed."""
+    return [credential for credential in credentials if credential.kind is CredentialKind.ACCESS_KEY]
+
+
+def needs_outside_secret(credential: Credential) -> bool:
+    """Whether only the operator's earlier secret opens a key: a new secret would not."""
+    return not credential.secret.startswith(f"{_BY_STORE}:")

@@ -1,0 +1,57 @@
+"""Web pages of other sites must not use the server. Such a page can make a browser send requests to a server on the user's own machine,
+but it cannot choose the headers Host and Origin. Pure.
+
+Host: if the name of a page is pointed at 127.0.0.1 (DNS rebinding), the browser sends the page's name as Host. Origin: the requests of any
+other page have the page's origin, or `null` if the page hides it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Final
+
+from holdfast.web.auth.denials import Denial, Denied
+
+_HOST: Final = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+
+
+@lru_cache(maxsize=256)
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`."""
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def check_host(hosts: Sequence[str], allowed: Collection[str] | None) -> None:
+    """Refuse a request whose Host is no name of this server. None allows every name."""
+    if allowed is None:
+        return
+    found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+    if found is None:
+        raise Denied(Denial.DENIED, "A request must have one Host header.")
+    name = found["name"].lower()
+    if not is_loopback(name) and name not in allowed:
+        raise Denied(Denial.DENIED, f"This server is not {name}. If it is, start it with that name as an allowed host (--allow-host).")
+
+
+def check_origin(origins: Sequence[str], hosts: Sequence[str], fetch_site: Sequence[str], fetch_mode: Sequence[str], *,
+                 method: str, scheme: str, allowed: Collection[str]) -> None:  # fmt: skip
+    """Refuse the requests of a page of another origin. A link that a user follows is allowed.
+
+    Programs that are no browsers send no Origin.
+    """
+    if not origins:
+        if "cross-site" in fetch_site and ("navigate" not in fetch_mode or method not in ("GET", "HEAD")):
+            raise Denied(Denial.DENIED, "A page of another site may not use this server.")
+        return
+    ours = {f"{scheme}://{host}".lower() for host in hosts} | {origin.lower() for origin in allowed}
+    if len(origins) > 1 or origins[0].lower() not in ours:
+        raise Denied(Denial.DENIED, "A page of another origin may not use this server.")

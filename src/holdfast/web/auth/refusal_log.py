@@ -1,0 +1,158 @@
+"""The log of refusals, a part of the audit log. No answer waits for it, and its size is limited however many refusals there are.
+
+The first refusal of its kind in a minute is written within about a second. Others of the same kind (who, what, from where, outcome) are
+counted, and written as one line when the minute is over. Above a number of kinds a minute, and of lines a day, only their sum is written,
+so a client that is refused all day does not fill the disk. One address has at most half of both, so it cannot keep the refusals of others
+out of the log. A line that cannot be written is tried again; lines that must be dropped are counted, and the server's log tells the count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from holdfast.model.audit import Note, NoteKind
+from holdfast.model.errors import HoldfastError
+from holdfast.model.threads import Purpose, in_thread
+
+log = logging.getLogger("holdfast.server")
+
+_MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 86_400_000
+_SOON_SECONDS: Final = 1.0
+_MOST_WAITING: Final = 1_000
+MANY: Final = "(many)"
+"""The name in the line that counts all refusals that got no line of their own."""
+
+
+class Book(Protocol):
+    """The part of a store that notes are written to."""
+
+    def note(self, notes: Sequence[Note]) -> None: ...
+
+
+class RefusalLog:
+    """Counts refusals on the loop, and writes them in a thread."""
+
+    def __init__(self, book: Book, now: Callable[[], int], *, per_minute: int = 60, per_day: int = 5_000) -> None:
+        self._book = book
+        self._now = now
+        self._per_minute = per_minute
+        self._per_day = per_day
+        self._minute = self._day = -1
+        self._today = Counter[str]()
+        """The number of lines of this day, by address."""
+        self._seen: dict[tuple[object, ...], Note] = {}
+        """The kinds of this minute, each with its first refusal."""
+        self._again: dict[tuple[object, ...], int] = {}
+        self._others = 0
+        self._last: Note | None = None
+        self._waiting: list[Note] = []
+        self.dropped = 0
+        """The number of lines that were dropped, because too many waited to be written."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    def add(self, note: Note) -> None:
+        """Count a refusal, and write it soon. The cost does not grow with the number of refusals."""
+        self._turn(note.at)
+        kind = (note.who, note.what, note.origin, note.outcome, note.tenant)
+        if kind in self._seen:
+            self._again[kind] = self._again.get(kind, 0) + 1
+        elif self._has_room(note.origin):
+            self._seen[kind] = note
+            self._today[note.origin] += 1
+            self._keep(note)
+        else:
+            self._others += 1
+            self._last = note
+        self._hurry(_SOON_SECONDS)
+
+    def _has_room(self, origin: str) -> bool:
+        """Whether another kind from this address may have a line of its own."""
+        now = sum(note.origin == origin for note in self._seen.values())
+        if max(2 * now, len(self._seen)) >= self._per_minute:
+            return False
+        return max(2 * self._today[origin], self._today.total()) < self._per_day
+
+    async def close(self) -> None:
+        """Write all lines that are not written yet."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._writing is not None:
+            await self._writing
+        self._sum_up()
+        if self._waiting:
+            await self._write()
+
+    def _turn(self, at: int) -> None:
+        """When a minute is over, write the counts of its refusals as lines."""
+        minute, day = at // _MINUTE_MS, at // _DAY_MS
+        if minute != self._minute:
+            self._sum_up()
+            self._minute = minute
+        if day != self._day:
+            self._day, self._today = day, Counter[str]()
+
+    def _sum_up(self) -> None:
+        for kind, times in self._again.items():
+            self._keep(msgspec.structs.replace(self._seen[kind], times=times))
+        if self._others and self._last is not None:
+            last = self._last
+            sum_of = Note(
+                at=last.at,
+                kind=NoteKind.REFUSAL,
+                who=MANY,
+                what="other refusals",
+                outcome="not listed",
+                times=self._others,
+                expires_at=last.expires_at,
+            )
+            self._keep(sum_of)
+        self._seen.clear()
+        self._again.clear()
+        self._others = 0
+
+    def _keep(self, note: Note) -> None:
+        if len(self._waiting) < _MOST_WAITING:
+            self._waiting.append(note)
+        else:
+            self.dropped += 1
+
+    # --- beside the answers
+
+    def _hurry(self, seconds: float) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        self._turn(self._now())
+        if self._waiting and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.create_task(self._write(), name="holdfast-refusals")
+        elif self._again or self._others:
+            self._hurry(_SOON_SECONDS * 10)
+
+    async def _write(self) -> None:
+        notes, self._waiting = self._waiting, []
+        try:
+            await in_thread(Purpose.STORE, self._book.note, notes)
+            if self.dropped:
+                log.warning("%d lines about refusals are missing in the audit log: it could not be written for a while", self.dropped)
+                self.dropped = 0
+        except HoldfastError as trouble:
+            log.warning("could not write %d lines about refusals into the audit log, trying again: %s", len(notes), trouble)
+            room = _MOST_WAITING - len(self._waiting)
+            self.dropped += max(0, len(notes) - room)
+            self._waiting = notes[:room] + self._waiting
+        except Exception as odd:  # these lines would fail again, and keep all others waiting behind them
+            log.error("could not write %d lines about refusals into the audit log: %s", len(notes), type(odd).__name__)
+            self.dropped += len(notes)
+        if self._waiting or self._again or self._others:
+            self._hurry(_SOON_SECONDS * 10)

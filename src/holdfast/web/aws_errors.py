@@ -1,0 +1,71 @@
+"""Errors as AWS's clients read them: a shape by name in `x-amzn-errortype`, its status, and a body with Type and message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.model import errors
+from holdfast.model.errors import HoldfastError
+from holdfast.web.refusals import RETRY_SECONDS, Header, Refused, retry_after
+from holdfast.web.replies import Reply, json_reply
+
+SHAPES: Final[Mapping[type[HoldfastError], tuple[int, str]]] = {
+    errors.Rejected: (400, "InvalidParameterValueException"),
+    errors.PayloadNotJson: (400, "InvalidRequestContentException"),
+    errors.PayloadTooLarge: (413, "RequestTooLargeException"),
+    errors.FunctionNotFound: (404, "ResourceNotFoundException"),
+    errors.ExecutionNotFound: (404, "ResourceNotFoundException"),
+    errors.CallbackNotFound: (404, "ResourceNotFoundException"),
+    errors.CallbackClosed: (400, "CallbackTimeoutException"),
+    errors.ExecutionAlreadyStarted: (409, "DurableExecutionAlreadyStartedException"),
+    errors.CredentialsNeeded: (403, "AccessDeniedException"),
+    errors.AccessRefused: (403, "AccessDeniedException"),
+    errors.ResourceConflict: (409, "ResourceConflictException"),
+    errors.RevisionMismatch: (412, "PreconditionFailedException"),
+    errors.EngineClosed: (503, "ServiceException"),
+    errors.Retryable: (503, "ServiceException"),
+    errors.TooManyRequests: (429, "TooManyRequestsException"),
+    errors.LeaseLost: (400, "InvalidParameterValueException"),
+    HoldfastError: (500, "ServiceException"),
+}
+"""The status and AWS's name for each of our errors. A class that is not listed has those of its nearest parent."""
+
+STALE: Final = "Invalid checkpoint token"
+STALE_TITLE: Final = "Invalid Checkpoint Token"
+_SDK: Final = re.compile(r"aws-durable-execution-sdk-(python|js|java)/(\d+)\.(\d+)\.(\d+)")
+_LAST_TITLE_CASED: Final[Mapping[str, tuple[int, int, int]]] = {"python": (2, 0, 0), "js": (2, 4, 0)}
+
+
+def reply_to(error: HoldfastError | Refused, agent: str = "") -> Reply:
+    """The reply to a request that failed. `agent` is the software that the client says it is."""
+    if isinstance(error, Refused):
+        return shaped(error.status, error.shape, str(error), headers=error.headers, reason=error.reason)
+    status, shape = next(SHAPES[cls] for cls in type(error).__mro__ if cls in SHAPES)
+    message = str(error)
+    if isinstance(error, errors.InvalidToken | errors.LeaseLost):
+        message = stale_message(agent)
+    elif isinstance(error, errors.ExecutionAlreadyStarted):
+        message = error.on_the_wire
+    reason = "ConcurrentInvocationLimitExceeded" if status == 429 else None
+    return shaped(status, shape, message, headers=retry_after() if status in (429, 503) else (), reason=reason)
+
+
+def shaped(status: int, shape: str, message: str, *, headers: tuple[Header, ...] = (), reason: str | None = None) -> Reply:
+    """An error body. Half of AWS's clients read `message`, the others `Message`, so both are sent; clients of logs read `__type`."""
+    body: dict[str, Any] = {"__type": shape, "Type": "User" if status < 500 else "Service", "message": message, "Message": message}
+    if reason is not None:
+        body |= {"Reason": reason, "retryAfterSeconds": str(RETRY_SECONDS)}
+    return json_reply(body, status, (*headers, (b"x-amzn-errortype", shape.encode())))
+
+
+def stale_message(agent: str) -> str:
+    """The text by which an SDK recognises that its token is old. Some SDKs recognise it only in title case; any other text makes them fail
+    the execution."""
+    found = _SDK.search(agent)
+    if found is None:
+        return STALE
+    language, version = found[1], (int(found[2]), int(found[3]), int(found[4]))
+    titled = language == "java" or version <= _LAST_TITLE_CASED[language]
+    return STALE_TITLE if titled else STALE

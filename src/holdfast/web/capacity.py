@@ -1,0 +1,88 @@
+"""Capacity: how many requests the server answers at once, and how many of them one tenant may have."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from holdfast.web.limits import Limits
+from holdfast.web.refusals import too_many
+
+_SHARE: Final = 4
+"""One tenant may use one part in four, so that the other tenants find capacity too."""
+UPLOADS: Final = 16
+"""Uploads of artifacts at once."""
+_BUSY: Final = ("Too many requests at once. Come back soon.", "CallerRateLimitExceeded")
+_INVOKED: Final = ("Too many synchronous invocations at once.", "ConcurrentInvocationLimitExceeded")
+
+
+class TenantCapacity:
+    """A limit for requests at one time, and for those of one tenant. A caller without a tenant may use all of it."""
+
+    def __init__(self, most: int, share: int = _SHARE, refusal: tuple[str, str] = _BUSY) -> None:
+        self._most = most
+        self._each = max(1, most // share)
+        self._refusal = refusal
+        self._taken = 0
+        self._by_tenant: Counter[str] = Counter()
+
+    @property
+    def tenants(self) -> Mapping[str, int]:
+        """How many requests each tenant has now."""
+        return self._by_tenant
+
+    def take(self, tenant: str | None) -> None:
+        """Count one more request, or refuse it. The caller must `free` it."""
+        if self._taken >= self._most or (tenant is not None and self._by_tenant[tenant] >= self._each):
+            raise too_many(*self._refusal)
+        self._count(tenant, 1)
+
+    def free(self, tenant: str | None) -> None:
+        """Count one request less."""
+        self._count(tenant, -1)
+
+    @contextlib.contextmanager
+    def taken(self, tenant: str | None) -> Iterator[None]:
+        """Count one more request for the length of the block, or refuse it."""
+        self.take(tenant)
+        try:
+            yield
+        finally:
+            self.free(tenant)
+
+    @contextlib.contextmanager
+    def given_back(self, tenant: str | None) -> Iterator[None]:
+        """Count one request less for the length of the block. After the block it is counted again, even above the limit."""
+        self._count(tenant, -1)
+        try:
+            yield
+        finally:
+            self._count(tenant, 1)
+
+    def _count(self, tenant: str | None, by: int) -> None:
+        self._taken += by
+        if tenant is not None:
+            self._by_tenant[tenant] += by
+            if not self._by_tenant[tenant]:
+                del self._by_tenant[tenant]
+
+
+class Capacities(NamedTuple):
+    """The capacity of one API, by what a request does."""
+
+    requests: TenantCapacity
+    waits: TenantCapacity
+    uploads: TenantCapacity
+
+    @classmethod
+    def of_lambda(cls, limits: Limits) -> Capacities:
+        """The capacity of the Lambda API, which tenants share without parts."""
+        waits = TenantCapacity(limits.waits, 1, _INVOKED)
+        return cls(TenantCapacity(limits.requests, 1), waits, TenantCapacity(UPLOADS, 1))
+
+    @classmethod
+    def of_workers(cls, limits: Limits) -> Capacities:
+        """The capacity of the worker protocol."""
+        return cls(TenantCapacity(limits.requests), TenantCapacity(limits.waits), TenantCapacity(UPLOADS))

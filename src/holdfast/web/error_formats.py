@@ -1,0 +1,72 @@
+"""Formats of errors: AWS's clients, clients of the worker protocol, and all other clients each read an error in a format of their own."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+from holdfast.model.errors import AccessRefused, HoldfastError
+from holdfast.web import aws_errors
+from holdfast.web.auth.denials import Denial, Denied
+from holdfast.web.refusals import Header, Refused, unavailable
+from holdfast.web.replies import Reply, json_reply
+from holdfast.web.requests import Request
+
+_AWS: Final = re.compile(r"/\d{4}-\d\d-\d\d/")
+
+
+class ErrorFormat(Enum):
+    """The format that the clients of a path read."""
+
+    AWS = "aws"
+    WORKERS = "workers"
+    """The worker protocol's: an error is a response as a run has one."""
+    PLAIN = "plain"
+    """JSON with `error` and `message` for a caller that the gate denies; AWS's for everything else."""
+
+
+def format_of(path: str, target: str | None) -> ErrorFormat:
+    """The format of a path, whether or not a route has it."""
+    if path.startswith("/v1/") or path == "/v1":
+        return ErrorFormat.WORKERS
+    return ErrorFormat.AWS if _AWS.match(path) or target is not None else ErrorFormat.PLAIN
+
+
+def denial(refused: Refused, format: ErrorFormat) -> Reply:
+    """The reply to a caller that the gate denies."""
+    if format is ErrorFormat.AWS or (format is ErrorFormat.PLAIN and not isinstance(refused, Denied)):
+        return aws_errors.reply_to(refused)
+    status = refused.why.plain_status if isinstance(refused, Denied) else refused.status
+    headers: tuple[Header, ...] = ((b"www-authenticate", b'Bearer realm="holdfast"'),) if status == 401 else ()
+    if format is ErrorFormat.PLAIN:
+        return json_reply({"error": AccessRefused.code, "message": str(refused)}, status, headers)
+    from holdfast.web.worker_replies import Subject, error_reply, reply_to  # a server without workers loads none of their code
+
+    if not isinstance(refused, Denied):
+        return reply_to(refused, Subject())
+    code = "overloaded" if refused.why is Denial.TROUBLE else "access_denied"
+    return error_reply(code, str(refused), Subject(), status, headers=headers)
+
+
+def failure(error: Exception, request: Request, format: ErrorFormat) -> Reply:
+    """The reply to a request that failed behind the gate."""
+    if format is ErrorFormat.WORKERS:
+        from holdfast.web.worker_replies import error_reply, reply_to, subject_of
+
+        if isinstance(error, TimeoutError):
+            error = unavailable("The request took too long. It may still be served; ask again with the same key.")
+        if isinstance(error, HoldfastError | Refused):
+            return reply_to(error, subject_of(request))
+        return error_reply("internal_error", "The server made a mistake; its log says which.", subject_of(request), 500)
+    if isinstance(error, TimeoutError):
+        error = unavailable("The request took too long. It may still be served; ask again with the same ClientToken.")
+    if isinstance(error, HoldfastError | Refused):
+        return aws_errors.reply_to(error, _agent(request) if isinstance(error, HoldfastError) else "")
+    return aws_errors.shaped(500, "ServiceException", "The service made a mistake; its log says which.")
+
+
+def _agent(request: Request) -> str:
+    """The software that a client says it is; browsers and Node use a header of AWS for it."""
+    headers = request.scope["headers"]
+    return " ".join(value.decode("latin-1") for key, value in headers if key in (b"user-agent", b"x-amz-user-agent"))

@@ -1,0 +1,32 @@
+"""Identity: the caller of a request, as the gate has recognised it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.model.credentials import Credential, Role
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """A caller, and what it may do."""
+
+    name: str
+    """The id of the caller's credential."""
+    roles: tuple[Role, ...]
+    tenant: str | None = None
+    """The caller sees and starts only executions of this tenant; None sees all."""
+    person: str | None = None
+    """The person who holds the credential, if it names one."""
+
+    @classmethod
+    def of(cls, credential: Credential) -> Identity:
+        """The holder of a credential."""
+        return cls(credential.id, credential.roles, credential.tenant, credential.person)
+
+
+ANYBODY: Final = Identity("anybody", (Role.ADMIN,))
+"""The caller of a server that needs no credentials."""
+STRANGER: Final = Identity("anybody", ())
+"""The caller of a route that needs no role: the gate does not ask who it is."""

@@ -1,0 +1,259 @@
+"""Accepting a request: what the worker service checks and decides before it starts the run's execution.
+
+read → trace id → served version → limits → inputs checked → accepted request → charges → engine.start (service.py)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.contract.checking import MAX_DEPTH, told_of
+from holdfast.contract.codes import meaning_of
+from holdfast.contract.limits import tighten
+from holdfast.contract.protocol import Observability, Response, ResponseError, WorkerRequest, request_from
+from holdfast.contract.refusals import InvalidRequest, Overloaded
+from holdfast.contract.terms import Contract, Limits, RateLimit
+from holdfast.hosts.evaluator.evaluator_pool import requester
+from holdfast.hosts.evaluator.schema_check import CheckTooCostly
+from holdfast.hosts.evaluator.schema_check import problems as problems_of
+from holdfast.model import codec
+from holdfast.model.charges import Charge
+from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter, LimitReached, PayloadNotJson, PayloadTooLarge
+from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Terms
+from holdfast.model.graphs import GraphText
+from holdfast.model.operations import Kind
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.artifacts import ArtifactMissing, Artifacts
+from holdfast.workers.counters import capped, day_of, key_part, utc
+from holdfast.workers.logs import log_fields
+from holdfast.workers.policy import Policy
+from holdfast.workers.run import Worker
+from holdfast.workers.run_lookup import Asker
+
+_LARGE = 256 * 1024
+_UNDO_SECONDS = 30 * 86_400
+"""How long a pipeline's execution may go on after its time limit, to undo its nodes and perhaps to ask a person."""
+
+
+class Served(Protocol):
+    """One version of a worker that new runs may get."""
+
+    @property
+    def worker(self) -> Worker: ...
+    @property
+    def package(self) -> str: ...
+    @property
+    def kind(self) -> Kind:
+        """A worker, or a pipeline."""
+        ...
+
+    @property
+    def graph_text(self) -> GraphText | None:
+        """The graph of a pipeline, which the store keeps with its runs."""
+        ...
+
+
+def read_request(asked: Mapping[str, Any]) -> WorkerRequest | Response:
+    """The request that these Python values make, or the response that refuses them."""
+    try:
+        return request_from({key: dict(value) if isinstance(value, Mapping) else value for key, value in asked.items()})
+    except InvalidRequest as refused:
+        error = refused
+    except (msgspec.ValidationError, TypeError, ValueError) as odd:  # values that JSON does not have, such as a key that is no text
+        error = InvalidRequest(f"The request does not fit: {odd}.")
+    unknown = WorkerRequest(worker_id=str(asked["worker_id"]), inputs={})
+    return refusal(unknown, error.error_code, str(error), error.details)
+
+
+def traced(request: WorkerRequest) -> WorkerRequest:
+    """The request with a trace id: its own, else a new one."""
+    if request.trace.trace_id is not None:
+        return request
+    return msgspec.structs.replace(request, trace=msgspec.structs.replace(request.trace, trace_id=secrets.token_hex(16)))
+
+
+def served_version(versions: dict[str, Served] | None, request: WorkerRequest) -> Served:
+    """The version that a request gets: the one it names, else the one that was served last."""
+    if not versions:
+        raise InvalidRequest(f"No worker {request.worker_id!r:.100} is served here.", error_code="worker_not_found")
+    if request.version is None:
+        return next(reversed(versions.values()))
+    if request.version not in versions:
+        known = ", ".join(versions)
+        raise InvalidRequest(
+            f"{request.worker_id} is served here as {known}, not as {request.version!r:.50}.", error_code="version_not_found"
+        )
+    return versions[request.version]
+
+
+async def checked_inputs(request: WorkerRequest, contract: Contract, tenant: str, artifacts: Artifacts) -> str:
+    """The inputs as text, after the contract's input schema has accepted them."""
+    text = _inputs_text(request)
+    await _yield_if_large(text)
+    try:
+        inputs = await artifacts.resolved(tenant, request.inputs)
+    except ArtifactMissing as missing:
+        raise InvalidRequest(str(missing), error_code="artifact_not_found") from None
+    except PayloadNotJson:
+        message = "An input refers to an artifact that is not JSON: pass its reference without `$artifact`, and let the worker open it."
+        raise InvalidRequest(message) from None
+    try:
+        problems = await problems_of(contract.takes, inputs, requester(tenant, contract.worker_id))
+    except (CheckTooCostly, Overloaded) as refused:
+        raise InvalidRequest(str(refused), error_code=refused.code) from None
+    if problems:
+        raise InvalidRequest(f"The inputs do not fit: {told_of(problems)}.", details=problems)
+    await _yield_if_large(text)
+    return text
+
+
+async def _yield_if_large(inputs: str) -> None:
+    """Let other tasks run before the next pass over large inputs: one such pass takes as much time as many requests."""
+    if len(inputs) > _LARGE:
+        await asyncio.sleep(0)
+
+
+def _inputs_text(request: WorkerRequest) -> str:
+    """The inputs as text. Two requests of one key are the same if their texts are equal."""
+    try:
+        codec.storable(f"{request.idempotency_key}{request.user}")
+        text = codec.dumps(request.inputs)
+    except (PayloadNotJson, InvalidParameter) as odd:
+        raise InvalidRequest(f"The request is no JSON: {odd}") from None
+    try:
+        codec.fitting(text, "Execution input")  # check this before any other pass over the inputs
+    except PayloadTooLarge as large:
+        raise InvalidRequest(f"The request cannot be kept: {large}") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH and codec.too_deep(request.inputs, MAX_DEPTH):
+        raise InvalidRequest(f"The inputs are nested more than {MAX_DEPTH} levels deep.")
+    return text
+
+
+def limits_of(request: WorkerRequest, contract: Contract) -> Limits:
+    """The contract's limits, tightened by the request."""
+    return tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
+
+
+def terms_of(limits: Limits, kind: Kind, retention_days: int) -> Terms:
+    """The time that the execution of a run gets. A pipeline keeps its time limit itself, and then has time to undo what it did."""
+    seconds = limits.run_timeout_seconds
+    if seconds is not None and kind is Kind.PIPELINE:
+        seconds += _UNDO_SECONDS
+    timeout = MAX_TIMEOUT_SECONDS if seconds is None else max(1, round(min(seconds, MAX_TIMEOUT_SECONDS)))
+    return Terms(timeout_seconds=timeout, retention_days=retention_days)
+
+
+def first_run(request: WorkerRequest, served: Served, limits: Limits, asker: Asker, sampled: bool | None) -> AcceptedRequest:
+    """The accepted request of the first run of its key."""
+    contract = served.worker.contract
+    return AcceptedRequest(
+        request=request,
+        version=contract.version,
+        limits=limits,
+        package=served.package,
+        tenant=asker.tenant,
+        # Never the request's `user`, which any caller can write: else a caller could decide its own request.
+        requested_by=asker.principal,
+        family=_family(request.idempotency_key, asker.tenant, contract.worker_id),
+        trace_id=request.trace.trace_id or secrets.token_hex(16),
+        span_id=secrets.token_hex(8),
+        sampled=sampled,
+        log_fields=contract.log_fields,
+    )
+
+
+def after_run(accepted: AcceptedRequest, found: AcceptedRequest | None) -> AcceptedRequest:
+    """The accepted request with the earlier runs of the run that its key has: that run may be a restart, which inherits itself."""
+    before = () if found is None else found.before
+    return msgspec.structs.replace(accepted, before=tuple(dict.fromkeys((*accepted.before, *before))))
+
+
+def next_run(accepted: AcceptedRequest, run_id: str) -> AcceptedRequest:
+    """The accepted request of the run after this one, which inherits its receipts."""
+    return msgspec.structs.replace(accepted, link=accepted.link + 1, before=(*accepted.before, run_id))
+
+
+def name_of(accepted: AcceptedRequest) -> str | None:
+    """The name of the run's execution, by which a second request with the same key finds it; None without a key."""
+    return None if accepted.request.idempotency_key is None else f"{accepted.family[:40]}-{accepted.link}"
+
+
+def _family(key: str | None, tenant: str, worker_id: str) -> str:
+    return secrets.token_hex(32) if key is None else sha256(f"{tenant}\0{worker_id}\0{key}".encode()).hexdigest()
+
+
+def rate_of(policy: Policy, contract: Contract) -> RateLimit | None:
+    """The rate of a worker: the operator's, else that of its contract."""
+    return policy.rate_limits.get(contract.worker_id) or contract.rate_limit
+
+
+def charges_of(accepted: AcceptedRequest, policy: Policy, rate: RateLimit | None, now: int) -> tuple[Charge, ...]:
+    """What a new run uses up: one of its worker's rate, and one of the tenant's runs of the day. A queued run has no `rate` here."""
+    charges, worker_id = [], accepted.request.worker_id
+    if rate is not None:
+        who = accepted.tenant if rate.per == "tenant" else f"{accepted.tenant}\0{accepted.request.user or accepted.requested_by}"
+        charges.append(Charge(f"rate/{worker_id}/{key_part(who)}", 1, rate.count, now + int(rate.per_seconds * 1000)))
+    runs = policy.caps_of(accepted.tenant).runs
+    if runs is not None:
+        day, until = day_of(now)
+        charges.append(Charge(f"day/{day}/{key_part(accepted.tenant)}/runs", 1, runs, until))
+    return tuple(charges)
+
+
+@contextlib.contextmanager
+def start_refusals(key: str | None) -> Iterator[None]:
+    """Turn the error of an engine that refuses to start the run into a refusal of the request."""
+    try:
+        yield
+    except ExecutionAlreadyStarted:
+        message = f"The idempotency key {key!r:.100} was used before, with other inputs."
+        raise InvalidRequest(message, error_code="idempotency_conflict") from None
+    except (PayloadTooLarge, InvalidParameter, RecursionError, UnicodeError) as odd:
+        raise InvalidRequest(f"The request cannot be kept: {odd}") from None
+
+
+# --- the response to a request that is refused
+
+
+def refusal_of(request: WorkerRequest, error: InvalidRequest | LimitReached, contract: Contract | None, now: int) -> Response:
+    """The response to a refused request, with the log fields of its worker's contract."""
+    if isinstance(error, InvalidRequest):
+        response = refusal(request, error.error_code, str(error), error.details)
+    else:
+        seconds = max(0.0, (error.until - now) / 1000)
+        details = capped(error) if error.key.startswith("day/") else None
+        response = refusal(request, "rate_limited", _limit_message(error), details, retry_after_seconds=seconds)
+    if contract is None:
+        return response
+    code = None if response.error is None else response.error.error_code
+    known = {"worker_id": request.worker_id, "attempt": 0, "duration_ms": 0, "status": response.status.value, "error_code": code}
+    fields = log_fields(contract.log_fields, {**known, **msgspec.to_builtins(request.trace)})
+    return msgspec.structs.replace(response, observability=msgspec.structs.replace(response.observability, log_fields=fields))
+
+
+def refusal(request: WorkerRequest, code: str, message: str, details: Any = None, retry_after_seconds: float | None = None) -> Response:
+    """The response to a request that started no run."""
+    meaning = meaning_of(code)
+    return Response(
+        run_id="",
+        worker_id=request.worker_id,
+        version=request.version or "",
+        status=meaning.status,
+        error=ResponseError(
+            error_code=code, message=message, retryable=meaning.retryable, retry_after_seconds=retry_after_seconds, details=details or None
+        ),
+        observability=Observability(trace_id=request.trace.trace_id or secrets.token_hex(16), attempt=0),
+    )
+
+
+def _limit_message(limit: LimitReached) -> str:
+    if limit.key.startswith("rate/"):
+        return f"At most {limit.limit} runs are allowed here in this time. The next one may begin at {utc(limit.until)}."
+    return f"The day's {limit.limit} runs of the tenant are used up. The cap holds until {utc(limit.until)}: try again then."

@@ -1,0 +1,93 @@
+"""Pages of the approvals that wait for a decision: in the order of their runs' ids, and in a run in the order of its questions.
+
+A page begins after an approval, whether or not that approval is decided by now, so a reader who decides meanwhile misses none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from holdfast.model.errors import CodecFailed, RowDamaged
+from holdfast.model.execution import ExecutionStatus
+from holdfast.model.operations import Status
+from holdfast.store.seam import Store
+from holdfast.workers.approvals import Approval, approvals_of, run_of
+from holdfast.workers.run_lookup import Asker, accepted_in, find_run, running_below
+from holdfast.workers.run_usage import Spending
+
+log = logging.getLogger("holdfast.workers")
+
+MOST_SHOWN: Final = 500
+"""The most approvals of one page."""
+_RUNS: Final = 100
+
+
+class ApprovalPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Approvals that wait for a decision, each with what its runs have spent."""
+
+    approvals: list[Approval]
+    next: str | None = None
+    """The approval after which the next page begins; None: this is the last page."""
+
+
+def approval_page(store: Store, asker: Asker, *, run: str | None = None, after: str | None = None, limit: int = 100) -> ApprovalPage:
+    """The approvals that the caller may see, from `after` on: all, or those of a run and of the runs below it."""
+    first = None if after is None else run_of(after)
+    found: list[Approval] = []
+    for run_id in _waiting_runs(store, asker, first) if run is None else _runs_below(store, asker, run, first):
+        found += _open_in(store, asker, run_id, after if run_id == first else None)
+        if len(found) > limit:
+            break
+    shown = list(map(Spending(store).with_spent, found[:limit]))
+    return ApprovalPage(approvals=shown, next=shown[-1].approval_id if len(found) > limit else None)
+
+
+def undecided(store: Store, asker: Asker) -> list[Approval]:
+    """Every approval that waits for a decision and that the caller may see, oldest first."""
+    spending = Spending(store)
+    return [spending.with_spent(one) for run_id in _waiting_runs(store, asker, None) for one in _open_in(store, asker, run_id, None)]
+
+
+def _waiting_runs(store: Store, asker: Asker, first: str | None) -> Iterator[str]:
+    """The runs that wait for a person, from `first` on."""
+    if first is not None:
+        yield first
+    beyond = first or ""
+    while page := store.undecided(beyond, _RUNS, None if asker.everywhere or not asker.logged_in else asker.tenant):
+        yield from page
+        beyond = page[-1]
+
+
+def _runs_below(store: Store, asker: Asker, run: str, first: str | None) -> list[str]:
+    """A run and the runs under way below it, from `first` on. Only headers are read."""
+    header, _ = find_run(store, run, asker)
+    found, below = [header.id], [header.id]
+    while below:
+        children = [child.id for child in running_below(store, below.pop())]
+        found += children
+        below += children
+    return sorted(one for one in found if one >= (first or ""))
+
+
+def _open_in(store: Store, asker: Asker, run_id: str, after: str | None) -> list[Approval]:
+    """The open approvals that one run itself asks for: all, or those behind `after`. A run that cannot be read hides no other."""
+    try:
+        header = store.find(run_id)
+        if (
+            header is None
+            or header.status is not ExecutionStatus.RUNNING
+            or not asker.may_see(header)
+            or accepted_in(store, header) is None
+        ):
+            return []
+        asked = approvals_of(header, store.operations(header.id))
+    except (RowDamaged, CodecFailed) as unreadable:
+        log.error("the approvals of run %s are left out of lists: %s", run_id, unreadable)
+        return []
+    ids = [approval.approval_id for approval, _, _ in asked]
+    begin = ids.index(after) + 1 if after in ids else 0
+    return [approval for approval, op, _ in asked[begin:] if op.status is Status.STARTED]

@@ -1,0 +1,49 @@
+"""Artifacts that the body of one attempt stores and opens: they cross as open file descriptors, within limits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.contract.protocol import ArtifactRef
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.workers.artifacts import Artifacts, HandedFile
+from holdfast.workers.tools.seam import ToolFailed
+
+_OPENED_TIMES: Final = 16
+"""The artifacts that an attempt opens may together be this many times the largest size of one. Opening an artifact costs time, because the
+runner first reads it and compares it with its hash."""
+
+
+class AttemptFiles:
+    """The artifacts that one body stores and opens. Everything that blocks runs in a thread."""
+
+    def __init__(self, artifacts: Artifacts, tenant: str, most: int) -> None:
+        self._artifacts = artifacts
+        self._tenant = tenant
+        self._most = most
+        self.kept: dict[str, ArtifactRef] = {}
+        self._keeping = self._kept_bytes = self._opened = self._opened_bytes = 0
+
+    async def keep(self, name: str, media_type: str, fd: int) -> ArtifactRef:
+        """Store a file. The body may still write to it, so only its present bytes are read."""
+        handed = HandedFile(fd, name)
+        self._keeping += 1
+        self._kept_bytes += handed.size  # before it is read, because other files are read at the same time
+        if self._keeping > self._most:
+            raise ToolFailed("artifact_too_large", f"An attempt may keep {self._most} artifacts (policy.most.artifacts).")
+        self._artifacts.check_size(name, self._kept_bytes)  # all files together may be as large as one
+        kept = await in_thread(Purpose.ARTIFACTS, self._artifacts.keep, self._tenant, name, media_type, handed.read)
+        self.kept[kept.artifact_id] = kept
+        return kept
+
+    async def open(self, artifact_id: str) -> int:
+        """Open an artifact; the caller closes the descriptor."""
+        self._opened += 1
+        if self._opened > self._most:
+            raise ToolFailed("artifact_too_large", f"An attempt may open {self._most} artifacts (policy.most.artifacts).")
+        reference = await in_thread(Purpose.ARTIFACTS, self._artifacts.find, self._tenant, artifact_id)
+        self._opened_bytes += reference.size_bytes
+        most = _OPENED_TIMES * self._artifacts.most_bytes
+        if self._opened_bytes > most:
+            raise ToolFailed("artifact_too_large", f"An attempt may open artifacts of {most} bytes in all.")
+        return await in_thread(Purpose.ARTIFACTS, self._artifacts.open, self._tenant, artifact_id)

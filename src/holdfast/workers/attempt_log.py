@@ -1,0 +1,63 @@
+"""The log of one attempt: the first lines are kept, and the last line says how many are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.workers.logs import MOST_LOG_BYTES, size_of
+from holdfast.workers.run_reporters import RunReporter
+
+_MESSAGE_LENGTH: Final = 4000
+_FIELDS_BYTES: Final = 16 * 1024
+
+
+class AttemptLog:
+    """The lines that the body logs, and the lines that the runner adds."""
+
+    def __init__(self, attempt: int, reporter: RunReporter, most: int) -> None:
+        self._attempt = attempt
+        self._reporter = reporter
+        self._most = most
+        self._lines: list[dict[str, Any]] = []
+        self._count = self._bytes = self._missing = 0
+
+    async def add_from_body(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
+        """Add a line that the body logged."""
+        if self._is_beyond():
+            return
+        given = {name: value for name, value in fields.items() if name != "event"}
+        if given and size_of(given) > _FIELDS_BYTES:
+            given = {"truncated": True}
+        clean = await self._reporter.without_secrets(self._record(level[:20], message, given))
+        self._keep(self._reporter.logged(clean, clean=True))
+
+    def add(self, level: str, message: str, fields: dict[str, Any]) -> None:
+        """Add a line of the runner."""
+        if not self._is_beyond():
+            self._keep(self._reporter.logged(self._record(level, message, fields)))
+
+    def _is_beyond(self) -> bool:
+        """Count one more line. Returns whether it is beyond the most lines of an attempt; such a line is neither reported nor kept. A line
+        beyond the most bytes is reported, and not kept (`_keep`)."""
+        self._count += 1
+        self._missing += self._count > self._most
+        return self._count > self._most
+
+    def _record(self, level: str, message: str, fields: dict[str, Any]) -> dict[str, Any]:
+        return {**fields, "level": level, "message": message[:_MESSAGE_LENGTH], "attempt": self._attempt}
+
+    def _keep(self, kept: dict[str, Any]) -> None:
+        size = size_of(kept)
+        if self._bytes + size <= MOST_LOG_BYTES and not self._missing:
+            self._lines.append(kept)
+            self._bytes += size
+        else:
+            self._missing += 1
+
+    def kept(self) -> tuple[dict[str, Any], ...]:
+        """The kept lines, and a last line when some are missing."""
+        if not self._missing:
+            return tuple(self._lines)
+        missing = {"level": "warning", "message": f"{self._missing} more lines were not kept.", "attempt": self._attempt}
+        return (*self._lines, missing)

@@ -1,0 +1,73 @@
+"""The time of one attempt. It stands still while the attempt is parked: one of its calls waits for room in a budget that runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from holdfast.model.clock import monotonic
+
+
+class Parked(Protocol):
+    """A body whose time can stand still."""
+
+    def park(self) -> None:
+        """Stop the body's time."""
+        ...
+
+    def go_on(self) -> None:
+        """Let the body's time run again, from where it stood."""
+        ...
+
+
+class AttemptTime:
+    """How long an attempt may take, and how long it has taken."""
+
+    def __init__(self, seconds: float = 0.0, used_ms: int = 0) -> None:
+        """`used_ms` is what the attempt used before it waited for a person."""
+        self.body: Parked | None = None
+        self._began = monotonic()
+        self._seconds = seconds
+        self._used_ms = used_ms
+        self._parked = 0.0
+        self._waiting = 0
+        self._since = 0.0
+
+    @property
+    def parked(self) -> float:
+        """The seconds for which the time has stood still."""
+        return self._parked + (monotonic() - self._since if self._waiting else 0.0)
+
+    @property
+    def deadline(self) -> float:
+        """When the attempt's time is over, as `monotonic` counts. It moves while the time stands still."""
+        return self._began + self._seconds + self.parked
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        return max(0.0, self.deadline - monotonic())
+
+    @property
+    def used_ms(self) -> int:
+        """The milliseconds that were used, also before the attempt waited for a person."""
+        return self._used_ms + int((monotonic() - self._began - self.parked) * 1000)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Park the attempt. Several calls may wait at the same time."""
+        self._waiting += 1
+        if self._waiting == 1:
+            self._since = monotonic()
+            if self.body is not None:
+                self.body.park()
+        try:
+            yield
+        finally:
+            parked = self.parked
+            self._waiting -= 1
+            if not self._waiting:
+                self._parked = parked
+                if self.body is not None:
+                    self.body.go_on()

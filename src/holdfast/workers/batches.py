@@ -1,0 +1,49 @@
+"""Batches: one decision of a person on many approvals. Each approval has its own write, hash and result; one failure stops no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.store.seam import Store
+from holdfast.workers.approvals import Approval
+from holdfast.workers.run_lookup import MOST_WAITING, Asker, waiting_below
+
+BatchVerdict = Literal["approve", "reject"]
+MOST: Final = MOST_WAITING
+"""The most approvals that one batch decides."""
+
+
+class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one approval of a batch."""
+
+    approval_id: str
+    state: str | None = None
+    """The state of the approval after the decision: `open` if more votes are needed. None: the decision was refused."""
+    error_code: str | None = None
+    message: str | None = None
+
+
+def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None) -> list[str]:
+    """The ids of the approvals that a batch means: those that are named, or all open ones of a run and of the runs below it."""
+    if bool(approvals) is (run is not None):
+        raise InvalidParameter("Name approvals, or a run whose approvals are all meant: one of the two.")
+    if node is not None and run is None:
+        raise InvalidParameter("A node is named together with its run.")
+    found = list(dict.fromkeys(approvals)) if run is None else [one.approval_id for one in waiting_below(store, run, asker, node)]
+    if len(found) > MOST:
+        raise InvalidParameter(f"A batch decides at most {MOST} approvals, not {len(found)}.")
+    return found
+
+
+def done(approval: Approval) -> BatchResult:
+    """The result of a decision that was written."""
+    return BatchResult(approval_id=approval.approval_id, state=approval.state)
+
+
+def refused(approval_id: str, error: HoldfastError) -> BatchResult:
+    """The result of a decision that was refused."""
+    return BatchResult(approval_id=approval_id, error_code=error.code, message=str(error))

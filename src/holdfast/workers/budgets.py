@@ -1,0 +1,226 @@
+"""Budgets that runs share: how much all runs below a pipeline's run, or below one node of it, may spend together.
+
+A call reserves what it may cost at most against every budget of its run, in the intent's write. The receipt's write settles: it takes the
+reservation back and adds what the call really cost. The store keeps both numbers apart, so a call that does not fit beside the reservations
+of others waits until they are settled; only a call that does not fit what is spent is refused. The time of its attempt stands still while
+it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from decimal import Decimal
+from typing import Final, TypeVar
+
+from holdfast.model.charges import Charge
+from holdfast.model.clock import Clock, monotonic
+from holdfast.model.errors import LimitReached
+from holdfast.model.ledger import NANO, nanos_of
+from holdfast.workers.accepted_request import Budget
+from holdfast.workers.attempt_time import AttemptTime
+from holdfast.workers.tools.seam import Remaining, Reservation, ToolFailed, Usage
+
+T = TypeVar("T")
+_Number = TypeVar("_Number", int, Decimal)
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 2.0
+"""Seconds between two looks of the call that waits longest here: a settlement of another process is not told to this one."""
+_LONGEST_STANDSTILL: Final = 3600.0
+"""Seconds for which a call waits while nothing is settled: a run that was stopped by force never settles its calls."""
+_TOKENS, _COST = "/tokens", "/cost"
+
+
+class Settlements:
+    """The calls of this process that wait for a settlement: by counter, in the order in which they began to wait."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, list[asyncio.Event]] = {}
+
+    def told(self, counters: Iterable[str]) -> None:
+        """Something was settled on these counters. The first call in the line of each counter checks whether there is room now; the next
+        call checks after it."""
+        for counter in counters:
+            if line := self._lines.get(counter):
+                line[0].set()
+
+    def join(self, counter: str) -> asyncio.Event:
+        """Take a place at the end of a counter's line."""
+        place = asyncio.Event()
+        self._lines.setdefault(counter, []).append(place)
+        return place
+
+    def leave(self, counter: str, place: asyncio.Event) -> None:
+        """Give a place up. The call behind it is the next that checks for room."""
+        line = self._lines[counter]
+        line.remove(place)
+        if line:
+            line[0].set()
+        else:
+            del self._lines[counter]
+
+    def is_first(self, counter: str, place: asyncio.Event) -> bool:
+        """Whether no call waits longer for this counter."""
+        return self._lines[counter][0] is place
+
+
+class SharedBudgets:
+    """The budgets that the calls of one run are charged to."""
+
+    def __init__(self, budgets: tuple[Budget, ...], clock: Clock, settlements: Settlements) -> None:
+        self._budgets = budgets
+        self._clock = clock
+        self._settlements = settlements
+        self._spent: dict[str, int] = {}
+        """The spent amount that the store reported last, by counter. It only grows."""
+
+    def __bool__(self) -> bool:
+        return bool(self._budgets)
+
+    # --- what a call may reserve, reserves and settles
+
+    def left(self, remaining: Remaining) -> Remaining:
+        """What a call may reserve: at most what is left of each budget, as far as this process knows. The store decides when the call is
+        written."""
+        for budget in self._budgets:
+            remaining = self._left_of(budget, remaining)
+        return remaining
+
+    def _left_of(self, budget: Budget, remaining: Remaining) -> Remaining:
+        tokens, cost = remaining.tokens, remaining.cost_usd
+        if budget.max_tokens is not None:
+            tokens = _least(tokens, max(0, budget.max_tokens - self._spent.get(budget.key + _TOKENS, 0)))
+        if budget.max_cost is not None:
+            cost = _least(cost, max(Decimal(0), budget.max_cost - Decimal(self._spent.get(budget.key + _COST, 0)) / NANO))
+        return Remaining(tokens, cost)
+
+    def reserved(self, reservation: Reservation) -> tuple[Charge, ...]:
+        """The charges of a call's reservation."""
+        return self._charges(0, reservation.tokens, 0, nanos_of(reservation.cost_usd))
+
+    def settled(self, reservation: Reservation, usage: Usage) -> tuple[Charge, ...]:
+        """The charges of a call that is over: its reservation is taken back, and what it used is spent."""
+        used = usage.tokens
+        return self._charges(used, -reservation.tokens, nanos_of(usage.cost_usd), -nanos_of(reservation.cost_usd))
+
+    def _charges(self, tokens: int, reserved_tokens: int, cost: int, reserved_cost: int) -> tuple[Charge, ...]:
+        charges, now = [], self._clock.now()
+        for budget in self._budgets:
+            if budget.until <= now:
+                continue  # the pipeline's run is over for certain, and its counters may be gone
+            for counter, limit, spent, reserved in (
+                (budget.key + _TOKENS, budget.max_tokens, tokens, reserved_tokens),
+                (budget.key + _COST, None if budget.max_cost is None else nanos_of(budget.max_cost), cost, reserved_cost),
+            ):
+                if limit is not None and (spent or reserved):
+                    charges.append(Charge(counter, spent, limit if reserved > 0 else None, budget.until, reserved=reserved))
+        return tuple(charges)
+
+    def landed(self) -> None:
+        """A settlement of this run is on disk: calls of other runs may find room now."""
+        self._settlements.told(budget.key + what for budget in self._budgets for what in (_TOKENS, _COST))
+
+    # --- a call that does not fit
+
+    def explained(self, failed: ToolFailed, own: Remaining) -> ToolFailed:
+        """The error of a tool for which too little was left. If a shared budget is the reason, the error names the owner of that budget."""
+        narrower = [budget for budget in self._budgets if self._left_of(budget, own) != own]
+        if failed.code == "budget_exceeded" and narrower:
+            tightest = next((budget for budget in narrower if self._left_of(budget, own) == self.left(own)), narrower[0])
+            failed.message = f"{failed.message} So little is left of the budget of {owner(tightest.key)}."
+        return failed
+
+    async def admitted(
+        self, tool: str, time: AttemptTime, write: Callable[[], Awaitable[T]], refused: Callable[[LimitReached], ToolFailed]
+    ) -> T:
+        """Make the write of a call that reserves, as soon as there is room for it. `refused` makes the error of any other limit."""
+        room = Room(self, tool, time)
+        try:
+            while True:
+                try:
+                    return await write()
+                except LimitReached as limit:
+                    if not self._owns(limit):
+                        raise refused(limit) from None
+                    await room.made(limit)
+        finally:
+            room.leave()
+
+    def _owns(self, limit: LimitReached) -> bool:
+        return any(limit.key in (budget.key + _TOKENS, budget.key + _COST) for budget in self._budgets)
+
+    def learn(self, limit: LimitReached) -> bool:
+        """Remember the spent amount that the store reports. Returns False if this process knew it: then the tool would reserve the same
+        again."""
+        known = self._spent.get(limit.key, 0)
+        self._spent[limit.key] = max(known, limit.spent)
+        return limit.spent > known
+
+
+class Room:
+    """One call that asks for room in shared budgets, until it has it, is refused, or its run is cancelled."""
+
+    def __init__(self, budgets: SharedBudgets, tool: str, time: AttemptTime) -> None:
+        self._budgets = budgets
+        self._line = budgets._settlements
+        self._tool = tool
+        self._time = time
+        self._pause = _FIRST_PAUSE
+        self._at: tuple[str, asyncio.Event] | None = None
+        self._seen: tuple[str, int, int] | None = None
+        self._since = 0.0
+
+    def leave(self) -> None:
+        """Give up the place in the line."""
+        if self._at is not None:
+            self._line.leave(*self._at)
+            self._at = None
+
+    async def made(self, limit: LimitReached) -> None:
+        """Return when the call may be tried again. ToolFailed if it does not fit what is spent, or if nothing is settled for long."""
+        learnt = self._budgets.learn(limit)
+        if limit.is_curable:
+            self._check_standstill(limit)
+            with self._time.standing_still():
+                await self._waited(limit)
+        elif not learnt:
+            raise ToolFailed("budget_exceeded", f"{self._tool} may take more than is left: {_told(limit)} is spent.")
+
+    def _check_standstill(self, limit: LimitReached) -> None:
+        seen, now = (limit.key, limit.spent, limit.reserved), monotonic()
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        elif now - self._since >= _LONGEST_STANDSTILL:
+            why = f"{_told(limit)} is spent, and {_amount(limit.key, limit.reserved)} is reserved by calls under way."
+            raise ToolFailed("tool_timeout", f"{self._tool} waited for room, and no call was settled for an hour: {why}")
+
+    async def _waited(self, limit: LimitReached) -> None:
+        if self._at is None or self._at[0] != limit.key:
+            self.leave()
+            self._at = (limit.key, self._line.join(limit.key))
+        _, place = self._at
+        place.clear()
+        try:
+            async with asyncio.timeout(self._pause if self._line.is_first(*self._at) else None):
+                await place.wait()
+        except TimeoutError:
+            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+
+def owner(key: str) -> str:
+    """The owner of a budget, as people read it."""
+    _, run, *node = key.split("/")
+    return f"node {node[0]} of pipeline run {run}" if node else f"pipeline run {run}"
+
+
+def _told(limit: LimitReached) -> str:
+    whole, of = _amount(limit.key, limit.limit), owner(limit.key.rpartition("/")[0])
+    return f"of the {whole} that {of} has, {_amount(limit.key, limit.spent)}"
+
+
+def _amount(counter: str, amount: int) -> str:
+    return f"${amount / NANO:g}" if counter.endswith(_COST) else f"{amount:,} tokens"
+
+
+def _least(one: _Number | None, other: _Number) -> _Number:
+    return other if one is None else min(one, other)

@@ -1,0 +1,63 @@
+"""Changed writes: a restarted run wants a call that an earlier run made with other arguments. A person decides what counts.
+
+send    the call is made with the new arguments, as a call of its own
+keep    the earlier call counts, and its answer is the answer
+stop    the call fails with `receipt_conflict`
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model import codec
+from holdfast.workers.approvals import Decision
+from holdfast.workers.calls import Try
+from holdfast.workers.tools.seam import ToolFailed
+
+SEND, KEEP, STOP = "send", "keep", "stop"
+_SHOWN: Final = 1500
+"""Characters of each side that the text of the question shows. The arguments beside the text are whole."""
+
+
+class ChangedWrite(msgspec.Struct, frozen=True):
+    """The question about a call whose arguments changed."""
+
+    arguments: dict[str, Any]
+    text: str
+    schema: dict[str, Any]
+
+
+def changed_write(tool: str, known: Try, arguments: dict[str, Any]) -> ChangedWrite:
+    """The question: it names the arguments of before and of now. A call without a known answer cannot be kept."""
+    actions = [SEND, *([] if known.receipt is None else [KEEP]), STOP]
+    before = known.intent.arguments
+    happened = "made" if known.receipt is not None else "perhaps made (its outcome is unknown)"
+    text = (
+        f"An earlier run has {happened} the call {tool} with {_short(before)}. This run wants it with {_short(arguments)}. "
+        f"Answer with an action: {', '.join(actions)}."
+    )
+    shown = {"tool": tool, "before": before, "now": arguments, "answers": actions}
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["action"],
+        "properties": {"action": {"enum": actions}},
+    }
+    return ChangedWrite(shown, text, schema)
+
+
+def keeps_earlier(tool: str, decision: Decision) -> bool:
+    """Whether the earlier call counts; raises if the person wants neither call."""
+    action = decision.result.get("action") if decision.verdict == "answer" and isinstance(decision.result, dict) else STOP
+    if action not in (SEND, KEEP):
+        said = "" if decision.comment is None else f" ({decision.comment})"
+        message = f"{tool} was called by an earlier run with other arguments, and {decision.decided_by} said stop.{said}"
+        raise ToolFailed("receipt_conflict", message, known=True)
+    return action == KEEP
+
+
+def _short(value: object) -> str:
+    text = codec.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,112 @@
+"""The counters that runs share: what a tenant has used of its day, and keys that a server has closed with Retry-After."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from hashlib import sha256
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.model.charges import Charge
+from holdfast.model.clock import Clock
+from holdfast.model.errors import LimitReached
+from holdfast.model.ledger import NANO as NANO
+from holdfast.workers.policy import Policy
+from holdfast.workers.tools.seam import Remaining, Reservation, ToolFailed, Usage
+
+_Number = TypeVar("_Number", int, Decimal)
+
+
+def day_of(now: int) -> tuple[str, int]:
+    """The UTC day of a time, and when it is over."""
+    at = datetime.fromtimestamp(now / 1000, UTC)
+    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    return at.strftime("%Y-%m-%d"), int(midnight.timestamp() * 1000)
+
+
+def utc(at: int) -> str:
+    """A time as people read it."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def capped(limit: LimitReached) -> dict[str, str]:
+    """The name of the day's cap that was reached, and the time until which it holds."""
+    what = limit.key.rpartition("/")[2]
+    return {"cap": "cost_usd" if what == "cost" else what, "until": utc(limit.until)}
+
+
+def key_part(text: str) -> str:
+    """A text as one part of a counter's key: its characters cannot change the other parts."""
+    safe = text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
+    return safe if len(safe) <= 100 else sha256(text.encode(errors="replace")).hexdigest()
+
+
+class Counters:
+    """The counters that the calls of one tenant are charged to."""
+
+    def __init__(self, policy: Policy, tenant: str, clock: Clock) -> None:
+        self._caps = policy.caps_of(tenant)
+        self._tenant = tenant
+        self._clock = clock
+
+    def left(self, remaining: Remaining) -> Remaining:
+        """What a run may still spend: at most the tenant's cap for a day. With a cap on cost, a call needs a price."""
+        return Remaining(_least(remaining.tokens, self._caps.tokens), _least(remaining.cost_usd, self._caps.cost_usd))
+
+    def reserved(self, reservation: Reservation, at: int) -> tuple[Charge, ...]:
+        """The charges of a call's reservation, on the day in which the call begins."""
+        return self._day(reservation.tokens, int(reservation.cost_usd * NANO), at)
+
+    def settled(self, reservation: Reservation, usage: Usage, began: int) -> tuple[Charge, ...]:
+        """The charges that correct the reservation of a finished call; none when that day is over."""
+        if day_of(began)[1] <= self._clock.now():
+            return ()
+        tokens = usage.input_tokens + usage.output_tokens - reservation.tokens
+        nanos = int(usage.cost_usd * NANO) - int(reservation.cost_usd * NANO)
+        return tuple(msgspec.structs.replace(charge, limit=None) for charge in self._day(tokens, nanos, began))
+
+    def _day(self, tokens: int, nanos: int, at: int) -> tuple[Charge, ...]:
+        day, until = day_of(at)
+        charges = []
+        if self._caps.tokens is not None and tokens:
+            charges.append(Charge(f"day/{day}/{key_part(self._tenant)}/tokens", tokens, self._caps.tokens, until))
+        if self._caps.cost_usd is not None and nanos:
+            charges.append(Charge(f"day/{day}/{key_part(self._tenant)}/cost", nanos, int(self._caps.cost_usd * NANO), until))
+        return tuple(charges)
+
+    def open(self, keys: Iterable[str]) -> tuple[Charge, ...]:
+        """Charges of 0, which the store refuses if one of these keys is closed."""
+        return tuple(Charge(self._closed(key), 0, 0) for key in keys)
+
+    def closing(self, failed: ToolFailed) -> tuple[Charge, ...]:
+        """The charge that closes a key until the time that a server asked for: until then this tenant makes no such call."""
+        if failed.closes is None or failed.retry_after_seconds is None:
+            return ()
+        until = self._clock.now() + int(failed.retry_after_seconds * 1000)
+        return (Charge(self._closed(failed.closes), 1, None, until, extends=True),)
+
+    def _closed(self, key: str) -> str:
+        return f"closed/{key_part(self._tenant)}/{key_part(key)}"
+
+    def refused(self, limit: LimitReached) -> ToolFailed:
+        """The error of a call that a limit refused."""
+        what, seconds = limit.key.rpartition("/")[2], max(0.0, (limit.until - self._clock.now()) / 1000)
+        if limit.key.startswith("closed/"):
+            return ToolFailed("rate_limited", f"{what} asked not to be called before {utc(limit.until)}.", retry_after_seconds=seconds)
+        most = f"${limit.limit / NANO:g}" if what == "cost" else f"{limit.limit:,} {what}"
+        return ToolFailed(
+            "rate_limited",
+            f"The call may take more than is left of the {most} that tenant {self._tenant} has for a day. The cap holds until "
+            f"{utc(limit.until)}: try again then, or have the operator raise it ([policy.caps]).",
+            retry_after_seconds=seconds,
+            details=capped(limit),
+        )
+
+
+def _least(one: _Number | None, other: _Number | None) -> _Number | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

@@ -1,0 +1,47 @@
+"""What tenants have used of their day, and the operator's caps. Only what has a cap is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+import msgspec
+
+from holdfast.store.seam import CounterStore
+from holdfast.workers.counters import NANO, day_of, key_part
+from holdfast.workers.policy import Policy
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """One cap of one tenant, today."""
+
+    tenant: str
+    what: str
+    """runs, tokens or cost_usd."""
+    spent: Decimal
+    """This includes the reservations of calls under way."""
+    cap: Decimal
+    until: int
+    """When the UTC day is over."""
+
+    @property
+    def left(self) -> Decimal:
+        """What may still be spent today."""
+        return max(Decimal(0), self.cap - self.spent)
+
+
+def spent_today(store: CounterStore, policy: Policy, tenants: Iterable[str], now: int) -> list[Spent]:
+    """Every cap of these tenants, in their order."""
+    day, until = day_of(now)
+    wanted = []
+    for tenant in tenants:
+        caps, at = policy.caps_of(tenant), f"day/{day}/{key_part(tenant)}"
+        for what, key, cap, unit in (
+            ("runs", f"{at}/runs", caps.runs, 1),
+            ("tokens", f"{at}/tokens", caps.tokens, 1),
+            ("cost_usd", f"{at}/cost", caps.cost_usd, NANO),
+        ):
+            if cap is not None:
+                wanted.append((key, unit, Spent(tenant=tenant, what=what, spent=Decimal(0), cap=Decimal(cap), until=until)))
+    found = {counter.key: counter.amount for counter in store.counters([key for key, _, _ in wanted])}
+    return [msgspec.structs.replace(each, spent=Decimal(found.get(key, 0)) / unit) for key, unit, each in wanted]

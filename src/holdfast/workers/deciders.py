@@ -1,0 +1,79 @@
+"""Who may decide a question, and whether a decision is allowed.
+
+A person may have several names: the one that decisions are recorded under, and the ids of the person's credentials. Approvers are names of
+persons, of groups, or of credentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.checking import told_of
+from holdfast.hosts.evaluator.schema_check import problems_now
+from holdfast.model.credentials import Credential
+from holdfast.workers.approvals import VERDICTS, Approval, ApprovalRefused, ApproverRefused, Decision, arguments_hash
+from holdfast.workers.demands import persons_in
+from holdfast.workers.run_lookup import Asker
+
+
+class Person(msgspec.Struct, frozen=True):
+    """A person who decides, by every name."""
+
+    name: str
+    """The name that the decision is recorded under."""
+    names: frozenset[str]
+
+    def is_among(self, names: Iterable[str]) -> bool:
+        """Whether one of these names is the person's."""
+        return not self.names.isdisjoint(names)
+
+
+def person_of(asker: Asker, decided_by: str, credentials: Iterable[Credential]) -> Person:
+    """The person who decides: by the login, whatever the decision says; where callers do not log in, as the decision says."""
+    if not asker.logged_in:
+        return Person(decided_by, frozenset({decided_by}))
+    own = {one.id for one in credentials if one.person is not None and one.person == asker.principal}
+    return Person(asker.principal, frozenset({asker.principal, *own, *([] if asker.credential is None else [asker.credential])}))
+
+
+def may_decide(approval: Approval) -> frozenset[str] | None:
+    """The persons who may decide now; None: every person with the role. Members of a group that must vote may always decide."""
+    if not approval.approvers:
+        return None
+    return persons_in([*approval.approvers, *([] if approval.group is None else [approval.group])], approval.groups)
+
+
+def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None:
+    """Refuse a person who is not among the approvers, or who made the request."""
+    able = may_decide(approval)
+    if able is not None and not person.is_among(able):
+        raise ApproverRefused(f"{person.name} is not among those who may decide this: {', '.join(approval.approvers)}.")
+    if logged_in and person.is_among((approval.requested_by,)):
+        raise ApproverRefused(f"{person.name} asked for this; another person must decide it.")
+
+
+def checked(approval: Approval, decision: Decision, person: Person, *, logged_in: bool) -> Decision:
+    """The decision as it may be written; raises where it is not allowed. A stranger's form is checked where it cannot do harm."""
+    allowed = VERDICTS[approval.kind]
+    if decision.verdict not in allowed:
+        raise ApprovalRefused(f"This approval takes {' or '.join(sorted(allowed))}, not {decision.verdict!r:.50}.")
+    check_person(approval, person, logged_in=logged_in)
+    edited = decision.edited_arguments
+    if edited is not None and (approval.kind != "approve" or decision.verdict != "approve"):
+        raise ApprovalRefused("Only the verdict `approve` can have edited arguments.")
+    if edited is not None or decision.verdict == "answer":
+        _check_fits(approval.schema, edited if edited is not None else decision.result, approval.requested_by)
+    hashed = None if edited is None else arguments_hash(edited)
+    own = person.is_among((approval.requested_by,))
+    return msgspec.structs.replace(decision, decided_by=person.name, edited_sha256=hashed, own_request=own)
+
+
+def _check_fits(schema: dict[str, Any] | None, value: Any, who: str) -> None:
+    if schema is None:
+        return
+    problems = problems_now(schema, value, who)
+    if problems:
+        raise ApprovalRefused(f"The given value does not fit: {told_of(problems)}.")

@@ -1,0 +1,84 @@
+"""What people decide about runs, as writes to the store: a decision on an approval, and a cancellation."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.model.audit import Note
+from holdfast.model.errors import CallbackClosed
+from holdfast.model.execution import ExecutionStatus, State, View
+from holdfast.model.life import Claimant
+from holdfast.model.operations import APPROVAL, CANCEL, OPEN, Failure
+from holdfast.model.outside import Answering, Stop
+from holdfast.model.seal import Seal
+from holdfast.model.verbs import Decision as Verdict
+from holdfast.store.seam import Store
+from holdfast.workers.approvals import SETTLING, WITHDRAWN, Approval, ApprovalRefused, Decision, request_of
+from holdfast.workers.deciders import checked, person_of
+from holdfast.workers.run_lookup import Asker, approval_operations, find_run
+from holdfast.workers.run_operations import CANCEL_AT
+from holdfast.workers.votes import Voting
+
+DecisionWrite: TypeAlias = Answering | Voting
+
+
+def decision_write(store: Store, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> DecisionWrite:
+    """The write of a decision: it closes the approval, or it is one vote on it. The store refuses it if the approval was closed
+    meanwhile."""
+    approval, callback, request = approval_operations(store, approval_id, asker)
+    if approval.state != "open":
+        by = "" if approval.decided_by is None else f" by {approval.decided_by}"
+        raise CallbackClosed(f"{approval_id} was decided before: {approval.state}{by}.")
+    asked = request_of(request)
+    if in_batch and not asked.batch:
+        raise ApprovalRefused(f"{approval_id} has the risk {asked.risk}, which the operator wants decided one by one.")
+    person = person_of(asker, decision.decided_by, store.credentials() if asker.logged_in else ())
+    decision = checked(approval, decision, person, logged_in=asker.logged_in)
+    notes = asker.did(*_note(decision, approval, asker), decision.decided_at)
+    if asked.is_voted:
+        return Voting(
+            execution=approval.run_id, operation_id=callback.id, request=asked, decision=decision, names=person.names, notes=notes
+        )
+    return Answering(approval.run_id, callback.id, msgspec.json.encode(decision).decode(), kept=APPROVAL, notes=notes)
+
+
+def _note(decision: Decision, approval: Approval, asker: Asker) -> tuple[str, str, str]:
+    """A decision for the audit log: the action, its object, and the outcome."""
+    told = decision.verdict if not approval.is_voted else f"vote: {decision.verdict}"
+    if asker.actor is not None and decision.decided_by != asker.actor.who:
+        told += f", as {decision.decided_by}"
+    edited = ", edited" if decision.edited_arguments is not None else ""
+    own = ", own request" if decision.own_request else ""
+    return "settle" if decision.verdict in SETTLING else decision.verdict, approval.approval_id, f"{told}{edited}{own}"
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """Cancel a run: the runner ends the body and lets calls in flight record their outcome. A run without any write ends at once."""
+
+    execution: str
+    by: Claimant | None = None
+    notes: tuple[Note, ...] = ()
+
+    def decide(self, view: View, now: int, seal: Seal) -> Verdict:
+        """Decided inside the write, because a call may begin at the same time. A second cancellation changes nothing."""
+        header, heard = view.header, view.get(CANCEL_AT.operation_id)
+        if header.status is not ExecutionStatus.RUNNING or (heard is not None and heard.status not in OPEN):
+            return None, header
+        if heard is None or header.state is State.QUARANTINED:
+            return Stop(self.execution, Failure("The run was cancelled.", "cancelled"), notes=self.notes).decide(view, now, seal)
+        return Answering(self.execution, heard.id, None, Failure("cancelled"), self.by, CANCEL, self.notes).decide(view, now, seal)
+
+
+def withdrawal(run_id: str, operation_id: str) -> Answering:
+    """The write that takes back a question of a run. A decision that was written before it stays."""
+    return Answering(run_id, operation_id, None, Failure("The run took the question back.", WITHDRAWN), kept=APPROVAL)
+
+
+def cancel_write(store: Store, run_id: str, asker: Asker, now: int) -> Cancel | None:
+    """The write that cancels a run; None for a run that is over."""
+    header, _ = find_run(store, run_id, asker)
+    if header.status is not ExecutionStatus.RUNNING:
+        return None
+    return Cancel(run_id, notes=asker.did("cancel", run_id, "cancelled", now))

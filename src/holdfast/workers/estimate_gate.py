@@ -1,0 +1,67 @@
+"""The gate before a run begins: the estimate of a run is compared with caps, and counts in queues whose depth is bounded by money.
+
+How estimates are made is known in a package above this one (service.estimates), because a pipeline's estimate needs its graph.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from holdfast.contract.terms import RateLimit
+from holdfast.engine.engine import Engine
+from holdfast.model.admission import Enqueue
+from holdfast.model.operations import Queued
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.workers.accept import Served, name_of
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.queued_runs import placed
+
+Q = TypeVar("Q", Enqueue, Queued)
+
+
+class RunEstimates(Protocol):
+    """What a run may cost."""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the operator lets runs be refused by their estimate."""
+        ...
+
+    def check(self, served: Served, accepted: AcceptedRequest, now: int) -> None:
+        """Refuse a run that may cost more than is allowed (InvalidRequest with `estimate_exceeded`)."""
+        ...
+
+    def money(self, served: Served, accepted: AcceptedRequest) -> int:
+        """What a run counts for in a queue, in billionths of a dollar."""
+        ...
+
+
+class EstimateGate:
+    """The gate of one worker service."""
+
+    def __init__(self, engine: Engine, estimates: RunEstimates | None) -> None:
+        self._engine = engine
+        self._estimates = estimates
+
+    async def check(self, served: Served, accepted: AcceptedRequest) -> None:
+        """Refuse a new run that may cost too much. A run that its key has already is not refused: it costs nothing more."""
+        estimates, store = self._estimates, self._engine.store
+        if estimates is None or not estimates.refuses:
+            return
+        name = name_of(accepted)
+        if name is not None and store.find_named(served.worker.contract.worker_id, name) is not None:
+            return
+        await in_thread(Purpose.STORE, estimates.check, served, accepted, self._engine.clock.now())
+
+    async def placed(self, queue: Q, served: Served, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
+        """What is asked of the queue for a run, with its estimate if the queue counts money."""
+        asked = placed(queue, accepted, rate)
+        if self._estimates is None:
+            return asked
+        row = self._engine.store.queue(queue.queue)
+        if row is None or row.settings().most_waiting_usd is None:
+            return asked
+        money = await in_thread(Purpose.STORE, self._estimates.money, served, accepted)
+        return msgspec.structs.replace(asked, money=money)

@@ -1,0 +1,213 @@
+"""Live events of runs, kept for a while: the ring of each followed run, and how much all rings may hold.
+
+A live event is not on disk. Its id is `RECORDED.RING.NUMBER`: the number of the last recorded event before it, the name of the ring, and
+its own number there. So an id says where a follower stands among the recorded events and among the live ones, and a follower that comes
+back learns from the ring whether it missed something.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from secrets import token_hex
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model import codec
+from holdfast.model.errors import InvalidParameter
+
+_ID: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9a-f]{8})\.([0-9]{1,18}))?")
+_encoder: Final = msgspec.json.Encoder()
+_AROUND: Final = 64
+"""About how many bytes an event takes in addition to its data."""
+
+
+class RingLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much live events may take."""
+
+    events: int = 512
+    """The events of one run."""
+    bytes: int = 256 * 1024
+    """The bytes of one run's events."""
+    event_bytes: int = 64 * 1024
+    """The bytes of one event; the data of a larger one is not kept."""
+    all_bytes: int = 16 * 1024 * 1024
+    """The bytes of all rings together."""
+    unfollowed: int = 100
+    """The rings of runs whose followers have left, and may come back."""
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a follower stands."""
+
+    recorded: int = 0
+    """The number of the last recorded event that it had."""
+    ring: str | None = None
+    """The ring of the last live event that it had, if a live event was the last."""
+    number: int = 0
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether the follower has had nothing yet."""
+        return self.recorded == 0 and self.ring is None
+
+
+def position_of(text: str | int) -> Position:
+    """The position after the event with this id. Raises InvalidParameter for anything that is no id of a run's event."""
+    found = _ID.fullmatch(str(text))
+    if found is None:
+        raise InvalidParameter("The id of the last event must be the id of an event of this run, such as 12 or 12.0a1b2c3d.7.")
+    return Position(int(found[1]), found[2], int(found[3] or 0))
+
+
+class LiveEvent(msgspec.Struct, frozen=True):
+    """One live event in its ring."""
+
+    number: int
+    recorded: int
+    event: str
+    data: Any
+    size: int
+
+
+class EventRing:
+    """The last live events of one run, and where each of them stands between the recorded ones.
+
+    All followers get the same order: a live event stands behind the recorded events that a follower had when it happened.
+    """
+
+    def __init__(self, name: str, recorded: int, limits: RingLimits) -> None:
+        self._name = name
+        self._limits = limits
+        self._kept: deque[LiveEvent] = deque()
+        self.begun = recorded
+        """The number of the last recorded event when the ring began: every live event stands behind it."""
+        self.recorded = recorded
+        """The number of the last recorded event that some follower had."""
+        self.size = 0
+        self.last = 0
+        """The number of the last live event."""
+        self._dropped = 0
+        """The number of the last live event that the ring has dropped."""
+        self._whole_from = recorded
+        """Behind a recorded event of this number or a later one, no live event is missing."""
+
+    def add(self, event: str, data: Any) -> None:
+        """Keep one more event, and drop the oldest ones that are too many."""
+        size = _AROUND + _size(data)
+        if size > self._limits.event_bytes:
+            data, size = {"too_large": size}, _AROUND
+        self.last += 1
+        self._kept.append(LiveEvent(self.last, self.recorded, event, data, size))
+        self.size += size
+        while len(self._kept) > self._limits.events or self.size > self._limits.bytes:
+            self.drop()
+
+    def drop(self) -> None:
+        """Drop the oldest event."""
+        if self._kept:
+            oldest = self._kept.popleft()
+            self.size -= oldest.size
+            self._dropped, self._whole_from = oldest.number, oldest.recorded + 1
+
+    def began(self, position: Position) -> tuple[int, bool]:
+        """The number after which a follower at this position goes on, and whether it may have missed events."""
+        if position.is_beginning:
+            return self._dropped, False
+        if position.ring == self._name:
+            return min(position.number, self.last), False  # what was dropped meanwhile is noticed by `missed`
+        number = next((kept.number - 1 for kept in self._kept if kept.recorded >= position.recorded), self.last)
+        return number, position.ring is not None or position.recorded < self._whole_from
+
+    def missed(self, number: int) -> int:
+        """How many events after this one the ring does not have any more."""
+        return max(0, self._dropped - number)
+
+    def after(self, number: int) -> LiveEvent | None:
+        """The next event."""
+        return next(islice(self._kept, max(0, number - self._dropped), None), None)
+
+    def id_at(self, recorded: int, number: int) -> str:
+        """The id of a live event."""
+        return f"{recorded}.{self._name}.{number}"
+
+
+class EventRings:
+    """The rings of all runs that are or were followed in this process."""
+
+    def __init__(self, limits: RingLimits | None = None, name: Callable[[], str] = lambda: token_hex(4)) -> None:
+        self._limits = limits or RingLimits()
+        self._name = name
+        self._rings: OrderedDict[str, EventRing] = OrderedDict()
+        self._followed: dict[str, int] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._rings)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all rings."""
+        return self._size
+
+    def get(self, run_id: str) -> EventRing | None:
+        """The ring of a run, if it has one."""
+        return self._rings.get(run_id)
+
+    def open(self, run_id: str, recorded: int) -> EventRing:
+        """The ring of a run that has one more follower."""
+        ring = self._rings.get(run_id)
+        if ring is None:
+            ring = self._rings[run_id] = EventRing(self._name(), recorded, self._limits)
+        self._rings.move_to_end(run_id)
+        self._followed[run_id] = self._followed.get(run_id, 0) + 1
+        return ring
+
+    def leave(self, run_id: str) -> None:
+        """The run has one follower less. Its ring stays for a while, because the follower may come back."""
+        self._followed[run_id] -= 1
+        if not self._followed[run_id]:
+            del self._followed[run_id]
+            self._rings.move_to_end(run_id)
+            self._remove(self._unfollowed(), len(self._rings) - len(self._followed) - self._limits.unfollowed)
+
+    def add(self, run_id: str, event: str, data: Any) -> bool:
+        """Keep a live event, if the run has a ring. Returns whether it has one."""
+        ring = self._rings.get(run_id)
+        if ring is None:
+            return False
+        before = ring.size
+        ring.add(event, data)
+        self._size += ring.size - before
+        if self._size > self._limits.all_bytes:
+            self._make_room(ring)
+        return True
+
+    def _make_room(self, ring: EventRing) -> None:
+        """Remove rings that no client follows, oldest first; where that is not enough, events of this ring."""
+        for run_id in self._unfollowed():
+            if self._size <= self._limits.all_bytes:
+                return
+            self._remove(iter([run_id]), 1)
+        while self._size > self._limits.all_bytes and ring.size:
+            before = ring.size
+            ring.drop()
+            self._size -= before - ring.size
+
+    def _unfollowed(self) -> Iterator[str]:
+        return iter([run_id for run_id in self._rings if run_id not in self._followed])
+
+    def _remove(self, run_ids: Iterator[str], count: int) -> None:
+        for run_id in islice(run_ids, max(0, count)):
+            self._size -= self._rings.pop(run_id).size
+
+
+def _size(data: Any) -> int:
+    """About how many bytes the data takes; the most that there can be for data that is no JSON."""
+    try:
+        return len(_encoder.encode(data))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return codec.MAX_PAYLOAD_BYTES

@@ -1,0 +1,217 @@
+"""The followers of runs in this process. Each gets the recorded events of its run, with the live ones between them, until the run is over.
+
+A follower holds a place in the run's history and a place in the run's ring, and no queue of its own. So a slow follower delays neither the
+run nor another follower: when the ring has dropped events that the follower did not have, the follower gets one event `gap` instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.refusals import Overloaded
+from holdfast.model.clock import monotonic
+from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.store.seam import HistoryEntry, Store
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.event_rings import EventRing, EventRings, Position, RingLimits
+from holdfast.workers.events import PAGE, RunEvent, events_of
+
+_POLL_SECONDS: Final = 0.25
+"""Another process may have the run, and does not tell this one what it writes. So the store is asked every so often."""
+_POLLED: Final = 100
+"""With more followers than these, each asks the store less often, so that all of them together ask no more often."""
+
+
+class FollowerLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How many followers there may be at one time."""
+
+    of_run: int = 50
+    of_tenant: int = 250
+    all: int = 1000
+
+
+class FollowedRuns:
+    """The followers of each run in this process, and the live events that are kept for them."""
+
+    def __init__(self, limits: FollowerLimits | None = None, rings: RingLimits | None = None) -> None:
+        self._limits = limits or FollowerLimits()
+        self._rings = EventRings(rings)
+        self._followers: dict[str, set[_Follower]] = {}
+        self._tenants: Counter[str] = Counter()
+        self._looks: dict[str, asyncio.Future[Execution | None]] = {}
+
+    # --- what runs tell (live_run.Followers)
+
+    @property
+    def are_there(self) -> bool:
+        """Whether live events of some run are kept for followers."""
+        return len(self._rings) > 0
+
+    def has(self, run_id: str) -> bool:
+        """Whether live events of this run are kept for followers."""
+        return self._rings.get(run_id) is not None
+
+    def offer(self, run_id: str, event: str, data: Any) -> None:
+        """Keep a live event for the followers of a run, if there are any or were lately."""
+        if self._rings.add(run_id, event, data):
+            for follower in self._followers.get(run_id, ()):
+                follower.tell(wrote=False)
+
+    def nudge(self, run_id: str) -> None:
+        """Say that the run has written something, or will write in a moment."""
+        for follower in self._followers.get(run_id, ()):
+            follower.tell(wrote=True)
+
+    # --- following
+
+    def follow(
+        self, store: Store, header: Execution, accepted: AcceptedRequest, position: Position | None = None
+    ) -> AsyncGenerator[RunEvent | None, None]:
+        """The events of a run after a position, then new ones as they happen, until the run is over; None when nothing happens for a while.
+
+        A quarantined run is not done, but it has no events until an operator releases it: its last event is `quarantined`. Raises
+        Overloaded, when the first event is asked for, if there are too many followers.
+        """
+        return self._followed(store, header, accepted, position or Position())
+
+    async def _followed(
+        self, store: Store, header: Execution, accepted: AcceptedRequest, position: Position
+    ) -> AsyncGenerator[RunEvent | None, None]:
+        self._admit(header.id, accepted.tenant)
+        ring = self._rings.open(header.id, header.events)
+        follower = _Follower(ring, position, self._pause)
+        self._followers.setdefault(header.id, set()).add(follower)
+        self._tenants[accepted.tenant] += 1
+        try:
+            async for event in self._events(store, header.id, accepted, follower):
+                yield event
+        finally:
+            self._tenants[accepted.tenant] -= 1
+            self._tenants += Counter()  # forgets tenants without followers
+            self._followers[header.id].discard(follower)
+            if not self._followers[header.id]:
+                del self._followers[header.id]
+            self._rings.leave(header.id)
+
+    def _pause(self) -> float:
+        """How many seconds lie between two looks of one follower at the store, unless the run says that it has written."""
+        return _POLL_SECONDS * max(1.0, self._tenants.total() / _POLLED)
+
+    def _admit(self, run_id: str, tenant: str) -> None:
+        limits = self._limits
+        counted = {
+            "This run": (len(self._followers.get(run_id, ())), limits.of_run),
+            "The tenant": (self._tenants[tenant], limits.of_tenant),
+            "This process": (self._tenants.total(), limits.all),
+        }
+        for who, (count, most) in counted.items():
+            if count >= most:
+                raise Overloaded(f"{who} has {count:,} followers of runs, and {most:,} are the most. Close one, or try again later.")
+
+    async def _events(
+        self, store: Store, run_id: str, accepted: AcceptedRequest, follower: _Follower
+    ) -> AsyncGenerator[RunEvent | None, None]:
+        while True:
+            follower.looks()
+            header = await self._look(store, run_id)
+            while header is not None and header.events > follower.recorded:
+                lines = await in_thread(Purpose.STORE, store.history, run_id, follower.recorded, PAGE)
+                if not lines:
+                    break
+                for event in follower.merged(await in_thread(Purpose.STORE, events_of, store, run_id, accepted, lines), lines):
+                    yield event
+                    if event.event == "done":
+                        return
+            if header is None or header.state is State.QUARANTINED:
+                yield RunEvent(None, "quarantined", {"run_id": run_id})
+                return
+            is_over = header.status is not ExecutionStatus.RUNNING and header.state is State.CLOSED
+            while True:
+                for live in follower.live(follower.recorded, is_all=True):
+                    yield live
+                if is_over and header.events <= follower.recorded:
+                    return  # the follower has had every event
+                if follower.must_look:
+                    break
+                if not await follower.heard():
+                    yield None
+
+    async def _look(self, store: Store, run_id: str) -> Execution | None:
+        """The run as the store has it. Followers of one run that ask at the same time share one look."""
+        look = self._looks.get(run_id)
+        if look is None:
+            look = self._looks[run_id] = asyncio.ensure_future(in_thread(Purpose.STORE, store.find, run_id))
+            look.add_done_callback(lambda done: (self._looks.pop(run_id, None), done.cancelled() or done.exception()))
+        return await asyncio.shield(look)
+
+
+class _Follower:
+    """One follower: where it stands in the history and in the ring."""
+
+    def __init__(self, ring: EventRing, position: Position, pause: Callable[[], float]) -> None:
+        self.ring = ring
+        self.recorded = position.recorded
+        self._number, self._has_gap = ring.began(position)
+        self._pause = pause
+        self._news = asyncio.Event()
+        self._run_wrote = True
+        self._looked_at = 0.0
+
+    def tell(self, *, wrote: bool) -> None:
+        """There is something new: a live event, or also something that the run has written."""
+        self._run_wrote |= wrote
+        self._news.set()
+
+    def looks(self) -> None:
+        """The follower is about to look at the store."""
+        self._run_wrote, self._looked_at = False, monotonic()
+
+    @property
+    def must_look(self) -> bool:
+        """Whether the store may have something new."""
+        behind = self.ring.last > self._number  # by live events that stand behind recorded ones which this follower has not had
+        return self._run_wrote or behind or monotonic() - self._looked_at >= self._pause()
+
+    async def heard(self) -> bool:
+        """Wait for something new. Returns whether there is, before it is time to look at the store again."""
+        try:
+            async with asyncio.timeout(max(0.0, self._looked_at + self._pause() - monotonic())):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        self._news.clear()
+        return True
+
+    def merged(self, events: Sequence[RunEvent], lines: Sequence[HistoryEntry]) -> Iterator[RunEvent]:
+        """Recorded events with the live ones between them. From now on live events stand behind the last of these lines."""
+        last = lines[-1].event.number
+        self.ring.recorded = max(self.ring.recorded, last)
+        for event in events:
+            if isinstance(event.id, int):
+                # A gap comes before a recorded event behind which nothing shows it any more: the client may come back after that event.
+                yield from self.live(event.id - 1, is_all=self._has_gap or event.id > self.ring.begun)
+                self.recorded = event.id
+            yield event
+        self.recorded = last
+
+    def live(self, recorded: int, *, is_all: bool = False) -> Iterator[RunEvent]:
+        """The next live events, as far as they stand behind recorded events up to this number. A gap comes before them, where events are
+        missing; with `is_all` also where no other follows."""
+        while True:
+            missed = self.ring.missed(self._number)
+            found = self.ring.after(self._number + missed)
+            is_here = found is not None and found.recorded <= recorded
+            if (self._has_gap or missed) and (is_here or is_all):
+                self._number, told, self._has_gap = self._number + missed, None if self._has_gap else missed, False
+                yield RunEvent(self.ring.id_at(self.recorded, self._number), "gap", {"missed": told})
+            elif found is not None and is_here:
+                self._number = found.number
+                yield RunEvent(self.ring.id_at(found.recorded, found.number), found.event, found.data)
+            else:
+                return

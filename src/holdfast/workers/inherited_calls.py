@@ -1,0 +1,66 @@
+"""Inherited calls: what earlier runs of a family wrote, kept in every run that inherits it.
+
+Retention may remove an earlier run before the next restart. So a run keeps each inherited call in its own journal before its body begins,
+and again when a person settles the call. These records are no calls of the run: no quota, budget or ledger counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from holdfast.durable.identifier import Identity
+from holdfast.durable.journal import Journal, identity_of, succeeded
+from holdfast.model.operations import Operation, Type, Update
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.calls import Calls, Inherited, Try
+from holdfast.workers.earlier_runs import keeps_earlier_calls
+from holdfast.workers.run_operations import CARRIED_AT, EFFECTS_AT, INHERITED
+
+Operations: TypeAlias = Callable[[str, str], Iterable[Operation] | None]
+"""The operations of a run of a tenant; None if the run is not kept any more."""
+_AT_ONCE: Final = 20
+"""Inherited calls that one write keeps. A receipt may be large."""
+_CAME, SETTLED = "came", "settled"
+
+
+def read_earlier(calls: Calls, accepted: AcceptedRequest, journal: Journal, operations_of: Operations) -> str | None:
+    """Read the calls of earlier runs. Returns what is wrong if one of these runs is gone and no later run keeps what it did."""
+    if journal.find(CARRIED_AT) is not None:
+        return None  # the run's own operations have them
+    gone: str | None = None
+    for run_id in accepted.before:
+        operations = operations_of(run_id, accepted.tenant)
+        if operations is None:
+            gone = gone or f"Run {run_id}, whose writes count for this run, is not kept any more: it is unknown what it has written."
+            continue
+        found = list(operations)
+        gone = None if keeps_earlier_calls(found) else gone
+        calls.read(found, inherited=True)
+    return gone
+
+
+async def carry(calls: Calls, accepted: AcceptedRequest, journal: Journal) -> None:
+    """Keep every inherited call in this run."""
+    if not accepted.before or journal.find(CARRIED_AT) is not None:
+        return
+    inherited = [one for one in calls.tries if one.inherited and journal.find(_at(one, _CAME)) is None]
+    rest = [kept_call(one, _CAME) for one in inherited]
+    while len(rest) > _AT_ONCE:
+        await journal.write(*rest[:_AT_ONCE])
+        rest = rest[_AT_ONCE:]
+    await journal.write(*rest, succeeded(CARRIED_AT, "null"))
+
+
+def kept_call(attempted: Try, what: str) -> Update:
+    """The update that keeps an inherited call as it is now. `what` says why it is kept: it came, or a person settled it."""
+    one = attempted
+    kept = Inherited(intent=one.intent, receipt=one.receipt, began=one.began, at=one.at, kept=one.kept)
+    return succeeded(_at(one, what), msgspec.json.encode(kept).decode())
+
+
+def _at(attempted: Try, what: str) -> Identity:
+    intent = attempted.intent
+    return identity_of(Type.STEP, INHERITED, intent.tool, intent.identity, intent.number, what, parent=EFFECTS_AT)

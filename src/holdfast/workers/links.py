@@ -1,0 +1,129 @@
+"""Signed links: each lets one person decide one approval, once, until a time. A link is a permission, so it is never logged.
+
+The token of a link is signed with a key that follows from the store's own, so every process of the store can read it and no other program
+can make one. Nothing is stored for a link. It is used up when its person has decided or voted, or when the approval is closed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from holdfast.model import reading
+from holdfast.model.credentials import checked_person
+from holdfast.model.errors import InvalidParameter, Rejected
+from holdfast.model.seal import Seal
+from holdfast.store.seam import Store
+from holdfast.workers.approvals import Approval, ApprovalRefused
+from holdfast.workers.deciders import check_person, person_of
+from holdfast.workers.run_lookup import Asker, find_approval
+
+PATH: Final = "/v1/links/"
+"""Where a server shows links."""
+DEFAULT_SECONDS: Final = 2 * 86_400
+MOST_SECONDS: Final = 30 * 86_400
+_PURPOSE: Final = b"approval-link"
+_PREFIX: Final = "hf_"
+"""Tokens of links begin as the tokens of callers do, so that the audit log leaves them out wherever they appear (model.audit.bounded)."""
+_MAC_BYTES: Final = 24
+_LONGEST: Final = 1024
+
+
+class LinkInvalid(Rejected):
+    """The link was not made by this store, or it was changed."""
+
+    code = "link_invalid"
+
+
+class LinkExpired(Rejected):
+    """The time of the link is over."""
+
+    code = "link_expired"
+
+
+class Link(msgspec.Struct, frozen=True, array_like=True):
+    """What a link says."""
+
+    approval_id: str
+    person: str
+    expires_at: int
+    made_by: str
+    """Who made the link: a credential, or a user of the machine."""
+
+
+class MadeLink(msgspec.Struct, frozen=True, kw_only=True):
+    """A new link."""
+
+    approval_id: str
+    person: str
+    expires_at: int
+    path: str
+    """The path with the token, which is secret: the person who opens it may decide."""
+
+
+_links = reading.decoder(Link)
+
+
+def token_of(seal: Seal, link: Link) -> str:
+    """The token of a link."""
+    raw = msgspec.json.encode(link)
+    return _PREFIX + _text(_mac(seal, raw) + raw)
+
+
+def link_of(seal: Seal, token: str, now: int) -> Link:
+    """The link of a token. Raises LinkInvalid for a text that this store did not sign, and LinkExpired."""
+    given = token.removeprefix(_PREFIX)
+    try:
+        sealed = base64.b64decode(given + "=" * (-len(given) % 4), altchars=b"-_", validate=True) if len(token) <= _LONGEST else b""
+    except (binascii.Error, ValueError):
+        sealed = b""
+    mac, raw = sealed[:_MAC_BYTES], sealed[_MAC_BYTES:]
+    if not raw or _PREFIX + _text(sealed) != token or not hmac.compare_digest(mac, _mac(seal, raw)):
+        raise LinkInvalid("This link is not valid. Open it exactly as you got it, or ask for a new one.")
+    link = _links.decode(raw)
+    if link.expires_at <= now:
+        raise LinkExpired("The time of this link is over. Ask for a new one.")
+    return link
+
+
+def make_link(store: Store, approval_id: str, person: str, asker: Asker, now: int, seconds: int = DEFAULT_SECONDS) -> MadeLink:
+    """Make a link for a person who may decide the approval, and note in the audit log who made it for whom."""
+    name = checked_person(person) or ""
+    if not 1 <= seconds <= MOST_SECONDS:
+        raise InvalidParameter(f"A link is good for 1 s to {MOST_SECONDS // 86_400} days, not for {seconds} s.")
+    approval = find_approval(store, approval_id, asker)
+    check_linkable(approval)
+    check_person(approval, person_of(holder(name), name, store.credentials()), logged_in=True)
+    expires_at = min(now + seconds * 1000, approval.expires_at or now + seconds * 1000)
+    who = asker.principal if asker.actor is None else asker.actor.who
+    token = token_of(store.seal, Link(approval_id, name, expires_at, who))
+    store.note(asker.did("link", approval_id, f"made for {name}", now))
+    return MadeLink(approval_id=approval_id, person=name, expires_at=expires_at, path=f"{PATH}{token}")
+
+
+def check_linkable(approval: Approval) -> None:
+    """Refuse a link for an approval that is closed, that the operator excludes, or that another permission settles."""
+    if approval.state != "open":
+        raise ApprovalRefused(f"{approval.approval_id} is not open any more: {approval.state}.")
+    if approval.kind == "unknown_outcome":
+        raise ApprovalRefused("A link cannot settle a call of unknown outcome; that needs the role settler.")
+    if not approval.links:
+        raise ApprovalRefused(f"{approval.approval_id} has the risk {approval.risk}, for which the operator allows no links.")
+
+
+def holder(person: str) -> Asker:
+    """The person of a link, as a caller: the signature stands in the place of a login, and the approval is the only thing it reaches."""
+    return Asker(principal=person, logged_in=True, everywhere=True)
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _mac(seal: Seal, raw: bytes) -> bytes:
+    return blake2b(raw, digest_size=_MAC_BYTES, key=seal.derived(_PURPOSE)).digest()

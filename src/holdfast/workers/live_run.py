@@ -1,0 +1,156 @@
+"""What a run tells its followers while it works, and the followers of the pipelines above it: progress, log lines, and text of models.
+
+Nothing of this is on disk, and nothing is made while no run of this process is followed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Protocol
+
+from holdfast.model.execution import Execution
+from holdfast.store.seam import Store
+from holdfast.workers.accepted_request import AcceptedRequest, Labels
+from holdfast.workers.calls import Intent
+from holdfast.workers.input_secrets import InputSecrets
+from holdfast.workers.run_lookup import accepted_in
+from holdfast.workers.token_streams import TokenStream
+from holdfast.workers.tools.seam import Hears, Tool
+from holdfast.workers.tools.secrets import Redactor
+
+NO_TOKENS: Final[AbstractAsyncContextManager[Hears | None]] = nullcontext()
+_MOST_ABOVE: Final = 32
+"""Runs stand at most 16 deep, and between a map's item and its pipeline there is a shard."""
+_MOST_KNOWN: Final = 1000
+_CALL: Final = 12
+"""How many characters of a call's identity an event has."""
+
+
+class Followers(Protocol):
+    """The clients in this process that follow runs (followed_runs.FollowedRuns)."""
+
+    @property
+    def are_there(self) -> bool:
+        """Whether live events of some run are kept for followers."""
+        ...
+
+    def has(self, run_id: str) -> bool:
+        """Whether live events of this run are kept for followers."""
+        ...
+
+    def offer(self, run_id: str, event: str, data: Any) -> None:
+        """Hand on an event that is not on disk."""
+        ...
+
+    def nudge(self, run_id: str) -> None:
+        """Say that the run has written something."""
+        ...
+
+
+class Above(NamedTuple):
+    """A pipeline's run above a run, and which part of the pipeline asked for the run."""
+
+    run_id: str
+    labels: Labels
+
+    @property
+    def part(self) -> dict[str, Any]:
+        """The part, as events name it."""
+        labels = self.labels
+        part = {"node": labels.node, "round": labels.round, "item": labels.item}
+        return {name: value for name, value in part.items() if value is not None}
+
+
+class _Known(NamedTuple):
+    """What is kept of a run above others."""
+
+    parent: str | None
+    labels: Labels
+    is_shard: bool
+
+
+class Ancestors:
+    """Finds the runs above a run. Each is read once: its request may be large, and a map has many items below it."""
+
+    def __init__(self, most: int = _MOST_KNOWN) -> None:
+        self._most = most
+        self._known: OrderedDict[str, _Known | None] = OrderedDict()
+
+    def above(self, store: Store, header: Execution, accepted: AcceptedRequest) -> list[Above]:
+        """The runs of pipelines above a run, the nearest first. Reads the store."""
+        found: list[Above] = []
+        labels, parent = accepted.labels, header.parent
+        for _ in range(_MOST_ABOVE):
+            known = None if parent is None or labels.node is None else self._run(store, parent)
+            if known is None or parent is None:
+                break
+            if not known.is_shard:
+                found.append(Above(parent, labels))
+                labels = known.labels
+            parent = known.parent
+        return found
+
+    def _run(self, store: Store, run_id: str) -> _Known | None:
+        if run_id not in self._known:
+            header = store.find(run_id)
+            accepted = None if header is None else accepted_in(store, header)
+            found = None if header is None or accepted is None else _Known(header.parent, accepted.labels, accepted.is_shard)
+            self._known[run_id] = found
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+        self._known.move_to_end(run_id)
+        return self._known[run_id]
+
+
+class LiveRun:
+    """One run, as its followers and those of the pipelines above it hear of it."""
+
+    def __init__(self, followers: Followers, run_id: str, above: Callable[[], Sequence[Above]]) -> None:
+        self._followers = followers
+        self._run_id = run_id
+        self._find_above = above
+
+    @cached_property
+    def _above(self) -> Sequence[Above]:
+        return self._find_above()
+
+    def wrote(self) -> None:
+        """The run has written something, or will write in a moment."""
+        self._followers.nudge(self._run_id)
+
+    def logged(self, record: dict[str, Any]) -> None:
+        """A line of the run's log. Followers of the pipelines above do not get it."""
+        self._followers.offer(self._run_id, "log", record)
+
+    def progressed(self, data: Any) -> None:
+        """The body reported its progress."""
+        if self._followers.are_there:
+            self._followers.offer(self._run_id, "progress", data)
+            for above in self._above:
+                self._followers.offer(above.run_id, "progress", {**above.part, "run_id": self._run_id, "progress": data})
+
+    def tokens(self, tool: Tool, intent: Intent, secrets: Callable[[], InputSecrets]) -> AbstractAsyncContextManager[Hears | None]:
+        """The stream of a call's text; nothing for a tool that tells no text while it works."""
+        own: Redactor | None = getattr(tool, "streams", None)
+        if own is None:
+            return NO_TOKENS
+        about = {"tool": intent.tool, "attempt": intent.attempt, "call": intent.identity[:_CALL], "try": intent.number}
+
+        def tell(offset: int, text: str) -> None:
+            data = {**about, "offset": offset, "text": text}
+            self._followers.offer(self._run_id, "tokens", data)
+            for above in self._above:
+                self._followers.offer(above.run_id, "tokens", {**above.part, "run_id": self._run_id, **data})
+
+        def redactor() -> Redactor | None:
+            found = secrets().secrets
+            return None if found is None else own.and_also(found) if found else own
+
+        return TokenStream(tell, self._is_followed, redactor)
+
+    def _is_followed(self) -> bool:
+        followers = self._followers
+        return followers.are_there and (followers.has(self._run_id) or any(followers.has(above.run_id) for above in self._above))

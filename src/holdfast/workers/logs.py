@@ -1,0 +1,42 @@
+"""Log lines in a response: the fields that a contract asks for, and the size that all lines together may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from holdfast.model import codec
+from holdfast.model.errors import HoldfastError
+
+MOST_LOG_BYTES: Final = 256 * 1024
+"""The most bytes of log lines in one response."""
+
+
+def log_fields(names: Iterable[str], known: Mapping[str, Any], logs: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """A value for every field that the contract names: the runtime's value, else the value that the body logged last, else None."""
+    logged: dict[str, Any] = {}
+    for record in logs:
+        logged.update(record)
+    return {name: known[name] if name in known else logged.get(name) for name in names}
+
+
+def joined(earlier: tuple[dict[str, Any], ...], logs: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """The lines of earlier attempts, then those of one more attempt. The oldest lines are dropped where all are too large."""
+    if not earlier:
+        return logs
+    kept: list[dict[str, Any]] = []
+    size = 0
+    for record in reversed((*earlier, *logs)):
+        size += size_of(record)
+        if size > MOST_LOG_BYTES:
+            break
+        kept.append(record)
+    return tuple(reversed(kept))
+
+
+def size_of(record: Mapping[str, Any]) -> int:
+    """About how many bytes a line takes."""
+    try:
+        return len(codec.dumps(record))
+    except HoldfastError:
+        return MOST_LOG_BYTES

@@ -1,0 +1,58 @@
+"""Runs as observers see them: the values of signals.observers, made of what a run has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from holdfast.contract.codes import CODES
+from holdfast.contract.protocol import Response, Trace
+from holdfast.model.execution import Execution
+from holdfast.signals.observers import EndSeen, RunSeen
+from holdfast.workers.accepted_request import AcceptedRequest
+
+_OTHER: Final = "other"
+
+
+def end_of(response: Response, errors: Collection[str], message: str | None, ended_at: int) -> EndSeen:
+    """The end of a run, from its response. A metric's label is a code of the table or one of the contract's `errors`, else `other`."""
+    seen, code = response.observability, None if response.error is None else response.error.error_code
+    return EndSeen(
+        status=response.status.value,
+        error_code=code,
+        code_label=code if code is None or code in CODES or code in errors else _OTHER,
+        message=message,
+        attempt=seen.attempt,
+        duration_ms=seen.duration_ms,
+        ended_at=ended_at,
+        partial=seen.partial,
+        isolation=seen.isolation,
+        input_tokens=seen.usage.tokens.input,
+        output_tokens=seen.usage.tokens.output,
+        cost_usd=seen.usage.cost_usd,
+        tool_calls=seen.usage.tool_calls,
+        log_fields=seen.log_fields,
+    )
+
+
+def seen_of(header: Execution, accepted: AcceptedRequest) -> RunSeen:
+    """A run, as observers are told of it."""
+    return RunSeen(
+        run_id=header.id,
+        worker_id=accepted.request.worker_id,
+        version=accepted.version,
+        tenant=accepted.tenant,
+        trace_id=accepted.trace_id,
+        span_id=accepted.span_id,
+        parent_span_id=caller_span(accepted.request.trace),
+        upstream_request_id=accepted.request.trace.upstream_request_id,
+        sampled=accepted.sampled,
+        started_at=header.started_at,
+        pipeline=accepted.labels.pipeline,
+        node=accepted.labels.node,
+    )
+
+
+def caller_span(trace: Trace) -> str | None:
+    """The span that a request comes from: the caller's own span, else the parent span that the request names."""
+    return trace.span_id or trace.parent_span_id

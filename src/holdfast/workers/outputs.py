@@ -1,0 +1,47 @@
+"""Outputs of a body: checked against the contract's output schema, and large values moved into artifacts."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+
+from holdfast.contract.checking import told_of
+from holdfast.contract.protocol import ArtifactRef
+from holdfast.contract.refusals import Overloaded
+from holdfast.contract.terms import Contract
+from holdfast.hosts.evaluator.evaluator_pool import requester
+from holdfast.hosts.evaluator.schema_check import CheckTooCostly
+from holdfast.hosts.evaluator.schema_check import problems as problems_of
+from holdfast.workers.artifacts import Artifacts, moved_out
+from holdfast.workers.attempt import AttemptResult
+from holdfast.workers.frames import BodyError
+from holdfast.workers.tools.seam import ToolFailed
+
+
+async def checked_outputs(outcome: AttemptResult, contract: Contract, artifacts: Artifacts, tenant: str, above: int) -> AttemptResult:
+    """The result with outputs that fit the contract, large values moved into artifacts; else the result with an error."""
+    if outcome.error is not None:
+        return outcome
+    try:
+        problems = await problems_of(contract.gives, outcome.outputs, requester(tenant, contract.worker_id))
+    except (CheckTooCostly, Overloaded) as refused:
+        return msgspec.structs.replace(outcome, outputs=None, error=BodyError(error_code=refused.code, message=str(refused)))
+    if problems or not isinstance(outcome.outputs, dict):
+        told = told_of(problems) or "the outputs are no object"
+        error = BodyError(
+            error_code="output_schema_mismatch", message=f"The outputs do not fit: {told}.", details=msgspec.to_builtins(problems)
+        )
+        return msgspec.structs.replace(outcome, outputs=None, error=error)
+
+    if len(msgspec.json.encode(outcome.outputs)) <= above:
+        return outcome
+
+    def keep(name: str, text: bytes) -> ArtifactRef:
+        return artifacts.keep(tenant, name, "application/json", io.BytesIO(text).read)
+
+    try:
+        kept, moved = await moved_out(outcome.outputs, keep, above)
+    except ToolFailed as large:
+        return msgspec.structs.replace(outcome, outputs=None, error=BodyError(error_code=large.code, message=large.message))
+    return msgspec.structs.replace(outcome, outputs=kept, artifacts=(*outcome.artifacts, *moved))

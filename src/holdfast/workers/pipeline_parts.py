@@ -1,0 +1,50 @@
+"""The part of the worker service that only runs of pipelines need (pipelines.scene.environment.RunService)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.contract.terms import Contract
+from holdfast.engine.engine import Engine
+from holdfast.model.errors import CallbackClosed
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.workers.accept import Served
+from holdfast.workers.decisions import Cancel, withdrawal
+from holdfast.workers.earlier_runs import EarlierRun, earlier_run
+from holdfast.workers.run_lookup import open_child
+
+
+class PipelineParts:
+    """What a pipeline's run asks of the worker service, beside what every run asks."""
+
+    _engine: Engine
+    _served: dict[str, dict[str, Served]]
+
+    def contract(self, worker_id: str, version: str | None) -> Contract | None:
+        """The contract of a worker that is served here: the version named, else the one that was served last."""
+        versions = self._served.get(worker_id)
+        served = None if not versions else next(reversed(versions.values())) if version is None else versions.get(version)
+        return None if served is None else served.worker.contract
+
+    async def holders(self) -> Mapping[str, str]:
+        """The persons who hold credentials, by the ids of the credentials."""
+        found = await in_thread(Purpose.STORE, self._engine.store.credentials)
+        return {one.id: one.person for one in found if one.person is not None}
+
+    async def earlier_run(self, run_id: str, tenant: str) -> EarlierRun | None:
+        """An earlier run of a restarted run; None if it is not kept any more."""
+        return await in_thread(Purpose.STORE, earlier_run, self._engine.store, run_id, tenant)
+
+    async def cancel_child(self, parent: str, operation_id: str) -> None:
+        """Cancel the child run that an operation waits for. A child that is over is left as it is."""
+        child = await in_thread(Purpose.STORE, open_child, self._engine.store, parent, operation_id)
+        if child is not None:
+            await self._engine.wake(lambda by: Cancel(child, by), child)
+
+    async def withdraw(self, run_id: str, operation_id: str) -> None:
+        """Take back a question of a run. A person may have answered it meanwhile."""
+        with contextlib.suppress(CallbackClosed):
+            await self._engine.wake(lambda by: msgspec.structs.replace(withdrawal(run_id, operation_id), by=by), run_id)

@@ -1,0 +1,86 @@
+"""Queued runs: what the contract of a worker means for the lane of its runs, and what a run tells its lane when it ends.
+
+The rate of the contract is a rate of the lane, and is paid at admission; so accepting a queued run does not charge it. The estimate of a
+run's tokens is what its limits allow. When the run ends it tells how many it used, whether it failed, and how long its lane should rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+from holdfast.contract.codes import Status
+from holdfast.contract.protocol import Response
+from holdfast.contract.terms import RateLimit
+from holdfast.engine.enqueues import RedriveStore, redriven
+from holdfast.model import codec
+from holdfast.model.admission import Enqueue
+from holdfast.model.execution import Execution, Outcome, OutcomeStatus
+from holdfast.model.operations import Queued
+from holdfast.model.rates import Rate
+from holdfast.model.starts import Start
+from holdfast.store.seam import QueueStore
+from holdfast.workers.accept import Served, rate_of
+from holdfast.workers.accepted_request import AcceptedRequest, accepted_from
+from holdfast.workers.earlier_runs import check_kept
+from holdfast.workers.policy import Policy
+from holdfast.workers.run import text_of
+
+Q = TypeVar("Q", Enqueue, Queued)
+_CANCELLED: Final = "cancelled"
+_RATE_LIMITED: Final = "rate_limited"
+
+
+def placed(queue: Q, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
+    """What a run asks of its queue. If the caller gave no key, and the contract has a rate for each user, then the user is the key."""
+    key = queue.key
+    if key is None and rate is not None and rate.per == "user":
+        key = accepted.request.user or accepted.requested_by
+    of_lane = lane_rate(rate)
+    rates = () if of_lane is None else (of_lane,)
+    return msgspec.structs.replace(queue, key=key, units=queue.units or accepted.limits.max_tokens or 0, rates=rates)
+
+
+def lane_rate(rate: RateLimit | None) -> Rate | None:
+    """The rate of a contract as a rate of a lane."""
+    return None if rate is None else Rate(rate.count, max(1, math.ceil(rate.per_seconds)), rate.count)
+
+
+def rate_now(versions: Mapping[str, Served], policy: Policy) -> RateLimit | None:
+    """The rate of a worker's queued runs. All versions share their lanes, so it is that of the version that was served last."""
+    return rate_of(policy, next(reversed(list(versions.values()))).worker.contract)
+
+
+def set_rates(store: QueueStore, served: Mapping[str, Mapping[str, Served]], policy: Policy) -> bool:
+    """Give the lanes of all these workers the rates that count now. Answers whether one had another rate. Blocks."""
+    changed = [store.set_rate(worker, lane_rate(rate_now(versions, policy))) for worker, versions in list(served.items())]
+    return any(changed)
+
+
+def run_again(accepted: AcceptedRequest, run_id: str) -> AcceptedRequest:
+    """The accepted request of a run that is redriven: it has the name of the parked run, and inherits its receipts."""
+    return msgspec.structs.replace(accepted, before=(*accepted.before, run_id))
+
+
+def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int) -> Start:
+    """The start that enqueues a parked run again, under its name. The run inherits the receipts of the parked one, whether its worker is
+    served here or not.
+    """
+    accepted = accepted_from(store.input(header.id))
+    check_kept(store, (*accepted.before, header.id), accepted.tenant)
+    payload = msgspec.json.encode(run_again(accepted, header.id)).decode()
+    same = None if accepted.request.idempotency_key is None else codec.dumps(accepted.request.inputs)
+    return redriven(store, header, identity, now, payload=payload, same=same)
+
+
+def outcome_of(response: Response, now: int) -> Outcome:
+    """The outcome of a run that has its response. A run that a person cancelled is not parked."""
+    tokens, error = response.observability.usage.tokens, response.error
+    failed = response.status is not Status.OK and (error is None or error.error_code != _CANCELLED)
+    cool_until = None
+    if error is not None and error.error_code == _RATE_LIMITED and error.retry_after_seconds is not None:
+        cool_until = now + math.ceil(error.retry_after_seconds * 1000)
+    return Outcome(OutcomeStatus.SUCCEEDED, text_of(response), parked=failed, used=tokens.input + tokens.output, cool_until=cool_until)

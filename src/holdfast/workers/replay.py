@@ -1,0 +1,370 @@
+"""Replays: the body of a finished run again, in its jail, on the receipts of that run.
+
+Nothing is written and no tool is called. A call without a receipt, or with other arguments, is refused: the attempt ends there, and the
+replay shows the difference. The result of each attempt is compared with the recorded one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from holdfast.contract.protocol import Response
+from holdfast.durable.identifier import Identity
+from holdfast.durable.journal import Journal
+from holdfast.model import codec, reading
+from holdfast.model.charges import Charge
+from holdfast.model.clock import VirtualClock
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.ledger import LedgerEntry
+from holdfast.model.operations import Operation, Type, Update
+from holdfast.store.seam import Store
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.approvals import ApprovalPlace, arguments_hash
+from holdfast.workers.artifacts import ArtifactMissing, Artifacts, brought_in
+from holdfast.workers.attempt import Attempt, AttemptResult
+from holdfast.workers.call_terms import CallTerms
+from holdfast.workers.calls import Answer, Calls, Intent, Try
+from holdfast.workers.frames import BodyError, ToolAsked
+from holdfast.workers.gateway import Gateway
+from holdfast.workers.outputs import checked_outputs
+from holdfast.workers.policy import Policy
+from holdfast.workers.run import Worker
+from holdfast.workers.run_lookup import Asker, find_run, response_of
+from holdfast.workers.run_operations import ATTEMPT, attempt_at
+from holdfast.workers.run_reporters import SILENT
+from holdfast.workers.storage.folder import Folder
+from holdfast.workers.tools.seam import Effect, Tool
+
+_FROM_OUTSIDE = frozenset({"timeout", "idle_timeout", "cancelled", "overloaded", "sandbox_unavailable"})
+"""Error codes that the code does not cause. If an attempt ended with one of them, another end in the replay does not count as a
+difference."""
+_MOST_PATHS = 20
+_SHOWN = 200
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is over, with its operations."""
+
+    header: Execution
+    accepted: AcceptedRequest
+    response: Response
+    operations: Sequence[Operation]
+    before: Sequence[Operation] = ()
+    """The operations of the earlier runs whose receipts it inherited."""
+
+
+def finished_in(store: Store, run_id: str, asker: Asker) -> Finished:
+    """A run in a store; raises for a run that is not over."""
+    header, accepted = find_run(store, run_id, asker)
+    if header.status is ExecutionStatus.RUNNING:
+        raise InvalidParameter(f"The run {run_id} is not over yet. Only a run that is over can be replayed.")
+    return Finished(
+        header=header,
+        accepted=accepted,
+        response=response_of(store, header, accepted),
+        operations=store.operations(header.id),
+        before=[operation for earlier in accepted.before for operation in store.operations(earlier)],
+    )
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """A difference between the replay and the run."""
+
+    attempt: int
+    kind: str
+    """new_call, other_arguments, new_record, missing_call, outcome, or outputs."""
+    message: str
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a replay."""
+
+    run_id: str
+    worker_id: str
+    package: str
+    """The package whose code was run now."""
+    attempts: int
+    receipts: int
+    """How many calls were answered by their receipts."""
+    differences: tuple[Difference, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def matches(self) -> bool:
+        """Whether the code did the same as in the run."""
+        return not self.differences
+
+
+async def replay(finished: Finished, worker: Worker, package: str, artifacts: Artifacts, policy: Policy) -> Replayed:
+    """Run every attempt of a finished run again."""
+    whole = Calls(finished.accepted.limits)
+    whole.read(finished.before, inherited=True)
+    whole.read(finished.operations)
+    last = max(finished.response.observability.attempt, sum(op.sub_type == ATTEMPT for op in finished.operations), 1)
+    differences: list[Difference] = []
+    notes: list[str] = []
+    receipts = 0
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        overlay = _Overlay(artifacts, Path(folder), policy.artifact_bytes)
+        for number in range(1, last + 1):
+            again = _Again(finished, worker, overlay, policy, whole, number, last=number == last)
+            differences += await again.run()
+            notes += again.notes
+            receipts += again.receipts
+    return Replayed(
+        run_id=finished.header.id,
+        worker_id=finished.header.function,
+        package=package,
+        attempts=last,
+        receipts=receipts,
+        differences=tuple(differences),
+        notes=tuple(notes),
+    )
+
+
+class _Departed(Exception):
+    """The body asks for something that the run did not do."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class _RecordsEnd(Exception):
+    """The run itself was interrupted at this point."""
+
+
+class _Records(Journal):
+    """The operations of a run, read only."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._found = {operation.id: operation for operation in operations}
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        return list(self._found.values())
+
+    def find(self, at: Identity) -> Operation | None:
+        return self._found.get(at.operation_id)
+
+    async def write(self, *updates: Update, charges: tuple[Charge, ...] = (), ledger: tuple[LedgerEntry, ...] = ()) -> None:
+        self._refuse(updates[-1])
+
+    def write_later(self, update: Update) -> None:
+        self._refuse(update)
+
+    write_first = write_later
+
+    def when_closed(self, at: Identity, tell: Callable[[], None] | None) -> None:
+        """Nothing is closed during a replay."""
+
+    def _refuse(self, update: Update) -> NoReturn:
+        what = f"{update.sub_type or update.type.value} {update.name!r}"
+        if update.id in self._found:
+            raise _RecordsEnd(f"{what} had begun, and not ended, when the attempt ended")
+        raise _Departed("new_record", f"{what} is new: the run has no record of it")
+
+
+class _Receipts(Gateway):
+    """Answers calls with their receipts, and makes no call."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.asked_for: set[str] = set()
+
+    async def _served(self, tool: Tool, asked: ToolAsked, identity: str) -> Answer:
+        known = self.calls.latest(identity)
+        if known is not None:
+            self.asked_for.add(identity)
+            if known.intent.asked_sha256 != arguments_hash(asked.arguments):
+                then, now = _brief(known.intent.arguments), _brief(asked.arguments)
+                raise _Departed("other_arguments", f"{tool.name} was called with {then}, and now with {now}")
+            if known.receipt is None:
+                raise _RecordsEnd(f"{tool.name} was under way when the attempt ended")
+        return await super()._served(tool, asked, identity)
+
+    async def lost(self) -> ApprovalPlace | None:
+        """A replay calls nothing, so no call is lost."""
+        return None
+
+    async def _intend(self, tool: Tool, intent: Intent) -> Try:
+        """Refuse what the budget refused in the run; any other call is new."""
+        self.calls.check_calls(tool.name)
+        self.calls.check_reservation(tool.reserve(intent.arguments, self.calls.remaining))
+        verb = "changes the world" if tool.effect is Effect.WRITE else "leaves the sandbox"
+        called = f"{tool.name}({_brief(intent.arguments)})"
+        raise _Departed("new_call", f"{called} has no receipt; it {verb}, so it was refused")
+
+
+class _Overlay(Artifacts):
+    """The run's artifacts, and in a folder beside them the artifacts that the replay stores."""
+
+    def __init__(self, real: Artifacts, folder: Path, most: int) -> None:
+        super().__init__(Folder(folder), most)
+        self._real = real
+
+    def open(self, tenant: str, identity: str) -> int:
+        try:
+            return super().open(tenant, identity)
+        except ArtifactMissing:
+            return self._real.open(tenant, identity)
+
+
+class _Again:
+    """One attempt, run again."""
+
+    def __init__(
+        self, finished: Finished, worker: Worker, artifacts: Artifacts, policy: Policy, whole: Calls, number: int, *, last: bool
+    ) -> None:
+        self._finished = finished
+        self._worker = worker
+        self._artifacts = artifacts
+        self._policy = policy
+        self._number = number
+        self._at = attempt_at(number)
+        self._records = _Records(finished.operations)
+        self._calls = Calls(finished.accepted.limits)
+        for attempted in whole.tries:  # without the calls of later attempts
+            if attempted.inherited or attempted.intent.attempt <= number:
+                self._calls.begin(attempted)
+        self._then = self._ended_then(last)
+        self.notes: list[str] = []
+        self.receipts = 0
+
+    def _ended_then(self, last: bool) -> AttemptResult:
+        """The result of the attempt in the run. The last attempt's result is in the response."""
+        found, response = self._records.find(self._at), self._finished.response
+        if not last and found is not None:
+            return reading.decoded((found.result if found.error is None else found.error.data) or "{}", AttemptResult)
+        error = response.error
+        if error is None:
+            return AttemptResult(outputs=response.outputs)
+        return AttemptResult(error=BodyError(error_code=error.error_code, message=error.message, partial=response.outputs))
+
+    async def run(self) -> list[Difference]:
+        """Run the attempt, and return the differences."""
+        gateway = self._gateway()
+        try:
+            now = await self._worked(gateway)
+        except _RecordsEnd as end:
+            self._note(str(end))
+            return []
+        except _Departed as departed:
+            return [self._difference(departed.kind, str(departed))]
+        finally:
+            self.receipts = len(gateway.asked_for)
+        if isinstance(now, ApprovalPlace):
+            self._note("it waited for a person when it ended")
+            return []
+        then = self._then.error
+        if then is not None and then.error_code in _FROM_OUTSIDE:
+            self._note(f"it ended with {then.error_code}, which the code did not cause; now it ends with {_result(now)}")
+            return []
+        return [*self._missing(gateway.asked_for), *self._parted(now)]
+
+    def _note(self, text: str) -> None:
+        self.notes.append(f"attempt {self._number}: {text}")
+
+    def _difference(self, kind: str, message: str) -> Difference:
+        return Difference(attempt=self._number, kind=kind, message=message)
+
+    def _missing(self, asked_for: set[str]) -> Iterator[Difference]:
+        for attempted in self._calls.tries:
+            intent, receipt = attempted.intent, attempted.receipt
+            made = not attempted.inherited and intent.attempt == self._number and receipt is not None and not receipt.void
+            if made and intent.identity not in asked_for:
+                message = f"{intent.tool}({_brief(intent.arguments)}) was called, and is not any more"
+                yield self._difference("missing_call", message)
+
+    def _parted(self, now: AttemptResult) -> Iterator[Difference]:
+        then = self._then
+        if (then.error and then.error.error_code) != (now.error and now.error.error_code):
+            yield self._difference("outcome", f"it ended with {_result(then)}, and now with {_result(now)}")
+            return
+        before = then.outputs if then.error is None else then.error.partial
+        after = now.outputs if now.error is None else now.error.partial
+        for number, (path, was, is_now) in enumerate(changes(before, after)):
+            if number == _MOST_PATHS:
+                yield self._difference("outputs", "and more")
+                return
+            yield self._difference("outputs", f"outputs{path} was {was}, and is now {is_now}")
+
+    # --- the body
+
+    def _gateway(self) -> _Receipts:
+        accepted, worker = self._finished.accepted, self._worker
+        terms = CallTerms(
+            run_id=self._finished.header.id,
+            family=accepted.family,
+            tenant=accepted.tenant,
+            requested_by=accepted.requested_by,
+            limits=accepted.limits,
+            egress=worker.contract.egress,
+            approvals=worker.approvals | frozenset(worker.contract.approvals_required) | self._policy.approvals,
+        )
+        clock = VirtualClock(self._finished.header.touched_at)
+        return _Receipts(terms, self._records, self._calls, worker.tools, self._policy, clock)
+
+    async def _worked(self, gateway: _Receipts) -> AttemptResult | ApprovalPlace:
+        header, accepted, tenant = self._finished.header, self._finished.accepted, self._finished.accepted.tenant
+        timeout = accepted.limits.timeout_seconds
+        gateway.begin(self._number, timeout)
+        body = await self._worker.body(accepted.limits, timeout, tenant)
+        attempt = Attempt(self._number, self._at, tenant, gateway, self._records, self._artifacts, SILENT, self._policy.most)
+        order = {
+            "op": "run",
+            "inputs": brought_in(accepted.request.inputs, lambda identity: self._artifacts.value(tenant, identity)),
+            "contract": self._worker.contract,
+            "attempt": self._number,
+            "run_id": header.id,
+            "seed": f"{header.id}/{self._number}",
+            "now": self._began(),
+            "remaining": timeout,
+            "writes": [name for name, tool in self._worker.tools.items() if tool.effect is Effect.WRITE],
+        }
+        outcome = await attempt.run(body, order, 0.0)
+        if isinstance(outcome, ApprovalPlace):
+            return outcome
+        return await checked_outputs(outcome, self._worker.contract, self._artifacts, tenant, self._policy.inline_artifact_bytes)
+
+    def _began(self) -> int:
+        """The first value of `ctx.now()` in the attempt: the run's start, or the end of the wait before a later attempt."""
+        waits = [op for op in self._finished.operations if op.type is Type.WAIT and op.name == f"retry-{self._number - 1}"]
+        return (waits[-1].ended_at if waits else None) or self._finished.header.started_at
+
+
+def changes(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
+    """Where two JSON values differ: the path, the old value, the new value."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys([*before, *after]):
+            yield from changes(before.get(name, _NOTHING), after.get(name, _NOTHING), f"{path}/{name}")
+    elif isinstance(before, list) and isinstance(after, list):
+        for index in range(max(len(before), len(after))):
+            was, is_now = (values[index] if index < len(values) else _NOTHING for values in (before, after))
+            yield from changes(was, is_now, f"{path}/{index}")
+    elif before is _NOTHING or after is _NOTHING or codec.dumps(before) != codec.dumps(after):
+        yield path, _brief(before), _brief(after)
+
+
+class _Nothing:
+    """There is no value here."""
+
+
+_NOTHING = _Nothing()
+
+
+def _brief(value: Any) -> str:
+    if value is _NOTHING:
+        return "not there"
+    text = codec.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def _result(outcome: AttemptResult) -> str:
+    return "ok" if outcome.error is None else f"{outcome.error.error_code}: {outcome.error.message[:_SHOWN]}"

@@ -1,0 +1,54 @@
+"""Which error a response shows, when a run met one failure and then had no budget left to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from holdfast.contract.codes import Status, meaning_of
+from holdfast.workers.calls import CallError, Try
+from holdfast.workers.frames import BodyError
+from holdfast.workers.tools.seam import Usage
+
+_NO_BUDGET = frozenset({"budget_exceeded", "tool_quota_exceeded"})
+
+
+def is_day_cap(error: BodyError | None) -> bool:
+    """Whether a daily cap of the tenant refused a call. Then the run ends at once and does not wait for the next day."""
+    return error is not None and error.error_code == "rate_limited" and isinstance(error.details, Mapping) and "cap" in error.details
+
+
+def error_shown(first: BodyError | None, last: BodyError | None, tries: Iterable[Try], attempt: int) -> BodyError | None:
+    """The error that the response shows. A spent budget hides neither the first attempt's failure nor the call that spent the budget."""
+    if last is None or not (last.error_code in _NO_BUDGET or is_day_cap(last)):
+        return last
+    cause = first or _lost_call(tries, attempt)
+    if cause is None or cause.error_code in _NO_BUDGET or is_day_cap(cause):
+        return last
+    then = {"error_code": last.error_code, "message": last.message}
+    details = {**cause.details, "then": then} if isinstance(cause.details, Mapping) else {"then": then}
+    return msgspec.structs.replace(
+        cause,
+        message=f"{cause.message} After that: {last.error_code}: {last.message}",
+        retry_after_seconds=last.retry_after_seconds or cause.retry_after_seconds,
+        partial=cause.partial if last.partial is None else last.partial,
+        details=details,
+    )
+
+
+def _lost_call(tries: Iterable[Try], attempt: int) -> BodyError | None:
+    """The first call of the attempt that failed with a retryable error and was charged all the same."""
+    for attempted in tries:
+        receipt = attempted.receipt
+        if attempted.inherited or attempted.intent.attempt != attempt or receipt is None or receipt.error is None:
+            continue
+        if receipt.usage != Usage() and meaning_of(receipt.error.error_code).status is Status.RETRYABLE_ERROR:
+            return _of(receipt.error)
+    return None
+
+
+def _of(error: CallError) -> BodyError:
+    return BodyError(
+        error_code=error.error_code, message=error.message, retry_after_seconds=error.retry_after_seconds, details=error.details
+    )

@@ -1,0 +1,317 @@
+"""Runs and approvals as the store has them, for a caller who may see them: states, responses, calls, open questions.
+
+This module reads only the store: it needs no engine, and it runs nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.contract.codes import meaning_of
+from holdfast.contract.protocol import Observability, Response, ResponseError, response_from
+from holdfast.engine.quarantines import waits
+from holdfast.model.audit import Actor, Note
+from holdfast.model.errors import CodecFailed, ExecutionNotFound, HoldfastError, RowDamaged
+from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.history import KIND
+from holdfast.model.life import next_try, reason_of
+from holdfast.model.operations import OPEN, RUN, Kind, Operation
+from holdfast.model.schedules import Occurrence, occurrence_in
+from holdfast.store.seam import Filter, Store
+from holdfast.workers.accepted_request import AcceptedRequest, accepted_from
+from holdfast.workers.approvals import Approval, ApprovalNotFound, approval_document, approvals_of, code_of, run_of, waiting
+from holdfast.workers.calls import Calls, Try, run_usage
+from holdfast.workers.logs import log_fields
+from holdfast.workers.run_operations import ATTEMPT
+from holdfast.workers.run_usage import Spending
+
+log = logging.getLogger("holdfast.workers")
+
+_PAGE = 100
+MOST_WAITING = 500
+"""The most approvals of one run that are listed or decided together."""
+_RUNS = frozenset({Kind.WORKER, Kind.PIPELINE})
+"""The kinds of functions whose executions are runs."""
+
+
+class Asker(msgspec.Struct, frozen=True, kw_only=True):
+    """The caller, as the credential names it; never as the request names it."""
+
+    tenant: str = "default"
+    principal: str = "local"
+    """The person, if the credential names one; else the id of the credential."""
+    credential: str | None = None
+    """The id of the credential, where the caller logs in with one."""
+    logged_in: bool = False
+    everywhere: bool = False
+    """The caller belongs to no tenant, and so may see all of them."""
+    actor: Actor | None = None
+    """The name for the audit log; None where a program calls for itself."""
+
+    def did(self, what: str, on: str, outcome: str, now: int) -> tuple[Note, ...]:
+        """The note of a decision for the audit log; nothing without an actor."""
+        return () if self.actor is None else self.actor.did(what, on, outcome, now)
+
+    def may_see(self, header: Execution) -> bool:
+        """A tenant sees its own executions. Where callers do not log in, every caller sees every execution."""
+        return not self.logged_in or self.everywhere or header.tenant == self.tenant
+
+
+class RunStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: what was accepted, its state, its response so far, and its calls."""
+
+    header: Execution
+    accepted: AcceptedRequest
+    state: str
+    """queued, running, waiting or done."""
+    response: Response
+    calls: tuple[Try, ...] = ()
+    occurrence: Occurrence | None = None
+    """The occurrence of a schedule that started it; known where one run is asked for."""
+
+
+# --- one run
+
+
+def find_run(store: Store, run_id: str, asker: Asker) -> tuple[Execution, AcceptedRequest]:
+    """A run that the caller may see, and its accepted request."""
+    header = store.find(run_id)
+    if header is not None and asker.may_see(header):
+        accepted = accepted_in(store, header)
+        if accepted is not None:
+            return header, accepted
+    raise ExecutionNotFound(f"There is no run {run_id!r:.100}.")
+
+
+def accepted_in(store: Store, header: Execution) -> AcceptedRequest | None:
+    """The accepted request of an execution; None if the worker service did not start the execution, whatever its input says.
+
+    Runs from before the store marked runs are recognised by their input alone.
+    """
+    for line in store.history(header.id, 0, 1):
+        marked = (line.event.detail or {}).get(KIND) in _RUNS
+        if marked or header.id <= store.unmarked:
+            with contextlib.suppress(msgspec.DecodeError):
+                return accepted_from(line.event.payload or "")
+    return None
+
+
+def response_of(store: Store, header: Execution, accepted: AcceptedRequest) -> Response:
+    """The response of a run; for a run that is not over, a response that says what it waits for."""
+    if header.status is ExecutionStatus.SUCCEEDED:
+        return response_from(store.result(header) or "{}")
+    approvals = open_approvals(store, header)
+    code, message = _code_without_response(header)
+    if approvals:
+        approvals = list(map(Spending(store).with_spent, approvals))
+        code, first = code_of(approvals), approvals[0]
+        message = f"A person must decide: {first.approval_id} {first.question if first.kind == 'question' else first.tool}."
+    meaning = meaning_of(code)
+    return Response(
+        run_id=header.id,
+        worker_id=header.function,
+        version=accepted.version,
+        status=meaning.status,
+        error=ResponseError(error_code=code, message=message, retryable=meaning.retryable),
+        approvals=tuple(map(approval_document, approvals)),
+        observability=_observability(store, header, accepted, meaning.status.value, code),
+    )
+
+
+def _observability(store: Store, header: Execution, accepted: AcceptedRequest, status: str, code: str) -> Observability:
+    """The observability part of a run that has no response of its own, from its operations."""
+    operations = store.operations(header.id)
+    calls = Calls(accepted.limits)
+    calls.read(operations)
+    # An attempt is recorded together with its first effect. So a run that a runner has claimed is in its first attempt, even if none is
+    # recorded.
+    attempt = max(sum(op.sub_type == ATTEMPT for op in operations), int(header.epoch > 0))
+    took = (header.ended_at or header.touched_at) - header.started_at
+    known: dict[str, Any] = {"worker_id": header.function, "version": accepted.version, "run_id": header.id, "tenant": accepted.tenant}
+    known |= {"attempt": attempt, "duration_ms": took, "status": status, "error_code": code, "tool_calls": calls.count}
+    known |= {"trace_id": accepted.trace_id, "span_id": accepted.span_id}
+    return Observability(
+        trace_id=accepted.trace_id,
+        span_id=accepted.span_id,
+        attempt=attempt,
+        duration_ms=took,
+        usage=run_usage(calls.usage, calls.count),
+        log_fields=log_fields(accepted.log_fields, known),
+    )
+
+
+def state_of(header: Execution) -> str:
+    """queued, running, waiting or done. A run whose runners died waits for its next try, as long as it has one."""
+    if next_try(header) is not None:
+        return "waiting"
+    if header.status is not ExecutionStatus.RUNNING or header.state is State.QUARANTINED:
+        return "done"
+    if header.state is State.SUSPENDED:
+        return "waiting"
+    if header.state in (State.QUEUED, State.DELAYED):
+        return "queued"
+    return "running" if header.invocation is not None or header.epoch else "queued"
+
+
+def _code_without_response(header: Execution) -> tuple[str, str]:
+    """The code and the message of a run that has no response of its own."""
+    if header.state is State.QUARANTINED:
+        return "worker_crashed", f"The run is quarantined ({reason_of(header)}); it waits until an operator releases it."
+    if (aside := waits(header)) is not None:
+        return "overloaded", f"The run is not over yet. {aside}"
+    if header.status is ExecutionStatus.TIMED_OUT:
+        return "timeout", "The run took longer than run_timeout_seconds."
+    if header.status is ExecutionStatus.STOPPED:
+        return "cancelled", "The run was cancelled."
+    if header.status is ExecutionStatus.FAILED:
+        return "worker_crashed", "The run failed inside the runtime; its execution's history says why."
+    return "overloaded", "The run is not over yet."
+
+
+def calls_of(store: Store, header: Execution, accepted: AcceptedRequest) -> tuple[Try, ...]:
+    """Every call that a run has made."""
+    calls = Calls(accepted.limits)
+    calls.read(store.operations(header.id))
+    return tuple(one for one in calls.tries if not one.inherited)
+
+
+def open_child(store: Store, parent: str, operation_id: str) -> str | None:
+    """The id of the child run that an operation of a run waits for; None if it is over."""
+    beyond: str | None = None
+    wanted = Filter(parent=parent, statuses=(ExecutionStatus.RUNNING,), limit=_PAGE)
+    while page := store.list(msgspec.structs.replace(wanted, beyond=beyond)):
+        for header in page:
+            if header.parent_operation == operation_id:
+                return header.id
+        beyond = page[-1].id
+    return None
+
+
+# --- runs for people
+
+
+def standing_of(store: Store, run_id: str, asker: Asker) -> RunStanding:
+    """A run with its calls."""
+    header, accepted = find_run(store, run_id, asker)
+    occurrence = next((occurrence_in(line.event.detail) for line in store.history(header.id, 0, 1)), None)
+    return msgspec.structs.replace(_standing(store, header, accepted), calls=calls_of(store, header, accepted), occurrence=occurrence)
+
+
+def standings(
+    store: Store, asker: Asker, *, worker: str | None = None, limit: int, parent: str | None = None, queue: str | None = None
+) -> Iterator[RunStanding]:
+    """Runs, newest first, without their calls. Executions that are no runs are left out, with `queue` also runs of other queues.
+
+    With `parent` these are the runs that the nodes of a pipeline's run asked for, items of maps included. Without it and without `worker`
+    such runs are left out.
+    """
+    beyond: str | None = None
+    workers: set[str] = set()
+    others: set[str] = set()
+    while limit > 0 and (page := store.list(Filter(function=worker, parent=parent, queue=queue, beyond=beyond, limit=_PAGE))):
+        for header in page:
+            if header.function in others or limit <= 0:
+                continue
+            try:
+                found, accepted = find_run(store, header.id, asker)
+            except ExecutionNotFound:
+                if asker.may_see(header) and header.function not in workers and not _is_worker(store, header.function):
+                    others.add(header.function)  # a durable function of that name: none of its executions is a run
+                continue
+            except (RowDamaged, CodecFailed) as unreadable:
+                _log_left_out(header, unreadable)
+                continue
+            workers.add(header.function)
+            if accepted.is_shard:
+                if parent is not None:
+                    for standing in standings(store, asker, worker=worker, limit=limit, parent=header.id):
+                        limit -= 1
+                        yield standing
+                continue
+            if parent is None and worker is None and accepted.labels.pipeline is not None:
+                continue
+            try:
+                standing = _standing(store, found, accepted)
+            except (RowDamaged, CodecFailed) as unreadable:
+                _log_left_out(header, unreadable)
+                continue
+            limit -= 1
+            yield standing
+        beyond = page[-1].id
+
+
+def _standing(store: Store, header: Execution, accepted: AcceptedRequest) -> RunStanding:
+    return RunStanding(header=header, accepted=accepted, state=state_of(header), response=response_of(store, header, accepted))
+
+
+def _log_left_out(header: Execution, unreadable: HoldfastError) -> None:
+    """A run that cannot be read is left out; the others are listed."""
+    log.error("run %s is left out of lists: %s", header.id, unreadable)
+
+
+def _is_worker(store: Store, function: str) -> bool:
+    """Whether a worker of that name was ever served: then some of its executions may be runs, whatever the others are."""
+    return any(hosted.kind in _RUNS for hosted in store.hosted(function))
+
+
+# --- approvals
+
+
+def open_approvals(store: Store, header: Execution) -> list[Approval]:
+    """The approvals that a run waits for: its own, then those of the runs below it."""
+    found: list[Approval] = []
+    below = [header]
+    while below and len(found) < _PAGE:
+        one = below.pop(0)
+        if one.status is ExecutionStatus.RUNNING:
+            operations = store.operations(one.id)
+            found += waiting(one, operations)
+            if any(operation.sub_type == RUN and operation.status in OPEN for operation in operations):
+                below += store.list(Filter(parent=one.id, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, limit=_PAGE))
+    return found
+
+
+def waiting_below(store: Store, run_id: str, asker: Asker, node: str | None = None) -> list[Approval]:
+    """The approvals that a run waits for, and those of all runs below it; with `node`, only those that this node of the run asks for,
+    or that runs below this node ask for, such as the items of a map."""
+    header, _ = find_run(store, run_id, asker)
+    found: list[Approval] = []
+    below: list[tuple[Execution, bool]] = [(header, node is None)]
+    while below and len(found) < MOST_WAITING:
+        one, wanted = below.pop(0)
+        operations = store.operations(one.id)
+        found += [approval for approval in waiting(one, operations) if wanted or approval.node == node]
+        if any(operation.sub_type == RUN and operation.status in OPEN for operation in operations):
+            names = {operation.id: operation.name for operation in operations}
+            below += [(child, wanted or names.get(child.parent_operation or "") == node) for child in running_below(store, one.id)]
+    return found[:MOST_WAITING]
+
+
+def running_below(store: Store, parent: str) -> Iterator[Execution]:
+    """The runs under way that a run itself asked for, oldest first."""
+    beyond: str | None = None
+    wanted = Filter(parent=parent, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, limit=_PAGE)
+    while page := store.list(msgspec.structs.replace(wanted, beyond=beyond)):
+        yield from page
+        beyond = page[-1].id
+
+
+def find_approval(store: Store, approval_id: str, asker: Asker, *, spent: bool = True) -> Approval:
+    """One approval, decided or not, with what its run has spent so far unless the caller does not want that."""
+    found = approval_operations(store, approval_id, asker)[0]
+    return Spending(store).with_spent(found) if spent else found
+
+
+def approval_operations(store: Store, approval_id: str, asker: Asker) -> tuple[Approval, Operation, Operation]:
+    """One approval with the operations of its callback and of its request."""
+    with contextlib.suppress(ExecutionNotFound):
+        header, _ = find_run(store, run_of(approval_id), asker)
+        for found in approvals_of(header, store.operations(header.id)):
+            if found[0].approval_id == approval_id:
+                return found
+    raise ApprovalNotFound(f"There is no approval {approval_id!r:.100}.")

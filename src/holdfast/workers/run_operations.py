@@ -1,0 +1,51 @@
+"""The operations of a run: the sub-type of each, and the identities that follow from their names alone."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from holdfast.durable.identifier import Identity
+from holdfast.durable.journal import identity_of
+from holdfast.model.operations import CANCEL, SubType, Type
+
+ATTEMPT, EFFECTS, INTENT, RECEIPT, REQUEST, STEP = "Attempt", "Effects", "Intent", "Receipt", "Request", "BodyStep"
+"""The sub-types of a run's operations, beside APPROVAL and CANCEL (holdfast.model.operations)."""
+INHERITED = "Inherited"
+"""The sub-type of a step that keeps a call of an earlier run, so that a later run needs nothing of the earlier one."""
+NODE = "Node"
+"""The sub-type of a node of a pipeline's run."""
+CHOICE = "Choice"
+"""The sub-type of the step that records what a supervisor chose, and why."""
+_KEPT_IDENTITIES = 64
+_KEPT_NODES = 4096
+
+CANCEL_AT = identity_of(Type.CALLBACK, CANCEL, "cancel")
+"""The callback that is answered when a caller or an operator cancels the run."""
+EFFECTS_AT = identity_of(Type.CONTEXT, EFFECTS, "effects")
+"""The parent of every intent, receipt and approval. The run never closes it, so that a replay gets everything below it."""
+CARRIED_AT = identity_of(Type.STEP, INHERITED, "earlier-runs", parent=EFFECTS_AT)
+"""The step that says that the run keeps every call that it inherits."""
+
+
+@lru_cache(maxsize=_KEPT_NODES)
+def node_at(node: str, round: int) -> Identity:
+    """The context that begins and ends with a node of a pipeline, in one round."""
+    return identity_of(Type.CONTEXT, NODE, node, round)
+
+
+@lru_cache(maxsize=_KEPT_NODES)
+def undone_at(node: str, round: int) -> Identity:
+    """The step that records that a node of a pipeline was undone."""
+    return identity_of(Type.STEP, NODE, node, "undone", round)
+
+
+@lru_cache(maxsize=_KEPT_IDENTITIES)
+def attempt_at(number: int) -> Identity:
+    """The identity of an attempt."""
+    return identity_of(Type.CONTEXT, ATTEMPT, f"attempt-{number}", number)
+
+
+@lru_cache(maxsize=_KEPT_IDENTITIES)
+def wait_at(number: int) -> Identity:
+    """The identity of the wait after an attempt."""
+    return identity_of(Type.WAIT, SubType.WAIT.value, f"retry-{number}", number)

@@ -1,0 +1,92 @@
+"""What runs have used so far: the calls of a run, and all runs below it. It is shown with every question to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from holdfast.contract.protocol import RunUsage, Tokens, response_from
+from holdfast.contract.terms import Limits
+from holdfast.model.errors import CodecFailed, RowDamaged
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.operations import OPEN, RUN, Operation
+from holdfast.store.seam import Filter, Store
+from holdfast.workers.approvals import Approval, SpentBy
+from holdfast.workers.calls import Calls, run_usage
+
+_PAGE: Final = 100
+_MOST_OPEN: Final = 300
+"""How many runs under way are looked at below one run. What further ones have used is counted when they end."""
+_DEEPEST: Final = 20
+_NO_LIMITS: Final = Limits()
+
+
+class Spending:
+    """The usage of runs as the store has it now. Each run is read once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, RunUsage] = {}
+        self._above: dict[str, tuple[SpentBy, ...]] = {}
+
+    def with_spent(self, approval: Approval) -> Approval:
+        """The approval with what its run has used so far, and each run above it. A run that cannot be read is left out."""
+        if approval.run_id not in self._above:
+            self._above[approval.run_id] = tuple(self._upwards(approval.run_id))
+        return msgspec.structs.replace(approval, spent=self._above[approval.run_id])
+
+    def _upwards(self, run_id: str) -> list[SpentBy]:
+        found: list[SpentBy] = []
+        above: str | None = run_id
+        try:
+            while above is not None and len(found) < _DEEPEST and (header := self._store.find(above)) is not None:
+                found.append(SpentBy(run_id=header.id, worker_id=header.function, usage=self.used(header)))
+                above = header.parent
+        except (RowDamaged, CodecFailed):  # what cannot be read must not hide the question
+            return found
+        return found
+
+    def used(self, header: Execution) -> RunUsage:
+        """What an execution has used, with all runs below it."""
+        known = self._known.get(header.id)
+        if known is None:
+            known = self._known[header.id] = self._used(header, 0, _MOST_OPEN)
+        return known
+
+    def _used(self, header: Execution, depth: int, most: int) -> RunUsage:
+        operations = self._store.operations(header.id)
+        calls = Calls(_NO_LIMITS)
+        calls.read(operations)
+        own = run_usage(calls.usage, calls.count)
+        runs = [operation for operation in operations if operation.sub_type == RUN]
+        parts = [own, *(_told(operation) for operation in runs if operation.status not in OPEN)]
+        if depth < _DEEPEST and any(operation.status in OPEN for operation in runs):
+            beyond: str | None = None
+            wanted = Filter(parent=header.id, statuses=(ExecutionStatus.RUNNING,), limit=_PAGE)
+            while most > 0 and (page := self._store.list(msgspec.structs.replace(wanted, beyond=beyond))):
+                parts += [self._used(child, depth + 1, most - len(page)) for child in page]
+                most, beyond = most - len(page), page[-1].id
+        return summed(parts)
+
+
+def _told(operation: Operation) -> RunUsage:
+    """The usage that the response of a child run tells."""
+    text = operation.result if operation.error is None else operation.error.data
+    try:
+        return response_from(text or "{}").observability.usage
+    except msgspec.MsgspecError:  # a run that was stopped left no response
+        return RunUsage()
+
+
+def summed(parts: Sequence[RunUsage]) -> RunUsage:
+    """What several runs have used together."""
+    return RunUsage(
+        tokens=Tokens(sum(one.tokens.input for one in parts), sum(one.tokens.output for one in parts)),
+        cost_usd=sum((one.cost_usd for one in parts), Decimal(0)),
+        tool_calls=sum(one.tool_calls for one in parts),
+        cached_tokens=sum(one.cached_tokens for one in parts),
+        reasoning_tokens=sum(one.reasoning_tokens for one in parts),
+    )

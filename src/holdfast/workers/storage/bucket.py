@@ -1,0 +1,168 @@
+"""A bucket, or a container, of S3, Google Cloud Storage or Azure, through obstore: artifacts that every machine of a fleet finds.
+
+Bytes are read through a copy in a file without a name, because a body gets a descriptor and no credentials. Error messages never repeat
+the text of a server, because it may contain signed addresses.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from typing import IO, Final
+
+import obstore
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import ObjectStore, from_url
+
+from holdfast.workers.storage.seam import ArtifactsUnreachable, ArtifactsUnusable
+
+_CHUNK: Final = 5 << 20  # the smallest part that S3 takes
+_AT_ONCE: Final = 2
+"""Parts of one upload in memory."""
+_RETRIES: Final = 7
+"""About fifteen seconds of retries: a service that fails for a few seconds must not end a worker's attempt."""
+_RETRIES_OF_CHECK: Final = 3
+"""About a second of retries at the start, so that a wrong setting is reported soon."""
+_MARK: Final = "holdfast-artifacts"
+"""Written and read at every start."""
+_NO_CREDENTIALS: Final = ("/latest/api/token", "/latest/meta-data", "/computeMetadata/", "/metadata/identity/")
+"""Where credentials of the machine itself are looked for when the environment has none."""
+_CODES: Final = (r"<Code>(\w{1,60})</Code>", r"status code: (\d{3})\b", r"\bkind: (\w{1,30})\b")
+_NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound")
+"""Errors for a missing bucket, which is not the same as a missing object: a bucket may come back."""
+_VARIABLES: Final = {
+    "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY",
+}
+
+
+class Bucket:
+    """Artifacts as objects under a prefix."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._scheme = url.partition("://")[0]
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        allow_http = self._scheme == "s3" and endpoint.startswith("http://")
+        try:
+            self._store = _opened(url, allow_http, _RETRIES)
+            self._checked = _opened(url, allow_http, _RETRIES_OF_CHECK)
+        except (BaseError, ValueError):
+            raise ArtifactsUnusable(
+                f"Artifacts cannot be kept at {url}: something is missing or wrong in the environment ({_VARIABLES[self._scheme]})."
+            ) from None
+
+    def check(self) -> None:
+        """Write and read a small object, because only that shows whether it is allowed."""
+        try:
+            obstore.put(self._checked, _MARK, b"Artifacts of Holdfast lie here.\n")
+            obstore.get(self._checked, _MARK).bytes()
+        except (BaseError, OSError) as error:
+            raise ArtifactsUnusable(f"Artifacts cannot be kept at {self._url}: {self._reason(error)}.") from None
+
+    def draft(self, home: str) -> AbstractContextManager[IO[bytes]]:
+        """A file without a name."""
+        return tempfile.TemporaryFile(prefix="holdfast-")
+
+    def publish(self, home: str, identity: str, draft: IO[bytes], note: bytes) -> None:
+        """Upload the bytes (in parts if there are many), then the note."""
+        draft.seek(0)
+        with self._answering():
+            obstore.put(self._store, f"{home}/{identity}", draft, chunk_size=_CHUNK, max_concurrency=_AT_ONCE)
+            obstore.put(self._store, f"{home}/{identity}.json", note)
+
+    def note(self, home: str, identity: str) -> bytes | None:
+        """The note, an object beside the bytes."""
+        with self._answering():
+            try:
+                return bytes(obstore.get(self._store, f"{home}/{identity}.json").bytes())
+            except FileNotFoundError as error:
+                if _code_of(error) in _NO_BUCKET:
+                    raise
+                return None
+
+    def open(self, home: str, identity: str, size: int) -> int | None:
+        """A read-only copy of the bytes, which exists as long as its descriptors."""
+        with self._answering():
+            try:
+                stream = obstore.get(self._store, f"{home}/{identity}").stream(min_chunk_size=1 << 20)
+            except FileNotFoundError as error:
+                if _code_of(error) in _NO_BUCKET:
+                    raise
+                return None
+            writing, reading = _nameless()
+            try:
+                with os.fdopen(writing, "wb") as file:
+                    for chunk in stream:
+                        file.write(chunk)
+                        if file.tell() > size:
+                            break
+            except BaseException:
+                os.close(reading)
+                raise
+            return reading
+
+    def forget(self, home: str) -> None:
+        """Remove every object under that home."""
+        with self._answering():
+            for found in obstore.list(self._store, f"{home}/"):
+                obstore.delete(self._store, [each["path"] for each in found])
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, FileNotFoundError) as error:
+            # callers read this message, and it must not name the operator's storage
+            raise ArtifactsUnreachable(f"Artifacts cannot be reached: {self._reason(error)}.") from None
+
+    def _reason(self, error: Exception) -> str:
+        said, code = str(error), _code_of(error)
+        told = "" if code is None else f" ({code})"
+        if any(path in said for path in _NO_CREDENTIALS):
+            return f"there are no credentials in the environment ({_VARIABLES[self._scheme]}), and this machine has none of its own"
+        if isinstance(error, FileNotFoundError):
+            return f"there is no such bucket{told}"
+        if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+            return f"access was refused{told}"
+        return f"it gave no proper answer{told}"
+
+
+def _opened(url: str, allow_http: bool, retries: int) -> ObjectStore:
+    return from_url(
+        url,
+        client_options={
+            "allow_http": allow_http,
+            "connect_timeout": timedelta(seconds=3),
+            "read_timeout": timedelta(seconds=30),
+            "timeout": timedelta(minutes=10),
+        },
+        retry_config={
+            "max_retries": retries,
+            "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=4), "base": 2},
+            "retry_timeout": timedelta(seconds=90),
+        },
+    )
+
+
+def _code_of(error: Exception) -> str | None:
+    """What was wrong in one word: the service's error code, else the HTTP status, else the connection's error."""
+    found = (re.search(pattern, str(error)) for pattern in _CODES)
+    return next((hit[1] for hit in found if hit is not None), None)
+
+
+def _nameless() -> tuple[int, int]:
+    """A file without a name, open for writing and for reading."""
+    writing, path = tempfile.mkstemp(prefix="holdfast-")
+    try:
+        return writing, os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        os.close(writing)
+        raise
+    finally:
+        os.unlink(path)

@@ -1,0 +1,83 @@
+"""A folder of this machine, or one that several machines have mounted. Each artifact is two files; each appears complete or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from holdfast.files import private
+from holdfast.files.removal import remove
+from holdfast.workers.storage.seam import ArtifactsUnusable
+
+
+class Folder:
+    """Artifacts in files."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def check(self) -> None:
+        """Check that the folder can be made and written to."""
+        try:
+            private.given_folder(self._path)
+            with tempfile.TemporaryFile(dir=self._path):
+                pass
+        except OSError as error:
+            raise ArtifactsUnusable(f"Artifacts cannot be kept in {self._path}: {error.strerror}.") from None
+
+    @contextmanager
+    def draft(self, home: str) -> Iterator[IO[bytes]]:
+        """A hidden file beside the final name."""
+        folder = self._path / home
+        private.given_folder(folder)
+        path = folder / f".{os.urandom(8).hex()}"
+        try:
+            with open(path, "w+b", opener=_private) as file:
+                yield file
+        finally:
+            path.unlink(missing_ok=True)
+
+    def publish(self, home: str, identity: str, draft: IO[bytes], note: bytes) -> None:
+        """Sync the file, then give it its name: first the bytes, then the note."""
+        folder, path = self._path / home, Path(draft.name)
+        _to_disk(draft)
+        path.rename(folder / identity)
+        noted = path.with_suffix(".note")  # another process may store the same artifact
+        private.write_new(noted, note)
+        noted.rename(folder / f"{identity}.json")
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def note(self, home: str, identity: str) -> bytes | None:
+        """The note, a file beside the bytes."""
+        path = self._path / home / f"{identity}.json"
+        return path.read_bytes() if path.is_file() else None
+
+    def open(self, home: str, identity: str, size: int) -> int | None:
+        """The file itself."""
+        try:
+            return os.open(self._path / home / identity, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return None
+
+    def forget(self, home: str) -> None:
+        """Remove the folder of that home."""
+        with contextlib.suppress(OSError):
+            remove(self._path / home)
+
+
+def _private(path: str, _: int) -> int:
+    return private.new_file(path)
+
+
+def _to_disk(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())

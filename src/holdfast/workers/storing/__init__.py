@@ -1,6 +1,0 @@
-"""storing — where the bytes of artifacts lie.
-
-Belongs: the storage seam; a folder of this machine; a bucket that several machines share; choosing between them by the operator's word.
-Does not: hashes, tenants, limits (`artifacts.py` has them).
-May import: holdfast.model.   Start reading at seam.py. obstore is loaded only for a bucket.
-"""

@@ -1,0 +1,141 @@
+"""An author's tool: declared in a worker's file, and run by the tool host.
+
+answered → the result, redacted        raised → the tool's own error, unless the connection broke after sending
+killed at the deadline, or crashed     → unknown whether it happened
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.contract.checking import problems_of
+from holdfast.hosts.toolhost.tool_frames import Frame
+from holdfast.hosts.toolhost.tool_host import CallAnswered, CallCrashed, CallEnd, CallLate, NoProcessFree, ToolHost, ToolRequest
+from holdfast.hosts.toolhost.tool_process import HostedTool
+from holdfast.model.clock import monotonic
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.workers.tools.declarations import Declared
+from holdfast.workers.tools.retry_after import USUAL_SECONDS, retry_after
+from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, Remaining, Reservation, ToolFailed, Unknown, Verdict
+from holdfast.workers.tools.secrets import Redactor, Secrets
+
+_MORE_LOOKS: Final = 2
+"""How often a reconcile function whose process died is asked again."""
+
+
+class AuthorTool:
+    """One `@tool` of a worker's file."""
+
+    def __init__(self, declared: Declared, file: Path, host: ToolHost, secrets: Secrets, paths: tuple[str, ...] = ()) -> None:
+        self.declared = declared
+        self.arguments_schema: Mapping[str, Any] | None = declared.arguments_schema
+        self._hosted = HostedTool(file, declared.name, paths)
+        self._host = host
+        self._secrets = secrets
+
+    @property
+    def name(self) -> str:
+        """The name by which workers call it."""
+        return self.declared.name
+
+    @property
+    def effect(self) -> Effect:
+        """What a call of the tool does to the world."""
+        return self.declared.effect
+
+    @property
+    def approval(self) -> bool:
+        """Whether a person approves each call."""
+        return self.declared.approval
+
+    def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
+        """An author's tool uses no tokens of the run. Arguments that do not fit are refused here, before the intent."""
+        problems = problems_of(dict(arguments), self.declared.arguments_schema)
+        if problems:
+            at = "; ".join(f"{problem.path or 'arguments'}: {problem.reason}" for problem in problems[:5])
+            raise ToolFailed("tool_failed", f"The arguments of {self.name} do not fit: {at}", details={"reason": "arguments"})
+        return Reservation()
+
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+        """Run it in its process."""
+        ended, redactor = await self._ask("call", call, arguments)
+        try:
+            return Called(await redactor.cleaned(self._result(ended, call)["result"]))
+        except ToolFailed as failed:
+            raise redactor.failure(failed) from None
+
+    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
+        """Call its reconcile function; an error there means that the outcome is unknown.
+
+        It only looks, so it is asked again if its process dies: what killed the process of the call may kill idle ones, too.
+        """
+        if not self.declared.reconciles:
+            return Unknown()
+        try:
+            ended, redactor = await self._ask("reconcile", call, arguments)
+            for _ in range(_MORE_LOOKS):
+                if isinstance(ended, CallCrashed):
+                    ended, redactor = await self._ask("reconcile", call, arguments)
+            frame = self._result(ended, call)
+        except ToolFailed:
+            return Unknown()
+        match frame.get("verdict"):
+            case "happened":
+                return Happened(await redactor.cleaned(frame["result"]))
+            case "did_not_happen":
+                return DidNotHappen()
+            case _:
+                return Unknown()
+
+    async def _ask(self, op: str, call: Call, arguments: Mapping[str, Any]) -> tuple[CallEnd, Redactor]:
+        names = self.declared.secrets
+        secrets = await in_thread(Purpose.SECRETS, self._secrets.resolve, names, self.name) if names else {}
+        redactor = Redactor(secrets)
+        deadline = call.deadline
+        if self.declared.timeout_seconds is not None:
+            deadline = min(deadline, monotonic() + self.declared.timeout_seconds)
+        about = {
+            "run_id": call.run_id,
+            "tool": self.name,
+            "idempotency_key": call.idempotency_key,
+            "attempt": call.attempt,
+            "tenant": call.tenant,
+            "traceparent": call.traceparent,
+        }
+        asked = ToolRequest(op=op, call=about, arguments=arguments, secrets=secrets, deadline=deadline, redact=redactor.text)
+        return await self._host.ask(self._hosted, asked), redactor
+
+    def _result(self, ended: CallEnd, call: Call) -> Frame:
+        match ended:
+            case CallAnswered(frame) if frame["op"] == "done":
+                return frame
+            case CallAnswered(frame) if frame["op"] == "unfit":
+                raise ToolFailed("tool_failed", f"{self.name}: {frame.get('message')}", known=self.effect is not Effect.WRITE)
+            case CallAnswered(frame):
+                raise self._told(frame, call)
+            case CallLate(sent):
+                raise ToolFailed("tool_timeout", f"{self.name} was killed at its deadline.", known=not sent)
+            case CallCrashed(reason, sent) if sent:
+                raise ToolFailed("tool_unavailable", f"{self.name} crashed in the middle of the call: {reason}.", known=False)
+            case CallCrashed(reason):
+                raise ToolFailed("tool_failed", f"{self.name} could not be started: {reason}")
+            case NoProcessFree():
+                raise ToolFailed("overloaded", f"No process was free for {self.name} in time.")
+
+    def _told(self, frame: Frame, call: Call) -> ToolFailed:
+        code, known = str(frame.get("code", "tool_failed")), bool(frame.get("known", True))
+        wait = frame.get("retry_after_seconds")
+        if wait is None and code == "rate_limited":
+            wait = retry_after(frame.get("retry_after"), call.now)
+            wait = USUAL_SECONDS if wait is None else wait
+        where = f" ({frame['where']})" if frame.get("where") else ""
+        return ToolFailed(
+            code,
+            f"{self.name} raised {frame.get('type')}: {frame.get('message')}{where}",
+            retry_after_seconds=wait,
+            closes=f"tool:{self.name}" if code == "rate_limited" else None,
+            known=known,
+            details={"type": frame.get("type")},
+        )

@@ -1,0 +1,255 @@
+"""What a worker's file declares, read from its source: the runner never imports author code.
+
+    @tool(effect="write", secrets=["PAY_KEY"], approval=True)      → a tool, its arguments from the signature
+    @refund_payment.reconcile                                      → that tool can find out the outcome of a lost call
+    @worker("refund-worker.md", include=["rules.json"])            → the worker's function and page
+
+Every argument that the runner must know is a literal. All problems are reported at once, with their lines.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from holdfast.contract.costs import SchemaInvalid, cost_of
+from holdfast.workers.tools.seam import Effect
+from holdfast.workers.tools.signatures import arguments_of
+
+_TOOL_OPTIONS: Final = ("name", "effect", "secrets", "approval", "timeout_seconds")
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Problem(Struct, frozen=True):
+    """What is wrong, and where."""
+
+    line: int
+    message: str
+
+
+class Declared(Struct, frozen=True, kw_only=True):
+    """A tool of the file."""
+
+    name: str
+    function: str
+    line: int
+    effect: Effect
+    secrets: tuple[str, ...]
+    approval: bool
+    timeout_seconds: float | None
+    is_async: bool
+    reconciles: bool
+    description: str
+    arguments_schema: Mapping[str, Any]
+
+
+class DeclaredWorker(Struct, frozen=True, kw_only=True):
+    """The worker of the file."""
+
+    function: str
+    page: str
+    line: int
+    is_async: bool
+    include: tuple[str, ...]
+
+
+class Declarations(Struct, frozen=True, kw_only=True):
+    """Everything that a file declares. If there are problems, none of it should be used."""
+
+    tools: tuple[Declared, ...]
+    workers: tuple[DeclaredWorker, ...]
+    problems: tuple[Problem, ...]
+
+
+def declarations_of(source: str | bytes) -> Declarations:
+    """Read a file's source."""
+    tree = parsed(source)
+    return Declarations(tools=(), workers=(), problems=(tree,)) if isinstance(tree, Problem) else _Reader(tree).read()
+
+
+def parsed(source: str | bytes) -> ast.Module | Problem:
+    """The syntax tree of a file, or why it has none."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return Problem(getattr(error, "lineno", None) or 1, f"The file is no Python: {getattr(error, 'msg', error)}.")
+
+
+class Flaw(Exception):
+    """A declaration that is wrong. The reader notes it, and reads on."""
+
+    def __init__(self, node: ast.AST, message: str) -> None:
+        super().__init__(message)
+        self.problem = Problem(getattr(node, "lineno", 1), message)
+
+
+class _Reader:
+    def __init__(self, tree: ast.Module) -> None:
+        self._tree = tree
+        self._names = dict(_imported(tree))
+        self._problems: list[Problem] = []
+        self._tools: dict[str, Declared] = {}
+        self._workers: list[DeclaredWorker] = []
+        self._reconciling: dict[str, ast.expr] = {}
+
+    def read(self) -> Declarations:
+        top = [node for node in self._tree.body if isinstance(node, _Function)]
+        for function in top:
+            self._function(function)
+        for node in ast.walk(self._tree):
+            if isinstance(node, _Function) and node not in top and any(self._kind(d) in ("tool", "worker") for d in node.decorator_list):
+                self._problems.append(
+                    Problem(node.lineno, f"{node.name} is declared inside something else; @tool and @worker stand at the top.")
+                )
+        self._reconcilers()
+        self._twice()
+        problems = tuple(sorted(self._problems, key=lambda problem: problem.line))
+        return Declarations(tools=tuple(self._tools.values()), workers=tuple(self._workers), problems=problems)
+
+    def _function(self, function: _Function) -> None:
+        for decorator in function.decorator_list:
+            try:
+                match self._kind(decorator):
+                    case "tool":
+                        declared = self._tool(function, decorator)
+                        if function.name in self._tools:
+                            raise Flaw(function, f"Two functions are named {function.name}; the second would replace the first.")
+                        self._tools[function.name] = declared
+                    case "worker":
+                        self._workers.append(_worker(function, decorator))
+                    case "reconcile":
+                        assert isinstance(decorator, ast.Attribute)
+                        self._reconciling[ast.unparse(decorator.value)] = decorator
+                    case _:
+                        pass  # a decorator of another package
+            except Flaw as flaw:
+                self._problems.append(flaw.problem)
+
+    def _kind(self, decorator: ast.expr) -> str | None:
+        """`tool`, `worker` or `reconcile`, by whatever name it was imported."""
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(target, ast.Name):
+            return self._names.get(target.id)
+        if isinstance(target, ast.Attribute):
+            if isinstance(target.value, ast.Name) and self._names.get(target.value.id) == "holdfast":
+                return target.attr if target.attr in ("tool", "worker") else None
+            if target.attr == "reconcile" and not isinstance(decorator, ast.Call):
+                return "reconcile"
+        return None
+
+    def _tool(self, function: _Function, decorator: ast.expr) -> Declared:
+        options = _options(decorator, _TOOL_OPTIONS, f"@tool of {function.name}")
+        effect = _typed(options, "effect", str, "write")
+        if effect not in (Effect.READ, Effect.WRITE):
+            raise Flaw(decorator, f"@tool of {function.name}: effect is {effect!r}; it is 'read' or 'write'.")
+        name = _typed(options, "name", str, function.name)
+        if not name.isidentifier() or name.startswith("_"):
+            raise Flaw(decorator, f"@tool of {function.name}: {name!r} is not a valid name for ctx.tools.")
+        seconds = _typed(options, "timeout_seconds", (int, float), None)
+        if seconds is not None and not 0 < seconds < 86_400 * 366:
+            raise Flaw(decorator, f"@tool of {function.name}: timeout_seconds is {seconds}; it is above 0.")
+        schema, trouble = arguments_of(function)
+        if trouble is not None:
+            raise Flaw(function, f"The tool {function.name}: {trouble}")
+        try:
+            cost_of(schema)
+        except SchemaInvalid as wrong:
+            raise Flaw(function, f"The tool {function.name}: its signature is too large: {wrong}.") from None
+        return Declared(
+            name=name,
+            function=function.name,
+            line=function.lineno,
+            effect=Effect(effect),
+            secrets=_texts(options, "secrets"),
+            approval=_typed(options, "approval", bool, False),
+            timeout_seconds=None if seconds is None else float(seconds),
+            is_async=isinstance(function, ast.AsyncFunctionDef),
+            reconciles=False,
+            description=ast.get_docstring(function) or "",
+            arguments_schema=schema,
+        )
+
+    def _reconcilers(self) -> None:
+        for name, decorator in self._reconciling.items():
+            if name not in self._tools:
+                self._problems.append(Problem(decorator.lineno, f"@{name}.reconcile: {name} is not a tool of this file."))
+                continue
+            tool = self._tools[name]
+            self._tools[name] = Declared(**{**{key: getattr(tool, key) for key in tool.__struct_fields__}, "reconciles": True})
+
+    def _twice(self) -> None:
+        seen: dict[str, int] = {}
+        for tool in self._tools.values():
+            if tool.name in seen:
+                self._problems.append(Problem(tool.line, f"Two tools are named {tool.name!r}; the other is in line {seen[tool.name]}."))
+            seen[tool.name] = tool.line
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The names under which this file imports `tool` and `worker`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "holdfast" and node.level == 0:
+            yield from ((alias.asname or alias.name, alias.name) for alias in node.names if alias.name in ("tool", "worker"))
+        elif isinstance(node, ast.Import):
+            yield from ((alias.asname or alias.name, "holdfast") for alias in node.names if alias.name == "holdfast")
+
+
+def _worker(function: _Function, decorator: ast.expr) -> DeclaredWorker:
+    what = f"@worker of {function.name}"
+    if not isinstance(decorator, ast.Call):
+        raise Flaw(decorator, f'{what} names its page: @worker("page.md").')
+    options = _options(decorator, ("page", "include"), what, positional="page")
+    page = _typed(options, "page", str, "")
+    if not page:
+        raise Flaw(decorator, f'{what} names its page: @worker("page.md").')
+    return DeclaredWorker(
+        function=function.name,
+        page=page,
+        line=function.lineno,
+        is_async=isinstance(function, ast.AsyncFunctionDef),
+        include=_texts(options, "include"),
+    )
+
+
+class _Options(Struct):
+    what: str
+    node: ast.expr
+    values: dict[str, Any]
+
+
+def _options(decorator: ast.expr, known: tuple[str, ...], what: str, positional: str | None = None) -> _Options:
+    options = _Options(what, decorator, {})
+    if not isinstance(decorator, ast.Call):
+        return options
+    if len(decorator.args) > (1 if positional else 0):
+        raise Flaw(decorator, f"{what} takes {', '.join(name + '=' for name in known)} by name.")
+    given = [(positional or "", argument) for argument in decorator.args] + [(word.arg or "**", word.value) for word in decorator.keywords]
+    for name, value in given:
+        if name not in known:
+            raise Flaw(value, f"{what} does not know {name}{'=' if name != '**' else ''}; it takes {', '.join(known)}.")
+        try:
+            options.values[name] = ast.literal_eval(value)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            raise Flaw(
+                value, f"{what}: {name}= must be a literal, because the file is read and not run; it is `{ast.unparse(value)[:80]}`."
+            ) from None
+    return options
+
+
+def _typed(options: _Options, name: str, kind: Any, default: Any) -> Any:
+    value = options.values.get(name, default)
+    if value is default:
+        return default
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise Flaw(options.node, f"{options.what}: {name} is {value!r}, which has the wrong type.")
+    return value
+
+
+def _texts(options: _Options, name: str) -> tuple[str, ...]:
+    value = options.values.get(name, ())
+    if not isinstance(value, list | tuple | set) or not all(isinstance(item, str) and item for item in value):
+        raise Flaw(options.node, f"{options.what}: {name} is {value!r}; it is a list of texts.")
+    return tuple(value)

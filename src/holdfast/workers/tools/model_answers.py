@@ -1,0 +1,126 @@
+"""Answers and failures of a model's server, turned into results and error codes of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx
+
+from holdfast.contract.checking import MAX_DEPTH
+from holdfast.model.shapes import crowding
+from holdfast.workers.tools.model_exchange import Exchange
+from holdfast.workers.tools.model_streams import AnswerInvalid
+from holdfast.workers.tools.retry_after import LONGEST_SECONDS, USUAL_SECONDS, retry_after
+from holdfast.workers.tools.schema_checks import mismatches
+from holdfast.workers.tools.seam import ToolFailed
+
+_SHOWN: Final = 500
+
+
+def answered(data: Mapping[str, Any], cap: int | None) -> str:
+    """The text of an answer; raises ToolFailed when it is not complete."""
+    choices = data.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, Mapping) or not isinstance(first.get("message"), Mapping):
+        raise ToolFailed("tool_unavailable", "The model's server answered without a message.")
+    message, reason = first["message"], first.get("finish_reason")
+    text = message.get("content")
+    if message.get("refusal") or reason == "content_filter":
+        why = message.get("refusal") or "its content filter stopped the answer"
+        raise ToolFailed("tool_failed", f"The model refused: {str(why)[:_SHOWN]}", details={"reason": "refusal"})
+    if reason == "length":
+        raise ToolFailed("budget_exceeded", f"The answer was cut off at its cap of {cap} output tokens.", details={"reason": "truncated"})
+    if not isinstance(text, str):
+        raise ToolFailed("tool_failed", f"The model gave no text (finish_reason {reason!r}).", details={"reason": "empty"})
+    return text
+
+
+def count_of(reported: Any, name: str) -> int | None:
+    """A count that the server reports; None where it reports none."""
+    value = reported.get(name) if isinstance(reported, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def parts_of(reported: Mapping[str, Any], tokens_in: int, tokens_out: int) -> tuple[int, int]:
+    """The cached part of the input and the reasoning part of the output, as the server reports them; no part is more than the whole."""
+    cached = count_of(reported.get("prompt_tokens_details"), "cached_tokens") or 0
+    reasoning = count_of(reported.get("completion_tokens_details"), "reasoning_tokens") or 0
+    return min(cached, tokens_in), min(reasoning, tokens_out)
+
+
+async def value_of(text: str, schema: Mapping[str, Any], who: str) -> Any:
+    """The value that an answer's text holds; raises ToolFailed when it does not fit."""
+    try:
+        if (crowded := crowding(text.encode(errors="replace"), MAX_DEPTH)) is not None:
+            raise ValueError(f"it {crowded}")
+        value = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise _mismatch([{"path": "", "reason": f"no JSON: {error}", "value": text[:_SHOWN]}]) from None
+    problems = await mismatches(schema, value, who)
+    if problems:
+        raise _mismatch([{"path": at.path, "reason": at.reason, "value": at.value} for at in problems])
+    return value
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is not a valid number of JSON")
+
+
+def _mismatch(problems: list[dict[str, str]]) -> ToolFailed:
+    first = problems[0]
+    message = f"The model's answer does not fit the schema: {first['path'] or 'the answer'}: {first['reason']}"
+    return ToolFailed("output_schema_mismatch", message, details={"problems": problems[:10]})
+
+
+def failed(error: Exception, exchange: Exchange, now: int, seconds: float) -> ToolFailed:
+    """The ToolFailed for an exception of the `openai` package, of its HTTP client or of our timeout, given the progress of the exchange."""
+    import openai
+
+    status, known = exchange.status, not exchange.billed
+    if isinstance(error, openai.APIStatusError):
+        wait = _wait(error.response.headers, now)
+        return _refused(int(error.status_code), _said(error), wait, code=getattr(error, "code", None))
+    if status is not None and not 200 <= status < 300:  # the status arrived, and its body did not
+        return _refused(status, "it broke off before it said why", None)
+    if isinstance(error, TimeoutError | openai.APITimeoutError | httpx.TimeoutException):
+        return ToolFailed("tool_timeout", f"The model's answer was not there after {seconds:g} s.", known=known)
+    if isinstance(error, openai.APIConnectionError | httpx.TransportError):
+        cause = error.__cause__ or error
+        why = str(cause).strip() or type(cause).__name__
+        did = "broke off" if exchange.sent else "could not be asked"
+        return ToolFailed("tool_unavailable", f"The model's server {did}: {why[:_SHOWN].rstrip('.')}.", known=known)
+    if isinstance(error, AnswerInvalid):
+        return ToolFailed("tool_unavailable", f"The model's server {error}.", known=known)
+    return ToolFailed(
+        "tool_unavailable", f"The model's server answered nonsense: {type(error).__name__}: {str(error)[:_SHOWN]}", known=known
+    )
+
+
+def _refused(status: int, said: str, wait: float | None, code: str | None = None) -> ToolFailed:
+    """The error for an answer with an error status: nothing is billed for it."""
+    message = f"The model's server answered {status}: {said}"
+    if (status == 429 and code != "insufficient_quota") or (status == 503 and wait is not None):
+        seconds = USUAL_SECONDS if wait is None else wait
+        return ToolFailed("rate_limited", message, retry_after_seconds=seconds, closes="tool:language_model")
+    if status in (401, 403):
+        return ToolFailed("access_denied", message)
+    if status >= 500 or status in (408, 409):
+        return ToolFailed("tool_unavailable", message)
+    if "stream" in said:
+        message = f"{message.rstrip('.')}. Where the server knows no streams, set stream = false under [model]."
+    return ToolFailed("tool_failed", message)
+
+
+def _wait(headers: Mapping[str, str], now: int) -> float | None:
+    milliseconds = retry_after(headers.get("retry-after-ms"), now)
+    if milliseconds is not None:
+        return min(milliseconds / 1000, LONGEST_SECONDS)
+    return retry_after(headers.get("retry-after"), now)
+
+
+def _said(error: Any) -> str:
+    body = error.body
+    said = body.get("message") if isinstance(body, Mapping) else None
+    return str(said or getattr(error, "message", "") or error)[:_SHOWN]

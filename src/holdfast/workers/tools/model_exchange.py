@@ -1,0 +1,53 @@
+"""The progress of one request to a model's server. The usage that a failed call is charged follows from it.
+
+not sent, or answered with another status than 2xx → not billed      sent, and no complete answer → its input, and the text that arrived
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import httpx
+
+from holdfast.workers.tools.model_streams import Answer, WholeAnswer
+from holdfast.workers.tools.token_estimate import estimated_tokens
+
+
+class Exchange:
+    """One request, and the part of its answer that has arrived."""
+
+    def __init__(self) -> None:
+        self.sent = False
+        """Whether the first byte of the request may have been sent."""
+        self.status: int | None = None
+        self.answer: Answer = WholeAnswer()
+
+    @property
+    def billed(self) -> bool:
+        """Whether the server may bill the call: it was sent, and it was not refused."""
+        return self.sent and (self.status is None or 200 <= self.status < 300)
+
+    async def note(self, event: str, info: Mapping[str, Any]) -> None:
+        """Take a progress event of the HTTP client."""
+        if event.endswith(".send_request_headers.started"):
+            self.sent = True
+        elif event == "http11.receive_response_headers.complete":
+            self.status = int(info["return_value"][1])
+
+    def streamed(self, cap: int | None) -> int:
+        """About how many tokens of output arrived, at most the cap that was sent."""
+        tokens = estimated_tokens(self.answer.text)
+        return tokens if cap is None else min(tokens, cap)
+
+
+current: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
+"""The exchange of the call that the task makes."""
+
+
+async def watched(request: httpx.Request) -> None:
+    """A hook of the HTTP client that reports progress to the exchange of this task."""
+    exchange = current.get()
+    if exchange is not None:
+        request.extensions = {**request.extensions, "trace": exchange.note}

@@ -1,0 +1,174 @@
+"""The answer of a model's server while it arrives: as one JSON document, or as a stream of server-sent events, one for each few tokens.
+
+    data: {"choices":[{"delta":{"content":"Hel"}}]}
+    data: {"choices":[{"delta":{"content":"lo."},"finish_reason":"stop"}]}
+    data: {"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":3}}
+    data: [DONE]
+
+Both give the same document at the end. The server may be hostile: the length of a line, of the text and of the whole answer is limited.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+MOST_LINE: Final = 1024 * 1024
+MOST_TEXT: Final = 4 * 1024 * 1024
+"""The most bytes of an answer's text; a result of a tool cannot be much larger."""
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""The most bytes of an answer with everything around its text. A stream needs some hundred bytes for each token."""
+_CONTENT: Final = re.compile(r'"content"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
+_SHOWN: Final = 500
+
+
+class AnswerInvalid(Exception):
+    """The server's answer is not what the protocol says, or is too large. The message continues the sentence "The model's server …"."""
+
+
+class Answer(Protocol):
+    """An answer that arrives."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the server has said that nothing more follows."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The text of the answer so far."""
+        ...
+
+    def take(self, piece: bytes) -> str:
+        """Take the next bytes; returns the text that they bring."""
+        ...
+
+    def document(self) -> Mapping[str, Any]:
+        """The whole answer as a document, when no more bytes come. Raises AnswerInvalid, or ValueError where it is not JSON."""
+        ...
+
+
+def answer_of(content_type: str | None) -> Answer:
+    """An answer in the form that the server has chosen."""
+    return StreamedAnswer() if (content_type or "").partition(";")[0].strip().lower() == "text/event-stream" else WholeAnswer()
+
+
+class WholeAnswer:
+    """An answer in one JSON document."""
+
+    is_complete = False
+
+    def __init__(self) -> None:
+        self._body = bytearray()
+
+    @property
+    def text(self) -> str:
+        """The text so far, as the JSON writes it."""
+        found = _CONTENT.search(self._body.decode(errors="replace"))
+        return "" if found is None else found[1]
+
+    def take(self, piece: bytes) -> str:
+        """The text is known only at the end."""
+        self._body += piece
+        if len(self._body) > MOST_TEXT * 2:
+            raise AnswerInvalid(f"sent an answer of more than {MOST_TEXT * 2:,} bytes")
+        return ""
+
+    def document(self) -> Mapping[str, Any]:
+        """The document that was sent."""
+        document = json.loads(bytes(self._body))
+        if not isinstance(document, Mapping):
+            raise ValueError("the answer is no JSON object")
+        return document
+
+
+class StreamedAnswer:
+    """An answer that arrives as server-sent events."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._line = bytearray()
+        self._searched = 0
+        self._bytes = self._length = 0
+        self._content: list[str] = []
+        self._has_content = False
+        self._refusal: list[str] = []
+        self._finish: Any = None
+        self._usage: Any = None
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._content)
+
+    def take(self, piece: bytes) -> str:
+        """Read the lines that are complete now."""
+        self._bytes += len(piece)
+        self._line += piece
+        told: list[str] = []
+        while not self.is_complete and (end := self._line.find(b"\n", self._searched)) >= 0:
+            line = bytes(self._line[:end]).rstrip(b"\r")
+            del self._line[: end + 1]
+            self._searched = 0
+            told.append(self._read(line))
+        self._searched = len(self._line)
+        if self._searched > MOST_LINE:
+            raise AnswerInvalid(f"sent a line of more than {MOST_LINE:,} bytes")
+        if self._bytes > MOST_BYTES:
+            raise AnswerInvalid(f"sent an answer of more than {MOST_BYTES:,} bytes")
+        return "".join(told)
+
+    def _read(self, line: bytes) -> str:
+        """One line. Only data is read; comments, names and times of events are left out."""
+        if len(line) > MOST_LINE:
+            raise AnswerInvalid(f"sent a line of more than {MOST_LINE:,} bytes")
+        if not line.startswith(b"data:"):
+            return ""
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            self.is_complete = True
+            return ""
+        return self._chunk(json.loads(data)) if data else ""
+
+    def _chunk(self, chunk: Any) -> str:
+        if not isinstance(chunk, dict):
+            raise AnswerInvalid("sent a part of an answer that is no JSON object")
+        if chunk.get("error"):
+            raise AnswerInvalid(f"broke off its answer: {_said(chunk['error'])}")
+        self._usage = chunk.get("usage") or self._usage
+        choices = chunk.get("choices")
+        first = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(first, dict) or first.get("index", 0) != 0:
+            return ""
+        self._finish = first.get("finish_reason") or self._finish
+        delta = first.get("delta")
+        if not isinstance(delta, dict):
+            return ""
+        self._has_content |= isinstance(delta.get("content"), str)
+        self._take_text(self._refusal, delta.get("refusal"))
+        return self._take_text(self._content, delta.get("content"))
+
+    def _take_text(self, parts: list[str], text: Any) -> str:
+        if not isinstance(text, str) or not text:
+            return ""
+        self._length += len(text)
+        if self._length > MOST_TEXT:
+            raise AnswerInvalid(f"sent a text of more than {MOST_TEXT:,} characters")
+        parts.append(text)
+        return text
+
+    def document(self) -> Mapping[str, Any]:
+        """The document that the same answer has without streaming."""
+        if self._line and not self.is_complete:  # the last line may have no end
+            self._read(bytes(self._line))
+        if self._finish is None and not self.is_complete:
+            raise AnswerInvalid("broke off before its answer was complete")
+        message = {"content": self.text if self._has_content else None, "refusal": "".join(self._refusal) or None}
+        return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
+
+
+def _said(error: Any) -> str:
+    said = error.get("message") if isinstance(error, dict) else error
+    return str(said)[:_SHOWN].rstrip(".")

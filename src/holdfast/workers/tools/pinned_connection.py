@@ -1,0 +1,143 @@
+"""A pinned connection: one HTTP request to an address that was checked after its name was resolved.
+
+A name is resolved once, here, and the connection goes to one of the addresses that passed the check: the name server cannot give another
+address in between. `Host` and the TLS name stay those of the URL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
+
+import certifi
+import httpcore
+import httpx
+
+from holdfast.model.threads import Purpose, pool_for
+from holdfast.workers.tools.egress import Egress, host_of
+from holdfast.workers.tools.seam import ToolFailed
+
+Resolver: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
+"""The addresses of a name."""
+
+
+_LOOKUPS: Final = 6
+"""The most lookups of one tenant at once: a tenant that asks slow name servers delays only its own lookups."""
+_shares: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueDictionary()
+asking_for: ContextVar[str] = ContextVar("asking_for", default="")
+"""The tenant for which a name is looked up."""
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """The addresses from the machine's resolver. A lookup cannot be cancelled, so it keeps its place until the resolver returns."""
+    loop = asyncio.get_running_loop()
+    share = _shares.setdefault((id(loop), asking_for.get()), asyncio.Semaphore(_LOOKUPS))
+    await share.acquire()
+    look = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    looking = loop.run_in_executor(pool_for(Purpose.NAMES), look)
+
+    def let_go(done: asyncio.Future[Any]) -> None:
+        share.release()
+        if not done.cancelled():
+            done.exception()  # the caller may be gone, so the error is read here
+
+    looking.add_done_callback(let_go)
+    found = await asyncio.shield(looking)
+    return list(dict.fromkeys(str(info[4][0]) for info in found))
+
+
+class PinnedBackend(httpcore.AsyncNetworkBackend):
+    """Connects only to addresses that passed the check."""
+
+    def __init__(self, egress: Egress, resolver: Resolver = resolve) -> None:
+        self._egress = egress
+        self._resolver = resolver
+        self._tcp = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Resolve, check, connect; the first allowed address that answers."""
+        try:
+            addresses = await asyncio.wait_for(self._resolver(host, port), timeout)
+        except TimeoutError:
+            raise httpcore.ConnectTimeout(f"The name {host} was not resolved in time.") from None
+        except OSError as error:
+            raise httpcore.ConnectError(f"The name {host} cannot be resolved: {error}.") from None
+        refusals = [(address, self._egress.refusal(host_of(host), port, address)) for address in addresses]
+        allowed = [address for address, refusal in refusals if refusal is None]
+        if not allowed:
+            reasons = "; ".join(sorted({refusal for _, refusal in refusals if refusal})) or "it has no address"
+            remedy = self._egress.remedy(host_of(host), port, addresses)
+            raise ToolFailed("egress_denied", f"{host} may not be reached: {reasons}.{remedy}")
+        failure: Exception | None = None
+        for address in allowed[:4]:
+            try:
+                return await self._tcp.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        """Refused: a path is no address."""
+        raise ToolFailed("egress_denied", "UNIX sockets are not fetched from.")
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+
+class PinnedTransport(httpx.AsyncBaseTransport):
+    """httpx's transport over the pinned backend; no proxies, no environment, no cookies, no redirects."""
+
+    def __init__(self, egress: Egress, resolver: Resolver = resolve, *, ca_file: str | None = None, connections: int = 32) -> None:
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=ssl.create_default_context(cafile=ca_file or certifi.where()),
+            max_connections=connections,
+            max_keepalive_connections=0,  # a kept connection would live longer than the check that allowed it
+            network_backend=PinnedBackend(egress, resolver),
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request; the body streams."""
+        url = request.url
+        answer = await self._pool.handle_async_request(
+            httpcore.Request(
+                method=request.method,
+                url=httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                headers=request.headers.raw,
+                content=request.stream,
+                extensions=request.extensions,
+            )
+        )
+        return httpx.Response(answer.status, headers=answer.headers, stream=_Stream(answer), extensions=answer.extensions)
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        await self._pool.aclose()
+
+
+class _Stream(httpx.AsyncByteStream):
+    def __init__(self, answer: httpcore.Response) -> None:
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._answer.aiter_stream():
+            yield part
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()

@@ -1,0 +1,159 @@
+"""Response bodies: read with a cap on their unpacked size, and decoded to text as browsers do.
+
+A few kilobytes of gzip can unpack to gigabytes of zeros, so unpacking stops at the cap.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import zlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from holdfast.workers.tools.seam import ToolFailed
+
+ACCEPTED_ENCODINGS: Final = "gzip, deflate"
+_STEP: Final = 64 * 1024
+_META_BYTES: Final = 4096
+# Every browser reads Latin-1 and ASCII as this charset.
+_LATIN: Final = "windows-1252"
+_LATIN_LABELS: Final = {"iso8859-1", "ascii", "cp1252"}
+_META_CHARSET: Final = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,8}=\s{0,8}["']?\s{0,8}([\w:.-]{1,40})""", re.IGNORECASE)
+_XML_ENCODING: Final = re.compile(rb"""^<\?xml[^>]{0,200}?encoding\s{0,8}=\s{0,8}["']([\w:.-]{1,40})["']""")
+_BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+class TooLarge(ToolFailed):
+    """The body is larger than it may be, packed or unpacked."""
+
+    def __init__(self, cap: int) -> None:
+        message = f"The answer is larger than {cap:,} bytes (counted after decompression)."
+        super().__init__("tool_failed", message, details={"reason": "too_large"})
+
+
+async def read_body(parts: AsyncIterator[bytes], encoding: str, cap: int, *, truncate: bool = False) -> bytes:
+    """The whole body, unpacked. A body above the cap is refused; with `truncate`, only the part below the cap is returned."""
+    unpack = _unpacker(encoding)
+    body = bytearray()
+    packed = 0
+    try:
+        async for part in parts:
+            packed += len(part)
+            for start in range(0, len(part), _STEP):
+                unpack.feed(part[start : start + _STEP], body, cap)
+            if packed > cap:
+                raise TooLarge(cap)
+        unpack.finish()
+    except TooLarge:
+        if not truncate:
+            raise
+    return bytes(body[:cap])
+
+
+class _Plain:
+    def feed(self, part: bytes, into: bytearray, cap: int) -> None:
+        into += part
+        if len(into) > cap:
+            raise TooLarge(cap)
+
+    def finish(self) -> None:
+        """There is no buffer to empty."""
+
+
+class _Inflate:
+    """gzip and deflate, up to the cap; several gzip members in a row are one body."""
+
+    def __init__(self, gzip: bool) -> None:
+        self._gzip = gzip
+        self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16 if gzip else zlib.MAX_WBITS)
+        self._begun = False
+
+    def feed(self, part: bytes, into: bytearray, cap: int) -> None:
+        try:
+            while part:
+                if self._stream.eof:
+                    if not self._gzip or not part.strip(b"\0"):
+                        return  # padding after the end
+                    self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
+                into += self._inflate(part, cap - len(into) + 1)
+                if len(into) > cap:
+                    raise TooLarge(cap)
+                part = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
+                self._begun = True
+        except zlib.error as error:
+            raise ToolFailed("tool_failed", f"The answer's compression is broken: {error}.") from None
+
+    def _inflate(self, part: bytes, room: int) -> bytes:
+        try:
+            return self._stream.decompress(part, room)
+        except zlib.error:
+            if self._gzip or self._begun:
+                raise
+            self._stream = zlib.decompressobj(-zlib.MAX_WBITS)  # many servers send deflate without its header
+            return self._stream.decompress(part, room)
+
+    def finish(self) -> None:
+        if self._begun and not self._stream.eof:
+            raise ToolFailed("tool_unavailable", "The answer ended in the middle of its compressed data.")
+
+
+def _unpacker(encoding: str) -> _Plain | _Inflate:
+    match encoding.strip().lower():
+        case "" | "identity":
+            return _Plain()
+        case "gzip" | "x-gzip":
+            return _Inflate(gzip=True)
+        case "deflate":
+            return _Inflate(gzip=False)
+        case other:
+            raise ToolFailed("tool_failed", f"The answer is encoded as {other[:40]!r}, which was not asked for ({ACCEPTED_ENCODINGS}).")
+
+
+def decoded(body: bytes, content_type: str) -> tuple[str, str]:
+    """The text and its charset: by byte order mark, header, the page's own declaration, UTF-8, and last a charset that never fails."""
+    for mark, name in _BOMS:
+        if body.startswith(mark):
+            return body[len(mark) :].decode(name, errors="replace"), name
+    declared = _known(_charset_of(content_type)) or _known(_declared_inside(body))
+    if declared is not None:
+        try:
+            return body.decode(declared, errors="replace"), declared
+        except (LookupError, UnicodeError):
+            pass  # Python has such a codec, but not for text
+    try:
+        return body.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError as error:
+        if error.start > len(body) - 4:
+            return body.decode("utf-8", errors="replace"), "utf-8"
+        return body.decode(_LATIN, errors="replace"), _LATIN
+
+
+def media_type(content_type: str) -> str:
+    """The media type alone, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _charset_of(content_type: str) -> str:
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip("\"'")
+    return ""
+
+
+def _declared_inside(body: bytes) -> str:
+    head = body[:_META_BYTES]
+    found = _XML_ENCODING.search(head) or _META_CHARSET.search(head)
+    label = found.group(1).decode("ascii", errors="ignore").lower() if found else ""
+    return "utf-8" if label.startswith("utf-16") else label  # a declaration that was readable as ASCII is not in UTF-16
+
+
+def _known(label: str) -> str | None:
+    try:
+        info = codecs.lookup(label)
+    except (LookupError, ValueError):
+        return None
+    if not info._is_text_encoding or info.name in ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf-7"):
+        return None
+    return _LATIN if info.name in _LATIN_LABELS else info.name

@@ -1,0 +1,56 @@
+"""Beginnings of secrets: how much of a text must wait for the text that follows, so that no part of a secret is shown. Pure.
+
+A text that arrives in parts may be cut inside a secret. The end of such a text waits if a secret in one of its usual forms begins with it.
+Its last word waits too, with the words before it that may be parts of one encoding, such as base64 in lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+_HEAD: Final = 4
+_MOST_CODED: Final = 4 * 1024
+"""The most characters of encoded words that wait. A longer word is searched and shown in parts."""
+_CODED: Final = re.compile(r".*[%\\&].*|.{12,}|[0-9A-Fa-f]{1,2}(?::[0-9A-Fa-f]{1,2})*:?", re.DOTALL)
+"""A word with an escape, a long word, and a pair of hexadecimal digits."""
+_WORD: Final = re.compile(r"[!-~]+")
+
+
+class Beginnings:
+    """The beginnings of some secret forms."""
+
+    def __init__(self, forms: Iterable[str]) -> None:
+        self._heads: dict[str, list[str]] = {}
+        for form in sorted({form for form in forms if form}):
+            self._heads.setdefault(form[:_HEAD], []).append(form)
+        self.longest = max((len(form) for named in self._heads.values() for form in named), default=0)
+        """The length of the longest form; 0 where there is no secret."""
+
+    def held(self, text: str) -> int:
+        """How many characters at the end of the text may belong to a secret that goes on after the text."""
+        return 0 if not self.longest else max(self._begun(text), _coded(text))
+
+    def _begun(self, text: str) -> int:
+        """The length of the longest end of the text with which a longer secret form begins."""
+        for at in range(max(0, len(text) - self.longest + 1), len(text)):
+            left, head = len(text) - at, text[at : at + _HEAD]
+            if left < _HEAD:
+                if any(len(known) > left and known.startswith(head) for known in self._heads):
+                    return left
+            elif any(len(form) > left and text.startswith(form[:left], at) for form in self._heads.get(head, ())):
+                return left
+        return 0
+
+
+def _coded(text: str) -> int:
+    """The length of the last words of the text that may be parts of one encoding: the word at its end, which may go on, and the encoded
+    words before it. Encodings are ASCII, so a text in Chinese characters does not wait."""
+    tail = text[-_MOST_CODED:]
+    begin = len(tail)
+    for word in reversed(list(_WORD.finditer(tail))):
+        if word.end() < len(tail) and not _CODED.fullmatch(word[0]):
+            break
+        begin = word.start()
+    return len(tail) - begin

@@ -1,0 +1,110 @@
+"""N of M: the write of one vote. It counts all votes of the question inside the write, so no race doubles or loses one.
+
+- Each person has one vote, whichever key was used. A second vote of the same person is refused.
+- One `reject` closes the question with `reject`.
+- The first approving vote fixes what is approved: the text as shown, or these edited arguments, or this answer. Each further approving
+  vote must be for the same, so persons never approve different things.
+- The vote that completes the number, with one of the group that the operator demands among them, closes the question in its own write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.durable.journal import succeeded
+from holdfast.model import codec, life, transitions
+from holdfast.model.audit import Note
+from holdfast.model.errors import CallbackNotFound
+from holdfast.model.execution import View
+from holdfast.model.life import Claimant
+from holdfast.model.operations import APPROVAL, Status
+from holdfast.model.outside import noted, open_callback
+from holdfast.model.seal import Seal
+from holdfast.model.verbs import Decision as Verdict
+from holdfast.workers.approvals import ApprovalRefused, Decision, Requested, VotedBefore, arguments_hash
+from holdfast.workers.ballots import NO_BALLOT, Vote, ballots_in, vote_at
+
+REJECT: Final = "reject"
+_MOST: Final = 100
+"""The most votes on one question: persons may go on voting until a member of the demanded group votes. That member may always vote, so
+the votes of others lock no member out."""
+_MOST_TEXT: Final = 4096
+
+
+class Voting(msgspec.Struct, frozen=True, kw_only=True):
+    """Write the vote of a person, and close the question if the vote decides it."""
+
+    execution: str
+    operation_id: str
+    """The question's callback."""
+    request: Requested
+    decision: Decision
+    """The decision of the person, checked already (deciders.checked)."""
+    names: frozenset[str]
+    """Every name of the person: no other vote may have one of them."""
+    by: Claimant | None = None
+    notes: tuple[Note, ...] = ()
+
+    def decide(self, view: View, now: int, seal: Seal) -> Verdict:
+        """Decided inside the write, on all votes that were written before it."""
+        draft, callback = open_callback(view, self.operation_id, now)
+        if callback.sub_type != APPROVAL:
+            raise CallbackNotFound
+        before = ballots_in(view.newer(callback.revision)).get(callback.id, NO_BALLOT).votes
+        mine = self._vote(callback.id)
+        self._check(before, mine)
+        at = vote_at(callback.id, mine.person, self.request.tool)
+        transitions.apply(draft, (succeeded(at, msgspec.json.encode(mine).decode()),), seal)
+        decided = closing(self.request, self.decision, (*before, mine))
+        if decided is None:
+            change = draft.done()
+            return noted(change, self.notes), change.header
+        text = codec.fitting(codec.storable(msgspec.json.encode(decided).decode()), "CALLBACK output")
+        draft.put(life.answered(draft, callback, Status.SUCCEEDED, text, None), callback)
+        change, header = life.claimed_now(life.woken(draft), self.by, now)
+        return noted(change, self.notes), header
+
+    def _vote(self, question: str) -> Vote:
+        decision, request = self.decision, self.request
+        chose = decision.edited_sha256
+        if decision.verdict == "answer":
+            chose = arguments_hash({"answer": decision.result})
+        return Vote(
+            question=question,
+            person=decision.decided_by,
+            verdict=decision.verdict,
+            at=decision.decided_at,
+            comment=decision.comment,
+            chose=chose,
+            member=request.group is not None and not self.names.isdisjoint(request.groups.get(request.group, ())),
+            own_request=decision.own_request,
+        )
+
+    def _check(self, before: Sequence[Vote], mine: Vote) -> None:
+        for vote in before:
+            if vote.person in self.names:
+                raise VotedBefore(f"{mine.person} has voted on this before: {vote.verdict}. Each person has one vote.")
+        if len(before) >= _MOST and not mine.member:
+            raise ApprovalRefused(f"There are {len(before)} votes on this; more are not taken.")
+        first = next((vote for vote in before if vote.verdict != REJECT), None)
+        if first is not None and mine.verdict != REJECT and (first.verdict, first.chose) != (mine.verdict, mine.chose):
+            what = "what is shown" if first.chose is None else "other arguments" if first.verdict == "approve" else "another answer"
+            raise ApprovalRefused(f"{first.person} has approved {what}. Approve exactly the same, or reject: then no text is approved.")
+
+
+def closing(request: Requested, decision: Decision, votes: Sequence[Vote]) -> Decision | None:
+    """The decision that these votes make, the last of which is `decision`; None while the question stays open."""
+    if decision.verdict == REJECT:
+        return decision
+    if len(votes) < request.votes or (request.group is not None and not any(vote.member for vote in votes)):
+        return None
+    said = "; ".join(f"{vote.person}: {vote.comment}" for vote in votes if vote.comment)
+    return msgspec.structs.replace(
+        decision,
+        decided_by=", ".join(vote.person for vote in votes),
+        comment=said[:_MOST_TEXT] or None,
+        own_request=any(vote.own_request for vote in votes),
+    )

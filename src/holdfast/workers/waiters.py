@@ -1,0 +1,111 @@
+"""Callers in this process that wait for a run: until it ends, until it needs a person, or until their time is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+
+from holdfast.contract.protocol import Response, response_from
+from holdfast.engine.endings import Ending
+from holdfast.engine.engine import Engine
+from holdfast.model.errors import ExecutionQuarantined
+from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.run_lookup import open_approvals, response_of
+
+_POLL_SECONDS = 0.25
+"""Another process may have the run, and does not tell this one that the run waits. So the store is asked every so often."""
+_SOON_SECONDS = 0.005
+
+
+class _Waiter:
+    """One caller that waits for a run."""
+
+    __slots__ = ("ending", "engine", "header")
+
+    def __init__(self, engine: Engine, header: Execution) -> None:
+        self.engine = engine
+        self.header = header
+        # A run that another process ended before this line is found by the first look at the store.
+        self.ending = engine.endings.watch(header.id, live=header.status is ExecutionStatus.RUNNING)
+
+    def look(self, *, patient: bool = True) -> None:
+        """Look at the run in the store. Stop waiting if it is over, if it waits for a person, or if the caller's time is over."""
+        if self.ending.done():
+            return
+        try:
+            store = self.engine.store
+            header = self.header = store.find(self.header.id) or self.header
+            resting = header.state is State.SUSPENDED and open_approvals(store, header)
+        except Exception as trouble:  # this caller gets the error; the other waiters are still served
+            self.give_up()
+            self.ending.set_exception(trouble)
+            return
+        over = header.status is not ExecutionStatus.RUNNING or header.state is State.QUARANTINED
+        if resting or over or not patient:
+            self.give_up()
+            self.ending.set_result(Ending(header, None))
+
+    def give_up(self) -> None:
+        """Stop listening to the engine."""
+        self.engine.endings.give_up(self.ending)
+
+
+class Waiters:
+    """All callers that wait for runs, on the engine's event loop."""
+
+    def __init__(self) -> None:
+        self._waiters: dict[str, list[_Waiter]] = {}
+        self._polled: deque[tuple[float, _Waiter]] = deque()
+        """Which waiter to look after next, and when. One timer serves all, because the engine tells most of them earlier."""
+        self._polling = False
+
+    async def response(self, engine: Engine, header: Execution, accepted: AcceptedRequest, patience: float | None) -> Response:
+        """The response of a run that is over; else a response that says what the run waits for."""
+        waiter = _Waiter(engine, header)
+        waiters = self._waiters.setdefault(header.id, [])
+        waiters.append(waiter)
+        self._poll_later([waiter])
+        loop = asyncio.get_running_loop()
+        timer = None if patience is None else loop.call_later(max(0.0, patience), lambda: waiter.look(patient=False))
+        try:
+            last, payload = await waiter.ending
+        except ExecutionQuarantined:
+            last, payload = engine.store.find(header.id) or header, None
+        except BaseException:
+            waiter.give_up()
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            waiters.remove(waiter)
+            if not waiters:
+                del self._waiters[header.id]
+        if last.status is ExecutionStatus.SUCCEEDED and payload is not None:
+            return response_from(payload)
+        return response_of(engine.store, last, accepted)
+
+    def _poll_later(self, waiters: Iterable[_Waiter]) -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + _POLL_SECONDS
+        self._polled.extend((at, waiter) for waiter in waiters)
+        if self._polled and not self._polling:
+            self._polling = True
+            loop.call_at(self._polled[0][0], self._poll)
+
+    def _poll(self) -> None:
+        """Look at the waiters that are due, queue those that still wait, and set the timer for the next one."""
+        self._polling = False
+        now, looked = asyncio.get_running_loop().time(), []
+        while self._polled and self._polled[0][0] <= now:
+            _, waiter = self._polled.popleft()
+            waiter.look()
+            if not waiter.ending.done():
+                looked.append(waiter)
+        self._poll_later(looked)
+
+    def waits(self, run_id: str) -> None:
+        """A run begins to wait for a person: look after its waiters soon, when the run rests."""
+        for waiter in self._waiters.get(run_id, ()):
+            asyncio.get_running_loop().call_later(_SOON_SECONDS, waiter.look)

@@ -1,0 +1,61 @@
+"""A runner of queued jobs that may be killed at any moment. Each job tells the outside world when it begins and when it ends.
+
+    python -m tests.crash.queue_jobs STORE LOG new|brisk
+
+How the runner behaves is as in tests.crash.worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from typing import Any
+from unittest import mock
+
+import holdfast
+from holdfast.engine import scheduler
+from tests.crash.worker import TEMPERS
+
+JOB_SECONDS = 0.03
+_log = -1
+
+
+def tell(job: str, what: str) -> None:
+    """One line, in one write. The monotonic clock is the same for all processes of a machine."""
+    os.write(_log, f"{time.monotonic_ns()} {os.getpid()} {job} {what}\n".encode())
+
+
+@holdfast.durable_execution
+async def job(event: Any, context: holdfast.AsyncDurableContext) -> Any:
+    """Takes a moment; one that is poisoned fails, whenever it is tried."""
+    name = event["job"]
+    tell(name, "begins")
+    try:
+        await asyncio.sleep(JOB_SECONDS)
+        if event.get("poison"):
+            raise ValueError("poison")
+    finally:
+        tell(name, "ends")
+    return name
+
+
+def _leave_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+async def main(store: str, how: str) -> None:
+    """Run what the queues of a store hold."""
+    with mock.patch.multiple(scheduler, **TEMPERS[how]):
+        async with holdfast.open(store, functions=[job]):
+            print("ready", flush=True)
+            await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    _log = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    asyncio.run(main(sys.argv[1], sys.argv[3]))

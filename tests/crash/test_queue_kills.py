@@ -1,0 +1,190 @@
+"""Queued jobs are drained by two runners while one of them is killed again and again. Laws are checked on a log outside of the store."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.model import codec
+from holdfast.model.admission import Enqueue
+from holdfast.model.clock import SystemClock
+from holdfast.model.execution import Execution, ExecutionStatus, Terms, new_execution
+from holdfast.model.ids import id_at
+from holdfast.model.queues import checked_declaration
+from holdfast.model.starts import Start, Started
+from holdfast.store.backends import open_store
+from holdfast.store.seam import Filter, Store
+from tests.conftest import ROOT
+from tests.crash.scene import PATIENCE_SECONDS, until
+from tests.postgres import new_schema
+
+JOBS = int(os.environ.get("HOLDFAST_QUEUE_JOBS", "1200"))
+EVERY_SECONDS = float(os.environ.get("HOLDFAST_QUEUE_KILL_SECONDS", "0.7"))
+AT_ONCE, PER_TENANT = 12, 5
+RATE, BURST, METERED = 100, 10, 150
+"""The other queue admits so many in a second, and so many at once; so many jobs go through it."""
+POISONED = 50
+"""Every so many jobs one is poisoned."""
+
+
+class Runners:
+    """Two processes that run jobs, and the log that they write."""
+
+    def __init__(self, store: str, log: Path, how: str) -> None:
+        self._command = [sys.executable, "-m", "tests.crash.queue_jobs", store, str(log), how]
+        self.log = log
+        self.killed_at: dict[int, int] = {}
+        self._living = [self._born(), self._born()]
+        for process in self._living:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+
+    def _born(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self._command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def kill(self, index: int) -> None:
+        """`kill -9` of one of them; another takes its place."""
+        self._end(self._living[index])
+        self._living[index] = self._born()
+
+    def close(self) -> None:
+        """End both."""
+        for process in self._living:
+            self._end(process)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+        self.killed_at[process.pid] = time.monotonic_ns()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+@contextmanager
+def runners(store: str, log: Path, how: str) -> Iterator[Runners]:
+    log.touch()
+    made = Runners(store, log, how)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def enqueue(store: Store, count: int, queue: str) -> dict[str, str]:
+    """Enqueue jobs, many in each commit. Answers with their ids by name."""
+    clock = SystemClock()
+    made: dict[str, str] = {}
+    for first in range(0, count, 1000):
+        writes = []
+        for n in range(first, min(first + 1000, count)):
+            name, now = f"{queue}-{n}", clock.now()
+            payload = codec.dumps({"job": name, **({"poison": True} if n % POISONED == 1 and queue == "jobs" else {})})
+            header = new_execution(id_at(now), name, "job", "$LATEST", payload=payload, now=now, terms=Terms(), tenant=f"t{n % 4}")
+            writes.append(Start(header, payload, enqueue=Enqueue(queue=queue)))
+        for answer in store.commit(writes, clock.now()).answers:
+            assert isinstance(answer, Started), answer
+            made[answer.header.name] = answer.header.id
+    return made
+
+
+def check_log(killed_at: dict[int, int], log: Path, jobs: dict[str, str]) -> tuple[int, int]:
+    """Never more at once than the limits, and no job ends twice. Answers with the most at once, and how many runs a kill cut off."""
+    inside: dict[tuple[str, str], int] = {}
+    events: list[tuple[int, int, str]] = []
+    ended: Counter[str] = Counter()
+    for line in log.read_text().splitlines():
+        at, pid, name, what = line.split()
+        if what == "begins":
+            inside[pid, name] = int(at)
+        else:
+            ended[name] += 1
+            events += [(inside.pop((pid, name)), 1, name), (int(at), -1, name)]
+    for (pid, name), began in inside.items():  # cut off: it was inside until its process was killed
+        events += [(began, 1, name), (killed_at[int(pid)], -1, name)]
+    most, now = 0, 0
+    by_tenant: dict[int, int] = defaultdict(int)
+    for _, step, name in sorted(event for event in events if event[2] in jobs):
+        now += step
+        tenant = int(name.rpartition("-")[2]) % 4
+        by_tenant[tenant] += step
+        assert now <= AT_ONCE, f"{now} jobs at once"
+        assert by_tenant[tenant] <= PER_TENANT, f"{by_tenant[tenant]} jobs of tenant {tenant} at once"
+        most = max(most, now)
+    return most, len(inside)
+
+
+def check_rate(headers: list[Execution]) -> None:
+    """In any span W at most BURST + RATE · W admissions."""
+    times = sorted(
+        header.place.admitted_at / 1000 for header in headers if header.place is not None and header.place.admitted_at is not None
+    )
+    assert len(times) == len(headers)
+    least = float("inf")
+    for n, at in enumerate(times):
+        least = min(least, n - RATE * at)
+        assert n - RATE * at - least <= BURST - 1 + RATE * 0.001, f"admission {n} came too early"  # times are whole milliseconds
+
+
+def all_of(store: Store, queue: str) -> list[Execution]:
+    found: list[Execution] = []
+    while page := store.list(Filter(queue=queue, oldest_first=True, beyond=found[-1].id if found else None, limit=1000)):
+        found += page
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.alone
+@pytest.mark.timeout(300 + JOBS // 50)
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_queued_jobs_survive_kills_within_their_limits(backend: str, tmp_path: Path) -> None:
+    where, how = (str(tmp_path / "store.db"), "new") if backend == "sqlite" else (new_schema(), "brisk")
+    pause = EVERY_SECONDS if backend == "sqlite" else 1.5 * EVERY_SECONDS  # on a fleet a death is noticed when the lease is over
+    store = open_store(where, "the test")
+    store.declare(
+        [
+            checked_declaration("jobs", {"limits": {"at_once": AT_ONCE}, "per_tenant": {"at_once": PER_TENANT}}),
+            checked_declaration("metered", {"limits": {"rates": [f"{RATE}/s burst {BURST}"]}}),
+        ]
+    )
+    jobs, metered = enqueue(store, JOBS, "jobs"), enqueue(store, METERED, "metered")
+    chance, kills, began = random.Random(2026), 0, time.monotonic()
+    with runners(where, tmp_path / "outside.log", how) as both:
+        deadline = time.monotonic() + PATIENCE_SECONDS + JOBS / 50
+        while any(store.standing(queue, 0).waiting for queue in ("jobs", "metered")):
+            assert time.monotonic() < deadline, store.standing("jobs", 0)
+            time.sleep(pause * (0.5 + chance.random()))
+            both.kill(chance.randrange(2))
+            kills += 1
+        until(lambda: not any(store.standing(queue, 0).held for queue in ("jobs", "metered")), "the last jobs to end")
+        drained = time.monotonic() - began
+    most, cut_off = check_log(both.killed_at, both.log, jobs)
+    headers = {header.name: header for header in all_of(store, "jobs")}
+    assert headers.keys() == jobs.keys()
+    failed = {name for name, header in headers.items() if header.status is not ExecutionStatus.SUCCEEDED}
+    poisoned = {f"jobs-{n}" for n in range(JOBS) if n % POISONED == 1}
+    assert failed == poisoned
+    assert {header.name for header in parked(store)} == poisoned
+    assert all(header.id == jobs[name] for name, header in headers.items())
+    check_rate(all_of(store, "metered"))
+    assert most > AT_ONCE // 2
+    assert cut_off, "no kill hit a job"
+    print(f"{backend}: {len(jobs) + len(metered)} jobs in {drained:.1f} s, {kills} kills cut {cut_off} runs off, {most} at once")
+    store.close()
+
+
+def parked(store: Store) -> list[Any]:
+    found: list[Any] = []
+    while page := store.parked("jobs", beyond=found[-1].id if found else "", limit=1000):
+        found += page
+    return found

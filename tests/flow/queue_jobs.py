@@ -1,0 +1,104 @@
+"""Jobs for the tests of queues: bodies that a test holds, and what an engine asks its store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import holdfast
+from holdfast import AsyncDurableContext, Settings, StepContext, durable_execution, durable_step
+from holdfast.durable.execution import DurableFunction
+from holdfast.engine.engine import Engine
+from holdfast.model.execution import Execution
+from holdfast.model.life import Claimant
+from holdfast.model.queues import checked_declaration
+from holdfast.model.verbs import Write
+from holdfast.store.backends import open_store
+from holdfast.store.seam import Committed, Target
+from tests.flow.harness import Harness
+
+
+class Line:
+    """Where jobs stand: which ones are inside now, and how many were inside at the same time at most."""
+
+    def __init__(self) -> None:
+        self.came: list[Any] = []
+        self.inside = 0
+        self.most = 0
+        self.open = asyncio.Event()
+
+    async def pass_through(self, who: Any) -> Any:
+        self.came.append(who)
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            await self.open.wait()
+        finally:
+            self.inside -= 1
+        return who
+
+
+def held_in(line: Line, name: str = "job") -> DurableFunction:
+    """A function whose only step waits until the test opens the line."""
+
+    @durable_step
+    async def body(step: StepContext, who: Any) -> Any:
+        return await line.pass_through(who)
+
+    @durable_execution(name=name)
+    async def job(event: Any, context: AsyncDurableContext) -> Any:
+        return await context.step(body(event))
+
+    return job
+
+
+@durable_execution
+async def echo(event: Any, context: AsyncDurableContext) -> Any:
+    """Answers with its input."""
+    return event
+
+
+def declare(harness: Harness, name: str = "emails", **settings: Any) -> None:
+    """Declare a queue."""
+    store = open_store(harness.store, "a-test")
+    store.declare([checked_declaration(name, settings)])
+    store.close()
+
+
+@asynccontextmanager
+async def engine_of(harness: Harness, *functions: DurableFunction, live: int = 10_000) -> Any:
+    """The engine itself, below the public verbs."""
+    settings = Settings(clock=harness.clock, resting=harness.resting, live=live)
+    async with holdfast.open(harness.store, functions=functions, settings=settings) as engine:
+        yield engine._engine
+
+
+class Asked:
+    """What an engine asks its store to write. With `fails`, so many admissions are written and then said to have failed."""
+
+    def __init__(self, engine: Engine, fails: Sequence[Exception] = ()) -> None:
+        self.commits: list[list[str]] = []
+        self.admits: list[int] = []
+        store: Any = engine.store
+        commit, admit, left = store.commit, store.admit, list(fails)
+
+        def committed(batch: Sequence[Write], now: int) -> Committed:
+            self.commits.append([type(write).__name__ for write in batch])
+            done: Committed = commit(batch, now)
+            return done
+
+        def admitted(targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
+            done: Committed = admit(targets, by, now)
+            self.admits.append(len(done.answers))
+            if done.answers and left:
+                raise left.pop()
+            return done
+
+        store.commit, store.admit = committed, admitted
+
+
+def names(headers: Sequence[Execution]) -> list[str]:
+    """Their names, in order."""
+    return [header.name for header in headers]

@@ -1,0 +1,1 @@
+"""Pipelines: the graph, how it is written, and how it is read."""

@@ -1,0 +1,149 @@
+"""`holdfast runner`: real processes that run what waits in a store, chosen by function, queue and tenant, and that leave on a signal."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast.cli.main import program
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import ExecutionStatus
+from holdfast.store.seam import Filter
+from tests.library.scene import copied
+from tests.surface.cli_program import Program, until
+from tests.surface.queue_scene import Scene
+
+FUNCTIONS = """
+import os, threading
+from pathlib import Path
+from holdfast import durable_execution
+
+HERE = Path(__file__).parent
+
+
+def note(line):
+    with (HERE / "log").open("a") as log:
+        log.write(line + "\\n")
+
+
+@durable_execution
+def send(event, context):
+    note(f"begin {os.getpid()}")
+    while event.get("waits") and not (HERE / "go").exists():
+        threading.Event().wait(0.01)
+    note(f"end {os.getpid()}")
+    return event
+
+
+@durable_execution
+def other(event, context):
+    return event
+"""
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    scene = Scene(tmp_path)
+    scene.functions.write_text(FUNCTIONS)
+    return scene
+
+
+def finished(scene: Scene) -> list[str]:
+    store = scene.opened()
+    try:
+        return sorted(x.name for x in store.list(Filter(statuses=(ExecutionStatus.SUCCEEDED,))))
+    finally:
+        store.close()
+
+
+def test_a_runner_takes_its_queue_and_tenant_prints_what_it_hosts_and_leaves_on_a_signal(scene: Scene) -> None:
+    for queue, tenant, name in (("emails", "acme", "mine"), ("emails", "other", "theirs"), ("reports", "acme", "elsewhere")):
+        scene.push({"id": name}, queue=queue, options=["--tenant", tenant, "--key-field", "id"])
+    holdfast = Program(scene.folder)
+    words = ["runner", "mail.py", "--function", "send", "--queue", "emails", "--tenant", "acme", "--at-once", "2", "--store", scene.store]
+    process = holdfast.begin(*words)
+    try:
+        until(lambda: finished(scene) == ["mine"])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    told = out.splitlines()
+    assert told[0].startswith("running what waits in ")
+    assert [line.split() for line in told[1:3]] == [["RUNS", "VERSION", "KIND"], ["send", "$LATEST", "function"]]
+    assert told[3:] == ["only queues emails", "only tenants acme", "at most 2 at once"]
+    assert "leaving: waiting until running work can be stopped" in err
+    assert finished(scene) == ["mine"]
+
+
+def test_no_more_run_at_once_than_the_runner_is_told(scene: Scene) -> None:
+    scene.push(*({"id": number, "waits": True} for number in range(6)), options=["--key-field", "id"])
+    holdfast = Program(scene.folder)
+    process = holdfast.begin("runner", "mail.py", "--at-once", "2", "--store", scene.store)
+    try:
+        until(lambda: (scene.folder / "log").exists() and len((scene.folder / "log").read_text().splitlines()) == 2)
+        assert scene.document("show", "emails")["held"] == 2
+        (scene.folder / "go").touch()
+        until(lambda: len(finished(scene)) == 6)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    running = most = 0
+    for line in (scene.folder / "log").read_text().splitlines():
+        running += 1 if line.startswith("begin") else -1
+        most = max(most, running)
+    assert most == 2
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["--function", "sned"], "--function: the targets have no sned. Known: other, send."),
+        (["--worker", "w"], "--worker: the targets have no w. Known: none."),
+        (["--pipeline", "p"], "--pipeline: the targets have no p. Known: none."),
+        (["--queue", "e mails"], "is no name of a queue"),
+        (["--store", ":memory:"], "A store in memory belongs to one program"),
+    ],
+)
+def test_a_choice_that_cannot_be_meant_is_refused_before_anything_runs(scene: Scene, words: list[str], says: str) -> None:
+    ended = CliRunner().invoke(program("runner"), ["runner", str(scene.functions), "--store", scene.store, *words])
+    assert isinstance(ended.exception, HoldfastError)
+    assert says in str(ended.exception)
+    assert not Path(scene.store).exists()
+
+
+def test_a_template_is_left_to_a_server(scene: Scene) -> None:
+    template = scene.folder / "template.json"
+    function = {"Type": "AWS::Serverless::Function", "Properties": {"Handler": "mail.send", "Runtime": "python3.11", "CodeUri": "."}}
+    template.write_text(json.dumps({"Transform": "AWS::Serverless-2016-10-31", "Resources": {"Send": function}}))
+    ended = CliRunner().invoke(program("runner"), ["runner", str(template), "--store", scene.store])
+    assert isinstance(ended.exception, HoldfastError)
+    assert "functions of templates run in `holdfast serve`" in str(ended.exception)
+
+
+@pytest.mark.long
+def test_a_runner_runs_a_worker_that_a_queue_admits_and_leaves_functions_to_others(scene: Scene, tmp_path: Path) -> None:
+    folder = copied("queue-based-worker", tmp_path).parent
+    case = json.loads((folder / "case.json").read_text())
+    lines = "".join(json.dumps(one) + "\n" for one in (case, {"message": {}, "idempotency_key": "poison"}))
+    scene.said("push", "messages", str(folder / "worker.py"), "-", "--key-field", "idempotency_key", input=lines)
+    scene.push({"id": "plain"}, options=["--key-field", "id"])
+    holdfast = Program(folder)
+    targets = ["worker.py", str(scene.functions)]
+    process = holdfast.begin(
+        "runner", *targets, "--worker", "queue-based-worker", "--trust", "--config", "holdfast.toml", "--store", scene.store
+    )
+    try:
+        until(lambda: scene.document("show", "messages")["admitted"] == 2 and scene.document("show", "messages")["held"] == 0)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+    assert [line.split() for line in out.splitlines()[1:]] == [["RUNS", "VERSION", "KIND"], ["queue-based-worker", "$LATEST", "worker"]]
+    (parked,) = scene.lines("parked", "messages")
+    assert parked["error_code"] == "poison_message"
+    assert scene.document("show", "emails")["waiting"] == 1
+    assert scene.document("show", "messages")["settings"]["declared"]["at_once"] == 20

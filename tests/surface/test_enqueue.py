@@ -1,0 +1,113 @@
+"""engine.enqueue, enqueue_many and redrive: for functions, workers and pipelines, awaited and blocking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import AsyncDurableContext, Settings, durable_execution
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.model.clock import VirtualClock
+from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionFailed, FunctionNotFound, InvalidParameter
+from holdfast.model.queue_errors import QueueFull
+from holdfast.model.queues import checked_declaration
+from holdfast.testing import Runner
+
+
+@durable_execution
+async def double(event: int, context: AsyncDurableContext) -> int:
+    return 2 * event
+
+
+@durable_execution
+async def poor(event: Any, context: AsyncDurableContext) -> Any:
+    raise ValueError("no")
+
+
+def settings() -> Settings:
+    return Settings(clock=VirtualClock(), tune=False)
+
+
+async def test_a_function_is_enqueued_by_itself_or_by_its_name(tmp_path: Path) -> None:
+    async with holdfast.open(tmp_path / "a.db", functions=[double], settings=settings()) as engine:
+        first = await engine.enqueue(double, 3, queue="emails", key="k", idempotency_key="a")
+        again = await engine.enqueue("double", 3, queue="emails", key="k", idempotency_key="a")
+        assert (first.id, await first.result()) == (again.id, 6)
+        with pytest.raises(ExecutionAlreadyStarted):
+            await engine.enqueue("double", 4, queue="emails", idempotency_key="a")
+        other = await engine.enqueue("double", 4, queue="emails", idempotency_key="a", same="replace")
+        assert await other.result() == 8
+
+
+def test_many_are_enqueued_at_once_without_await(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "a.db", functions=[double], settings=settings()) as engine:
+        jobs = engine.enqueue_many(double, range(1200), queue="emails", delay=0.5)
+        assert [job.result() for job in jobs] == [2 * n for n in range(1200)]
+        one = engine.enqueue(double, 1, queue="emails")
+        assert one.result() == 2
+        assert engine.enqueue_many(double, [], queue="emails") == []
+
+
+async def test_many_that_are_refused_in_part_say_how_many_are_enqueued_and_can_be_repeated(tmp_path: Path) -> None:
+    async with holdfast.open(tmp_path / "a.db", functions=[double], settings=settings()) as engine:
+        declared = checked_declaration("emails", {"most_waiting": 2})
+        engine._store.declare([declared])
+        keys = [f"k{n}" for n in range(5)]
+        with pytest.raises(QueueFull) as full:
+            await engine.enqueue_many(double, range(5), queue="emails", idempotency_keys=keys)
+        assert full.value.__notes__ == ["2 of 5 are enqueued."]
+        engine._store.declare([checked_declaration("emails", {})])
+        jobs = await engine.enqueue_many(double, range(5), queue="emails", idempotency_keys=keys)
+        assert [await job.result() for job in jobs] == [0, 2, 4, 6, 8]
+        assert len(await engine.list()) == 5
+        with pytest.raises(InvalidParameter, match="one key for each input"):
+            await engine.enqueue_many(double, range(5), queue="emails", idempotency_keys=["a"])
+
+
+@pytest.mark.parametrize(
+    "wrong, error",
+    [
+        ({"queue": "no/slash"}, InvalidParameter),
+        ({"delay": -1}, InvalidParameter),
+        ({"ttl": "soon"}, InvalidParameter),
+        ({"head_start": float("inf")}, InvalidParameter),
+        ({"units": -1}, InvalidParameter),
+        ({"same": "both"}, InvalidParameter),
+        ({"user": "ann"}, InvalidParameter),
+        ({"target": 7}, InvalidParameter),
+        ({"target": "unknown"}, FunctionNotFound),
+    ],
+)
+async def test_a_wrong_argument_of_enqueue_is_refused_and_writes_nothing(wrong: dict[str, Any], error: type[Exception]) -> None:
+    async with holdfast.open(":memory:", functions=[double], settings=settings()) as engine:
+        asked: dict[str, Any] = {"target": double, "input": 1, "queue": "emails", **wrong}
+        with pytest.raises(error):
+            await engine.enqueue(**asked)
+        assert await engine.list() == []
+
+
+def test_a_worker_is_enqueued_by_its_id_and_its_run_has_the_response() -> None:
+    with Runner(double, workers={"scrape": lambda inputs: {"title": inputs["url"].upper()}}) as runner:
+        engine = runner.engine
+        one = engine.enqueue("scrape", {"url": "a"}, queue="pages", idempotency_key="a", tenant="acme")
+        assert one.result()["outputs"] == {"title": "A"}
+        assert engine.enqueue("scrape", {"url": "a"}, queue="pages", idempotency_key="a", tenant="acme").id == one.id
+        many = engine.enqueue_many("scrape", [{"url": "b"}, {"url": "c"}], queue="pages")
+        assert [run.result()["outputs"] for run in many] == [{"title": "B"}, {"title": "C"}]
+        with pytest.raises(InvalidRequest):
+            engine.enqueue("scrape", ["no object"], queue="pages")
+
+
+async def test_a_parked_execution_is_redriven_by_its_id_or_arn() -> None:
+    async with holdfast.open(":memory:", functions=[poor], settings=settings()) as engine:
+        job = await engine.enqueue(poor, 1, queue="emails")
+        with pytest.raises(ExecutionFailed):
+            await job.result()
+        again = await engine.redrive(job.arn)
+        assert (again.id != job.id, again.name) == (True, job.name)
+        with pytest.raises(ExecutionFailed):
+            await again.result()
+        await engine.redrive(again.id)

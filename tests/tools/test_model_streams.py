@@ -1,0 +1,171 @@
+"""An answer that the model's server streams: the same result and the same bill as in one piece, whatever the server sends."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.workers.tools import model_streams
+from holdfast.workers.tools.cassettes import Cassette, CassetteSettings, Mode
+from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
+from holdfast.workers.tools.prices import prices_of
+from holdfast.workers.tools.seam import Called, Remaining, ToolFailed, Usage
+from holdfast.workers.tools.token_estimate import estimated_tokens
+from tests.tools.calls import a_call, failure
+from tests.tools.models import Model, a_model, event_of
+
+KEY = "sk-very-secret-key-0123456789"
+PRICES = prices_of({"m": {"input": "1", "output": "10"}})
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[Model]:
+    async with a_model() as made:
+        yield made
+
+
+@pytest.fixture
+async def tool(model: Model) -> AsyncIterator[LanguageModel]:
+    made = LanguageModel(ModelSettings(base_url=model.url, model="m", api_key=KEY, prices=PRICES, max_output_tokens=500))
+    yield made
+    await made.close()
+
+
+async def heard(tool: Any, arguments: dict[str, Any], told: list[str], seconds: float = 20.0) -> Called:
+    """The result of a call whose text is told to this list."""
+    call = msgspec.structs.replace(a_call(tool.name, seconds=seconds), hears=told.append)
+    called: Called = await tool.call(call, arguments, tool.reserve(arguments, Remaining()))
+    return called
+
+
+async def test_a_streamed_answer_has_the_result_and_the_bill_of_a_whole_one_and_is_told_as_it_arrives(
+    model: Model, tool: LanguageModel
+) -> None:
+    whole: list[str] = []
+    in_one_piece = await heard(tool, {"prompt": "Say hello."}, whole)
+    parts: list[str] = []
+    model.streams("Hel")
+    calling = asyncio.create_task(heard(tool, {"prompt": "Say hello."}, parts))
+    async with asyncio.timeout(10):
+        while not parts:
+            await asyncio.sleep(0)
+    before_the_end = list(parts)
+    model.streams("lo.", None)
+    streamed = await calling
+    assert (before_the_end, parts, whole) == (["Hel"], ["Hel", "lo."], ["Hello."])
+    assert streamed == in_one_piece == Called("Hello.", Usage(11, 3, Decimal("0.000041")))
+    assert [(asked["stream"], asked["stream_options"]) for asked in model.asked] == [(True, {"include_usage": True})] * 2
+    assert model.counted == 28
+
+
+async def test_an_operator_may_forbid_streams(model: Model) -> None:
+    tool = LanguageModel(ModelSettings(base_url=model.url, model="m", stream=False))
+    assert (await heard(tool, {"prompt": "x"}, [])).result == "Hello."
+    assert "stream" not in model.asked[0]
+    await tool.close()
+
+
+async def test_a_server_that_refuses_streams_is_told_with_the_setting_that_helps(model: Model, tool: LanguageModel) -> None:
+    model.status, model.error = 400, {"message": "unknown field `stream_options`."}
+    refused = await failure(tool, {"prompt": "x"})
+    assert (refused.code, refused.known, "stream = false" in refused.message) == ("tool_failed", True, True)
+
+
+async def test_a_server_that_counts_nothing_in_its_stream_is_taken_to_have_used_all(model: Model, tool: LanguageModel) -> None:
+    model.usage = None
+    model.streams("Hello.", None)
+    reserved = tool.reserve({"prompt": "x"}, Remaining())
+    spent = (await heard(tool, {"prompt": "x"}, [])).usage
+    assert (spent.input_tokens + spent.output_tokens, spent.cost_usd) == (reserved.tokens, reserved.cost_usd)
+
+
+async def test_a_stream_with_a_schema_gives_the_value_and_a_cut_one_is_told_as_cut(model: Model, tool: LanguageModel) -> None:
+    model.streams('{"a', '": 1}', None, "And so", None)
+    assert (await heard(tool, {"prompt": "x", "schema": {"type": "object"}}, [])).result == {"a": 1}
+    model.finish_reason = "length"
+    cut = await failure(tool, {"prompt": "x"})
+    assert (cut.code, cut.details, cut.usage.output_tokens) == ("budget_exceeded", {"reason": "truncated"}, 3)
+
+
+GOOD = event_of({"delta": {"content": "Hello."}}) + event_of({"delta": {}, "finish_reason": "stop"})
+
+
+@pytest.mark.parametrize("sent", [
+    [bytes([byte]) for byte in event_of({"delta": {"content": "Hello."}})], [b": a comment\n\nevent: message\nretry: 5\n", "Hello."],
+    [b"data:\n\ndata: {}\n\n", "Hello."], [event_of({"delta": {"content": "Hel"}}).replace(b"\n", b"\r\n"), "lo."],
+    [event_of({"index": 1, "delta": {"content": "another choice"}}), "Hello."], ["", "Hello."],
+    [event_of({"delta": {"content": 7, "refusal": None}}), "Hello."],
+])  # fmt: skip
+async def test_unusual_streams_give_the_same_text(model: Model, tool: LanguageModel, sent: list[Any]) -> None:
+    model.streams(*sent, None)
+    assert (await heard(tool, {"prompt": "x"}, [])).result == "Hello."
+
+
+async def test_a_server_that_says_done_and_does_not_hang_up_is_not_waited_for(model: Model, tool: LanguageModel) -> None:
+    model.streams(GOOD, b"data: [DONE]\n\n")  # and no end
+    assert (await heard(tool, {"prompt": "x"}, [], seconds=60)).result == "Hello."
+
+
+@pytest.mark.parametrize(
+    "sent,says",
+    [
+        ([b"data: not json\n\n"], "nonsense"),
+        ([b'data: {"choices":[{"delta":{"content":"\xff\xfe"}}]}\n\n'], "nonsense"),
+        ([b"data: [1]\n\n"], "no JSON object"),
+        ([b"data: " + b"[" * 1500 + b"\n\n"], "nonsense"),
+        ([b'data: {"error": {"message": "out of memory, sk-very-secret-key-0123456789"}}\n\n'], "out of memory"),
+        ([b"data: " + b"x" * 3000], "a line of more than 2,000 bytes"),
+        (["y" * 600, "y" * 600], "a text of more than 1,000 characters"),
+        ([b": " + b"z" * 1000 + b"\n\n"] * 7, "an answer of more than 6,000 bytes"),
+    ],
+)
+async def test_a_hostile_stream_ends_with_a_named_error_and_what_arrived_is_paid_for(
+    model: Model, tool: LanguageModel, sent: list[Any], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in {"MOST_LINE": 2_000, "MOST_TEXT": 1_000, "MOST_BYTES": 6_000}.items():
+        monkeypatch.setattr(model_streams, name, most)
+    model.streams("So far. ", *sent)  # the stream has no end: only the limit ends the call
+    error = await failure(tool, {"prompt": "x"}, seconds=60)
+    assert (error.code, error.known, KEY in error.message) == ("tool_unavailable", False, False)
+    assert says in error.message
+    reserved = tool.reserve({"prompt": "x"}, Remaining())
+    assert error.usage.input_tokens == reserved.tokens - 500
+    assert error.usage.output_tokens >= estimated_tokens("So far. ")
+
+
+async def test_a_stream_that_breaks_off_is_no_answer(model: Model, tool: LanguageModel) -> None:
+    async def broken(asked: Any, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + event_of({"delta": {"content": "Hel"}})
+        )
+
+    model.web.pages["/v1/chat/completions"] = broken
+    error = await failure(tool, {"prompt": "x"})
+    assert (error.code, error.known, "before its answer was complete" in error.message) == ("tool_unavailable", False, True)
+    assert error.usage.output_tokens == estimated_tokens("Hel")
+
+
+async def test_a_whole_answer_that_never_ends_is_limited_too(model: Model, tool: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_streams, "MOST_TEXT", 1_000)
+    model.answer = "y" * 3000
+    error = await failure(tool, {"prompt": "x"})
+    assert (error.code, "more than 2,000 bytes" in error.message) == ("tool_unavailable", True)
+
+
+async def test_a_recorded_answer_is_told_as_one_text_and_a_stream_is_recorded_as_its_whole(
+    model: Model, tool: LanguageModel, tmp_path: Any
+) -> None:
+    path = str(tmp_path / "cassette.jsonl")
+    model.streams("Hel", "lo.", None)
+    recording = Cassette(CassetteSettings(Mode.RECORD, path)).wrap(tool)
+    recorded: list[str] = []
+    first = await heard(recording, {"prompt": "x"}, recorded)
+    playing = Cassette(CassetteSettings(Mode.REPLAY, path)).wrap(tool)
+    played: list[str] = []
+    again = await heard(playing, {"prompt": "x"}, played)
+    assert (first, "".join(recorded), played) == (again, "Hello.", ["Hello."])
+    with pytest.raises(ToolFailed, match="cassette"):
+        await heard(playing, {"prompt": "another"}, played)
