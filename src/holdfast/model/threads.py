@@ -37,11 +37,13 @@ class Purpose(StrEnum):
     """Reading files of folders that the operator opened to workers."""
     WORK = "work"
     """Computations that take time, but a bounded time."""
+    CONSOLE = "console"
+    """Reading and rendering pages of the console, so that a person who looks at much holds up no run."""
     HOUSE = "house"
     """The runner's own housekeeping."""
 
 
-_SIZES = {Purpose.NAMES: 32, Purpose.LOGS: 2, Purpose.WORK: 2, Purpose.KEYS: 4, Purpose.HOUSE: 16}
+_SIZES = {Purpose.NAMES: 32, Purpose.LOGS: 2, Purpose.WORK: 2, Purpose.KEYS: 4, Purpose.CONSOLE: 4, Purpose.HOUSE: 16}
 _USUAL_SIZE = 8
 _pools: dict[Purpose, ThreadPoolExecutor] = {}
 _making = threading.Lock()

@@ -78,7 +78,7 @@ class App:
             if self.gate is not None:
                 await self.gate.admit(request)
         except Refused as why:
-            return denial(why, format)
+            return denial(why, request, format)
         try:
             reply = await self._answer(request, match, sender)
         except (HoldfastError, Refused, TimeoutError) as error:

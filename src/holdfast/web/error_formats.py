@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from holdfast.model.errors import AccessRefused, HoldfastError
-from holdfast.web import aws_errors
+from holdfast.web import aws_errors, page_errors
 from holdfast.web.auth.denials import Denial, Denied
 from holdfast.web.refusals import Header, Refused, unavailable
 from holdfast.web.replies import Reply, json_reply
@@ -22,6 +22,8 @@ class ErrorFormat(Enum):
     AWS = "aws"
     WORKERS = "workers"
     """The worker protocol's: an error is a response as a run has one."""
+    PAGE = "page"
+    """A page of the console, for a person."""
     PLAIN = "plain"
     """JSON with `error` and `message` for a caller that the gate denies; AWS's for everything else."""
 
@@ -30,11 +32,15 @@ def format_of(path: str, target: str | None) -> ErrorFormat:
     """The format of a path, whether or not a route has it."""
     if path.startswith("/v1/") or path == "/v1":
         return ErrorFormat.WORKERS
+    if path.startswith("/console/") or path == "/console":
+        return ErrorFormat.PAGE
     return ErrorFormat.AWS if _AWS.match(path) or target is not None else ErrorFormat.PLAIN
 
 
-def denial(refused: Refused, format: ErrorFormat) -> Reply:
+def denial(refused: Refused, request: Request, format: ErrorFormat) -> Reply:
     """The reply to a caller that the gate denies."""
+    if format is ErrorFormat.PAGE:
+        return page_errors.denial_page(refused, request)
     if format is ErrorFormat.AWS or (format is ErrorFormat.PLAIN and not isinstance(refused, Denied)):
         return aws_errors.reply_to(refused)
     status = refused.why.plain_status if isinstance(refused, Denied) else refused.status
@@ -51,6 +57,8 @@ def denial(refused: Refused, format: ErrorFormat) -> Reply:
 
 def failure(error: Exception, request: Request, format: ErrorFormat) -> Reply:
     """The reply to a request that failed behind the gate."""
+    if format is ErrorFormat.PAGE:
+        return page_errors.failure_page(error, request)
     if format is ErrorFormat.WORKERS:
         from holdfast.web.worker_replies import error_reply, reply_to, subject_of
 

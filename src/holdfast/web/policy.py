@@ -92,6 +92,8 @@ class Policy(msgspec.Struct, frozen=True):
     """The path holds a permission, so no log may have more of it than its first two parts."""
     service: str = "lambda"
     """The AWS service that requests are signed for."""
+    session: bool = False
+    """A browser may use the route with the cookie of its session, in place of a token."""
 
     @property
     def changes_code(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.server.protocol.plain_html import shown
+from holdfast.web.plain_html import shown
 
 ANSWER: Final = "answer"
 """The name of the field of a form that has only one."""

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from holdfast.server.protocol.form_fields import drawn, fields_of
-from holdfast.server.protocol.plain_html import shown
+from holdfast.web.plain_html import shown
 from holdfast.service.estimates import rest_in_words
 from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply

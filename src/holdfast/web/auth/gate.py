@@ -15,6 +15,7 @@ from typing import Final
 
 from holdfast.model.audit import Actor, Note, kept_days
 from holdfast.model.clock import Clock
+from holdfast.model.credentials import Credential
 from holdfast.model.errors import CredentialsNeeded, HoldfastError
 from holdfast.model.ids import Arn
 from holdfast.model.threads import Purpose, in_thread
@@ -26,6 +27,7 @@ from holdfast.web.auth.keys import Keys, sealing_of
 from holdfast.web.auth.origins import check_host, check_origin, is_loopback
 from holdfast.web.auth.refusal_log import RefusalLog
 from holdfast.web.auth.secret import KeysSecrets
+from holdfast.web.auth.sessions import Sessions, cookie_in
 from holdfast.web.identity import ANYBODY, STRANGER, Identity
 from holdfast.web.policy import UNKNOWN, Needs, Reach, enough, may
 from holdfast.web.refusals import Refused
@@ -86,6 +88,7 @@ def open_gate(
         max_body=max_body,
         max_code=max_code,
         body_seconds=body_seconds,
+        chance=chance,
         summary=_summary(known, allow_deploy) + (f"\n{secrets.says()}" if access_keys(credentials) else ""),
     )
 
@@ -112,10 +115,12 @@ class Gate:
         max_body: int,
         max_code: int,
         body_seconds: float,
+        chance: Chance,
         summary: str,
     ) -> None:
         self._store = store
         self._keys = keys
+        self.sessions = Sessions(store, chance)
         self._clock = clock
         self._allow_deploy = allow_deploy
         self._hosts = hosts
@@ -223,12 +228,30 @@ class Gate:
         if sigv4.is_signed(signed):
             return await self._verify(keys, request, signed)
         given = signed.values("authorization")
+        if not given and request.policy.session:
+            return await self._of_session(keys, request)
         if not given:
             raise Denied(Denial.MISSING, "Missing Authentication Token: sign the request, or send a token as a bearer.")
         scheme, _, token = given[0].partition(" ")
         if len(given) > 1 or scheme.lower() != "bearer":
             raise Denied(Denial.UNKNOWN, "Authorization must be one AWS4-HMAC-SHA256 signature, or one bearer token.")
         return Identity.of(keys.token(token.strip()))
+
+    async def _of_session(self, keys: Keys, request: Request) -> Identity:
+        """The caller whose browser sent the cookie of a session."""
+        found = await in_thread(Purpose.KEYS, self.sessions.find, cookie_in(request.header(b"cookie")), self._clock.now())
+        if found is None:
+            raise Denied(Denial.MISSING, "Log in first.")
+        request.session_of_browser = found
+        return Identity.of(keys.credential(found.credential))
+
+    async def log_in(self, token: str) -> Credential | None:
+        """The credential of a token that a person gave; None where the server needs no credentials. An unknown token is refused."""
+        if self._keys is None:
+            return None
+        if self._keys.is_stale():
+            await in_thread(Purpose.KEYS, self._keys.refresh)
+        return self._keys.token(token)
 
     async def _verify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
         """The holder of the key that signed the request. The gate reads the body to compare it, and puts it back for the handler."""

@@ -155,6 +155,7 @@ class Keys:
         self._keeper = keeper
         self._sealing = sealing
         self._clock = clock
+        self._all: dict[str, Credential] = {}
         self._by_id: dict[str, Credential] = {}
         self._by_hash: dict[str, Credential] = {}
         self._secrets: dict[tuple[str, str], str] = {}
@@ -170,6 +171,7 @@ class Keys:
         if not all(map(self._sealing.is_current, access_keys(found))):
             seal_anew(self._keeper, self._sealing)
             found = self._keeper.credentials()
+        self._all = {x.id: x for x in found}
         self._by_id = {x.id: x for x in found if x.kind is CredentialKind.ACCESS_KEY}
         self._by_hash = {x.secret: x for x in found if x.kind is CredentialKind.TOKEN}
         known = {(x.id, x.secret) for x in self._by_id.values()}
@@ -188,6 +190,10 @@ class Keys:
     def token(self, token: str) -> Credential:
         """The credential of a token, found by the hash of the token: the time of the search tells an attacker nothing about the token."""
         return self._good(self._by_hash.get(hashed(token)))
+
+    def credential(self, id: str) -> Credential:
+        """The credential of a session, by its id. A session does not outlive its credential."""
+        return self._good(self._all.get(id))
 
     def _good(self, found: Credential | None) -> Credential:
         if found is None:

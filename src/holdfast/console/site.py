@@ -1,0 +1,115 @@
+"""The site: how the console's pages become routes.
+
+    request → (gate) → visit → page, in a thread of the console's own → reply
+
+A page is a plain function that takes a visit and returns a reply. It reads through `visit.source`, never on the engine's loop. An action is
+a page that changes something: its form must carry the caller's CSRF token, and it does not exist on a console that is read-only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import os
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.console.rendering import Rendering
+from holdfast.console.source import Source
+from holdfast.console.visit import Visit
+from holdfast.model.clock import Clock
+from holdfast.model.errors import AccessRefused
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.web.auth.sessions import Sessions, cookie_header
+from holdfast.web.page_errors import PREFIX, error_page
+from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Handler, Route
+
+FORM_BYTES: Final = 1024 * 1024
+_OLD_FORM: Final = "This form is too old, or it is not of this console. Open the page again, and send it again."
+
+View = Callable[[Visit], Reply]
+
+
+class Site:
+    """Makes routes of pages and actions."""
+
+    def __init__(
+        self,
+        sources: Callable[[Request], Source],
+        rendering: Rendering,
+        clock: Clock,
+        sessions: Sessions | None = None,
+        *,
+        read_only: bool = False,
+        chance: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._sources = sources
+        self.rendering = rendering
+        self._clock = clock
+        self._sessions = sessions
+        self.read_only = read_only
+        self._chance = chance
+        self._own_csrf = base64.urlsafe_b64encode(chance(18)).decode()
+        """The token of forms where callers do not log in."""
+
+    def page(self, path: str, view: View, operation: str, *, needs: Needs = Needs.VIEW, reach: Reach = Reach.HANDLER) -> Route:
+        """A page that shows something. `path` is a regular expression, without the console's prefix."""
+        return Route("GET", PREFIX + path, self._shown(view), Policy(operation, needs, reach, session=True))
+
+    def action(self, path: str, view: View, operation: str, *, needs: Needs, reach: Reach = Reach.HANDLER) -> list[Route]:
+        """A form that changes something; nothing on a console that is read-only."""
+        if self.read_only:
+            return []
+        policy = Policy(operation, needs, reach, session=True, body_bytes=FORM_BYTES)
+        return [Route("POST", PREFIX + path, self._acted(view), policy)]
+
+    def visit(self, request: Request) -> Visit:
+        """The visit of a request."""
+        session = request.session_of_browser
+        nonce = base64.b64encode(self._chance(16)).decode()
+        csrf = self._own_csrf if session is None else session.csrf
+        return Visit(request, self._sources(request), now=self._clock.now(), csrf=csrf, nonce=nonce, read_only=self.read_only)
+
+    def _shown(self, view: View) -> Handler:
+        async def shown(request: Request) -> Reply:
+            return await in_thread(Purpose.CONSOLE, self._rotated, request, view)
+
+        return shown
+
+    def _rotated(self, request: Request, view: View) -> Reply:
+        """The page; a session that is old enough gets a new value with it."""
+        reply = view(self.visit(request))
+        session = request.session_of_browser
+        if session is not None and self._sessions is not None:
+            fresh = self._sessions.rotate(session, self._clock.now())
+            if fresh is not None:
+                seconds = max(0, fresh.session.expires_at - self._clock.now()) // 1000
+                reply.raw_headers.append(cookie_header(fresh.cookie, seconds=seconds, secure=is_secure(request)))
+        return reply
+
+    def _acted(self, view: View) -> Handler:
+        def act(request: Request) -> Reply:
+            visit = self.visit(request)
+            visit.read_form()
+            given = visit.form.get("csrf") or request.header(b"x-csrf") or ""
+            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), visit.csrf.encode()):
+                return error_page(request, 403, AccessRefused.code, _OLD_FORM)
+            return view(visit)
+
+        async def acted(request: Request) -> Reply:
+            return await in_thread(Purpose.CONSOLE, act, request)
+
+        return acted
+
+
+def is_secure(request: Request) -> bool:
+    """Whether the browser reached the server over TLS, so that the cookie may say that it travels only so."""
+    return bool(request.scope.get("scheme") == "https")
+
+
+def redirect(visit: Visit, to: str) -> Reply:
+    """Send the browser to another page of the console, by its path without the prefix."""
+    return Reply(303, headers=((b"location", f"{visit.root}{to}".encode()), (b"cache-control", b"no-store")))

@@ -1,0 +1,77 @@
+"""A visit: one request for a page or an action of the console, with the caller, what the caller may see, and the fields of the form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl
+
+from holdfast.console.source import Source
+from holdfast.model.errors import InvalidParameter
+from holdfast.web.page_errors import PREFIX, root_of
+from holdfast.web.policy import Needs, may
+from holdfast.web.requests import Request
+from holdfast.web.routing import path_of
+
+_MOST_FIELDS: Final = 500
+
+
+class Visit:
+    """One request, as a page sees it."""
+
+    def __init__(self, request: Request, source: Source, *, now: int, csrf: str, nonce: str, read_only: bool) -> None:
+        self.request = request
+        self.source = source
+        """What the caller may see and do: nothing of other tenants."""
+        self.now = now
+        self.csrf = csrf
+        """The token that every form of this caller carries."""
+        self.nonce = nonce
+        """What marks the scripts of this page as ours."""
+        self.read_only = read_only
+        self.path = path_of(request.scope).removeprefix(PREFIX)
+        self.root = root_of(path_of(request.scope))
+        """The way from this page to the console's first page."""
+        self.form: Mapping[str, str] = {}
+        self.chosen: Mapping[str, tuple[str, ...]] = {}
+        """All values of each field of the form, for fields that may be given several times."""
+
+    @property
+    def label(self) -> str:
+        """The only label of the path."""
+        return self.request.label
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the path."""
+        return self.request.labels
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether a script asks for a part of the page only."""
+        return self.request.header(b"hx-request") is not None
+
+    def text(self, name: str) -> str:
+        """A field of the query; empty if it is not given."""
+        return next(iter(self.request.texts(name)), "")
+
+    def may(self, needs: str) -> bool:
+        """Whether the caller may do what needs this (`operate`, `approve`, `administer` …), here and now."""
+        asked = Needs(needs)
+        return may(self.request.identity.roles, asked) and (asked is Needs.VIEW or not self.read_only)
+
+    def field(self, name: str) -> str:
+        """A field of the form; empty if it is not given."""
+        return self.form.get(name, "").strip()
+
+    def read_form(self) -> None:
+        """Read the fields of the form that a browser sent."""
+        try:
+            fields = parse_qsl(self.request.content.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        except (ValueError, UnicodeDecodeError):
+            raise InvalidParameter("The form could not be read. Open the page again, and send it again.") from None
+        chosen: dict[str, tuple[str, ...]] = {}
+        for name, value in fields:
+            chosen[name] = (*chosen.get(name, ()), value.replace("\r\n", "\n"))
+        self.chosen = chosen
+        self.form = {name: values[0] for name, values in chosen.items()}

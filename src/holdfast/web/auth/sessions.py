@@ -1,0 +1,102 @@
+"""Sessions: a browser logs in with a token once, and then sends a cookie.
+
+The value of the cookie is random, and the store keeps only its SHA-256. A session ends when its time is over, when the browser logs out, or
+when its credential is revoked. The server gives a session a new value every quarter of an hour; the old value works a little longer, for
+requests that are on their way.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+from typing import Final, NamedTuple
+
+import msgspec
+
+from holdfast.model.credentials import Credential
+from holdfast.model.sessions import Session
+from holdfast.store.seam import SessionStore
+from holdfast.web.refusals import Header
+
+COOKIE: Final = "holdfast_session"
+LIFE_MS: Final = 12 * 3_600_000
+IDLE_MS: Final = 2 * 3_600_000
+ROTATE_MS: Final = 15 * 60_000
+_GRACE_MS: Final = 60_000
+_LONGEST: Final = 200
+_CSRF_BYTES: Final = 18
+
+Chance = Callable[[int], bytes]
+
+
+class NewSession(NamedTuple):
+    """A session with the value of its cookie, which only the browser keeps."""
+
+    session: Session
+    cookie: str
+
+
+class Sessions:
+    """The sessions of a store. All calls block."""
+
+    def __init__(self, store: SessionStore, chance: Chance) -> None:
+        self._store = store
+        self._chance = chance
+
+    def begin(self, credential: Credential, now: int) -> NewSession:
+        """A new session of a credential. The expiry of the credential bounds it."""
+        ends = now + LIFE_MS if credential.expires_at is None else min(now + LIFE_MS, credential.expires_at)
+        return self._kept(Session(id="", credential=credential.id, csrf=self._text(_CSRF_BYTES), made_at=now, seen_at=now, expires_at=ends))
+
+    def find(self, cookie: str | None, now: int) -> Session | None:
+        """The session of a cookie, if it is still good."""
+        if cookie is None or not cookie or len(cookie) > _LONGEST:
+            return None
+        found = self._store.session(_hashed(cookie))
+        return None if found is None or found.expires_at <= now or found.seen_at + IDLE_MS <= now else found
+
+    def rotate(self, session: Session, now: int) -> NewSession | None:
+        """The same session with a new value, if it is time for one. The CSRF token stays, so that open forms go on working."""
+        if now - session.seen_at < ROTATE_MS:
+            return None
+        ends = min(session.expires_at, now + _GRACE_MS)
+        self._store.put_session(msgspec.structs.replace(session, expires_at=ends))
+        return self._kept(msgspec.structs.replace(session, seen_at=now))
+
+    def end(self, cookie: str | None) -> None:
+        """Forget the session of a cookie."""
+        if cookie:
+            self._store.remove_session(_hashed(cookie[:_LONGEST]))
+
+    def _kept(self, session: Session) -> NewSession:
+        cookie = self._text(32)
+        named = msgspec.structs.replace(session, id=_hashed(cookie))
+        self._store.put_session(named)
+        return NewSession(named, cookie)
+
+    def _text(self, size: int) -> str:
+        return base64.urlsafe_b64encode(self._chance(size)).decode().rstrip("=")
+
+
+def cookie_in(header: str | None) -> str | None:
+    """The value of the session's cookie in the header Cookie."""
+    if header is None or len(header) > 8192:
+        return None
+    try:
+        found = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return None
+    return None if found is None else found.value
+
+
+def cookie_header(value: str, *, seconds: int, secure: bool) -> Header:
+    """The header that gives a browser its cookie; with 0 seconds, the one that takes it away. No script can read the cookie, and a page of
+    another site cannot make the browser send it."""
+    parts = [f"{COOKIE}={value}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Strict", *(["Secure"] if secure else ())]
+    return (b"set-cookie", "; ".join(parts).encode())
+
+
+def _hashed(cookie: str) -> str:
+    return hashlib.sha256(cookie.encode("utf-8", "surrogateescape")).hexdigest()

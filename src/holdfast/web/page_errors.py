@@ -1,0 +1,80 @@
+"""Errors as pages: what a person reads whose browser asked for a page of the console that the server does not show.
+
+A person who is not logged in is sent to the page where they log in. The addresses are relative, so that they also work behind a proxy that
+adds a path in front.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote
+
+from holdfast.model.errors import AccessRefused, ExecutionNotFound, HoldfastError, Rejected
+from holdfast.web.auth.denials import Denial, Denied
+from holdfast.web.plain_html import shown
+from holdfast.web.refusals import Header, Refused
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import path_of
+
+PREFIX: Final = "/console/"
+SAFE_HEADERS: Final[tuple[Header, ...]] = (
+    (b"content-type", b"text/html; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_CSP: Final[Header] = (
+    b"content-security-policy",
+    b"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+)
+_LOGIN: Final = frozenset({Denial.MISSING, Denial.UNKNOWN, Denial.EXPIRED})
+_FRAGMENT: Final = b"hx-request"
+
+
+def root_of(path: str) -> str:
+    """The way from a page of the console to the console's first page, as a relative address."""
+    return "../" * path.removeprefix(PREFIX).count("/") or "./"
+
+
+def denial_page(refused: Refused, request: Request) -> Reply:
+    """The answer to a caller that the gate denies."""
+    path = path_of(request.scope)
+    if isinstance(refused, Denied) and refused.why in _LOGIN:
+        login = f"{root_of(path)}login"
+        if request.method == "GET" and request.header(_FRAGMENT) is None:
+            query = request.scope.get("query_string", b"").decode("latin-1")
+            back = path.removeprefix(PREFIX) + (f"?{query}" if query else "")
+            return Reply(303, headers=((b"location", f"{login}?next={quote(back[:1000], safe='')}".encode()), *SAFE_HEADERS[1:]))
+        return error_page(request, 401, AccessRefused.code, "You are not logged in any more. Log in, and do it again.")
+    status = refused.why.plain_status if isinstance(refused, Denied) else refused.status
+    return error_page(request, status, AccessRefused.code, str(refused), refused.headers)
+
+
+def failure_page(error: Exception, request: Request) -> Reply:
+    """The answer to a request that failed behind the gate."""
+    if isinstance(error, TimeoutError):
+        return error_page(request, 503, "overloaded", "The page took too long. Try again, or ask for less: a shorter time, fewer rows.")
+    if isinstance(error, Refused):
+        return error_page(request, error.status, error.shape, str(error), error.headers)
+    if isinstance(error, HoldfastError):
+        status = 404 if isinstance(error, ExecutionNotFound) else 422 if isinstance(error, Rejected) else 503
+        return error_page(request, status, error.code, str(error))
+    return error_page(request, 500, "internal_error", "The server made a mistake; its log says which.")
+
+
+def error_page(request: Request, status: int, code: str, message: str, headers: tuple[Header, ...] = ()) -> Reply:
+    """A page that tells of one error: what was wrong, and its stable code."""
+    root = root_of(path_of(request.scope))
+    title = HTTPStatus(status).phrase if status in HTTPStatus else "Error"
+    body = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<title>{title} · Holdfast</title><link rel="stylesheet" href="{root}static/console.css"></head>'
+        f'<body class="lone"><main><h1>{title}</h1><p class="problem">{shown(message)}</p>'
+        f'<p class="muted">{status} <code>{shown(code)}</code></p><p><a href="{root}">To the console</a></p></main></body></html>'
+    )
+    return Reply(status, body.encode(), (*SAFE_HEADERS, _CSP, *headers))
