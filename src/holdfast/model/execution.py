@@ -23,6 +23,7 @@ from holdfast.model.ids import checked_name
 from holdfast.model.ledger import LedgerEntry
 from holdfast.model.operations import Failure, Kind, Operation, Word
 from holdfast.model.places import Place as Place
+from holdfast.model.summary import Summary as Summary
 from holdfast.model.terms import DAY_SECONDS as DAY_SECONDS
 from holdfast.model.terms import MAX_RETENTION_DAYS as MAX_RETENTION_DAYS
 from holdfast.model.terms import MAX_TIMEOUT_SECONDS as MAX_TIMEOUT_SECONDS
@@ -140,6 +141,8 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where it stands in a queue, if it was enqueued."""
     parked: bool = False
     """It came from a queue and failed; a person may start it again under the same key (redrive)."""
+    summary: Summary | None = None
+    """What people look for it by: its pipeline from its start on, and how it ended when it is closed."""
 
 
 FAILED_STATUSES = frozenset({ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT, ExecutionStatus.STOPPED})
@@ -262,6 +265,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What the execution really used of a rate of tokens, if it is over."""
     cool_until: int | None = None
     """The execution was told to come back later: its lane admits nothing before this time."""
+    summary: Summary | None = None
+    """What people look for it by, if it is over. Its pipeline is known from its start."""
 
 
 class View(Protocol):

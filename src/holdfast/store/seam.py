@@ -20,11 +20,14 @@ from holdfast.model.execution import Claimant, Execution
 from holdfast.model.operations import Operation
 from holdfast.model.queues import LaneStanding, QueueRow, QueueStanding
 from holdfast.model.rates import Rate
-from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
 from holdfast.model.signals import StatusSignal
 from holdfast.model.verbs import Write
+from holdfast.store.browse_seam import BrowseStore as BrowseStore
+from holdfast.store.browse_seam import SessionStore as SessionStore
+from holdfast.store.browse_seam import ViewStore as ViewStore
 from holdfast.store.ledger_seam import LedgerStore as LedgerStore
+from holdfast.store.schedule_seam import ScheduleStore as ScheduleStore
 from holdfast.store.values import Committed as Committed
 from holdfast.store.values import Filter as Filter
 from holdfast.store.values import HistoryEntry as HistoryEntry
@@ -312,46 +315,6 @@ class CredentialStore(SealedStore, Protocol):
         ...
 
 
-class ScheduleStore(Protocol):
-    """Schedules (model.schedules). A start may carry its schedule as the start leaves it (`Start.moved`): `commit` writes both or neither.
-
-    Every write names the revision that comes next. The store refuses it if it has another revision than the one before, or if the cursor
-    would go back.
-    """
-
-    def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
-        """Keep a new schedule (revision 1), or another revision of one, and these notes with it; False, and nothing written, if refused."""
-        ...
-
-    def move_schedule(self, schedule: ScheduleState) -> bool:
-        """As `put_schedule`, for a runner: target, tenant and input stay as they are."""
-        ...
-
-    def remove_schedule(self, name: str, revision: int, notes: Sequence[Note] = ()) -> bool:
-        """Remove a schedule of this revision, and keep these notes with that; False, and no note, if there is none."""
-        ...
-
-    def schedule(self, name: str) -> ScheduleState | None:
-        """The schedule of this name."""
-        ...
-
-    def schedules(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[ScheduleState]:
-        """Schedules (of a tenant) in the order of their names, after the name `beyond`."""
-        ...
-
-    def due_schedules(self, functions: Sequence[str], now: int, limit: int) -> Sequence[str]:
-        """The names of schedules of these functions that a runner must look at now, the longest due first."""
-        ...
-
-    def waiting_schedules(self, functions: Sequence[str], limit: int) -> Sequence[str]:
-        """The names of schedules of these functions with an occurrence that waits for the end of an execution."""
-        ...
-
-    def next_schedule(self, functions: Sequence[str]) -> int | None:
-        """When the next schedule of these functions is due."""
-        ...
-
-
 class RetentionStore(Protocol):
     """What a store forgets by itself."""
 
@@ -380,6 +343,9 @@ class Store(
     AuditStore,
     CredentialStore,
     ScheduleStore,
+    BrowseStore,
+    SessionStore,
+    ViewStore,
     RetentionStore,
     Protocol,
 ):

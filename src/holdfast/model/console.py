@@ -1,0 +1,35 @@
+"""What the console keeps in the store: the sessions of its browsers, and the views that people save."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+MAX_VIEWS: Final = 100
+"""The most views that one owner may keep."""
+
+
+class ConsoleSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A browser that has signed in with a credential."""
+
+    id: str
+    """The SHA-256 of the cookie's value, in hex. The value itself is never kept."""
+    credential: str
+    """The id of the credential that the browser signed in with."""
+    csrf: str
+    """What a form of this session must bring along."""
+    made_at: int
+    seen_at: int
+    """When a request of this session was last seen."""
+    expires_at: int
+
+
+class SavedView(msgspec.Struct, frozen=True, kw_only=True):
+    """A question about executions that a person keeps under a name."""
+
+    owner: str
+    name: str
+    query: str
+    """The query string of the page that it opens."""
+    made_at: int
