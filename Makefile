@@ -17,12 +17,16 @@ PIP     = $(shell $(BIN)/python -m pip --version >/dev/null 2>&1 && echo $(BIN)/
 INSTALL = $(PIP) install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format docs test rest test-all demo demo-durable bench crash simulate soak clean
+.PHONY: help setup browser check format docs test rest test-all demo demo-durable bench crash simulate soak clean
 
 help: ## show these words
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV)/.dev ## make .venv with everything a developer needs (quick when up to date)
+
+browser: ## install Debian's Chromium, which the tests of the console's pages drive (as root); without it they are skipped, and say so
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; }
+	@chromium --version --no-sandbox
 
 check: $(VENV)/.dev ## format, lint, types, layers, house rules
 	$(BIN)/ruff format --check $(CODE)
