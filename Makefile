@@ -45,10 +45,11 @@ docs: $(VENV)/.dev ## write the pages that are made from code: docs/reference/py
 	$(BIN)/python -m tests.drawings.states > docs/internals/states.md
 
 # Bytecode is kept, whatever the shell says: else hundreds of short processes spend most of their time compiling the same files.
-TESTS = $(BIN)/pytest --forks $(JOBS) --costs $(1)
+# Up to eight tests that fail beside others run again, alone; those that pass then are named at the end, with their first failure.
+TESTS = $(BIN)/pytest --forks $(JOBS) --again 8 --costs $(1)
 test rest: export PYTHONDONTWRITEBYTECODE =
 
-test: $(VENV)/.dev ## every kind of proof, in minutes on two cores; says at its end what it leaves out
+test: $(VENV)/.dev ## every kind of proof, in minutes on two cores; says at its end what it leaves out, and what passed only when it ran alone
 	$(call TESTS)
 
 rest: $(VENV)/.dev ## what `make test` leaves out: the tests marked `long`, and many examples of every property
