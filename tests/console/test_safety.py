@@ -32,7 +32,7 @@ def routes(scene: Scene, *, read_only: bool = False) -> list[Route]:
 
 def sent(route: Route, run: str) -> str:
     """The path of a route, with a run of the tenant acme wherever the route takes a name."""
-    path = _GROUP.sub(run, route.path)
+    path = _GROUP.sub(run, route.path).replace(".*", "no-such-page")
     assert "(" not in path, f"{route.path}: this test does not know how to fill it in"
     return path
 
