@@ -8,6 +8,7 @@ import typer
 
 from holdfast.cli import queue_pages as pages
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, print_line, printable, say
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
@@ -223,4 +224,4 @@ def redrive(
             say(f"not started again: {one.parked}: {one.error}")
         say(f"started again: {len(done) - len(refused)}")
     if refused:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.UNSUCCESSFUL)
