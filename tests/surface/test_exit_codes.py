@@ -22,7 +22,7 @@ import sys
 from holdfast.cli import main, trust
 
 def broken(self):
-    raise RuntimeError("nobody thought of this")
+    raise RuntimeError("an author forgot this")
 
 trust.TrustBook.folders = broken
 sys.argv = ["holdfast", "trust", "--list"]
