@@ -27,6 +27,7 @@ COMMANDS: Final = (
     "replay",
     "serve",
     "runner",
+    "console",
     "limits",
     "cost",
     "new",

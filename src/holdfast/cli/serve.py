@@ -173,6 +173,7 @@ def read_parameters(given: Sequence[str]) -> dict[str, str]:
 
 
 async def _serve(order: _ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule]) -> None:
+    from holdfast.console.serving import open_console
     from holdfast.lambda_api.logs.segments import LogRetention
     from holdfast.lambda_api.routes.app import make_app
     from holdfast.lambda_api.routes.deploy import DeployRoutes
@@ -203,8 +204,11 @@ async def _serve(order: _ServeOptions, found: FoundTargets, workers: ServeWorker
         runtime=None if workers is None else workers.runtime,
     )
     with contextlib.closing(_listener(order)) as listener:
-        async with subscribers, measured, opening as service:
+        async with subscribers, measured, opening as service, contextlib.AsyncExitStack() as beside:
             gate, limits = _gate(order, service), Limits()
+            console = await beside.enter_async_context(
+                open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec)
+            )
             more = [*DeployRoutes(service).routes(), *LogRoutes(service.logs).routes(), *subscribers.routes(service.engine.store)]
             measured.watch(service.engine.store, service.engine.clock)
             more += Queues(service.engine, settings.ids, None if workers is None else workers.runtime.worker_service).routes()
@@ -213,12 +217,12 @@ async def _serve(order: _ServeOptions, found: FoundTargets, workers: ServeWorker
             else:
                 more += [*workers.routes(service, limits), *Metrics(lambda: workers.metrics_text() + measured.text()).routes()]
             more += ScheduleRoutes(service.engine.store, service.engine.clock, service.engine.look).routes()
-            app = make_app(service.api, more=more, limits=limits, gate=gate)
+            app = make_app(service.api, more=[*more, *console.routes()], limits=limits, gate=gate)
             for described in found.deployed:
                 await service.deploy(described, service.first_look)
             declare_served(service, workers, schedules)
             async with listening(app, listener, drain_seconds=_ANSWER_SECONDS):
-                url = _url(order.host, listener.getsockname()[1])
+                url = url_of(order.host, listener.getsockname()[1])
                 _print_served(order, service, url, gate, workers)
                 await _until(leaving, order, service, found, workers)
                 subscribers.end()
@@ -330,7 +334,8 @@ async def _until(leaving: asyncio.Event, order: _ServeOptions, service: Serving,
 # --- output
 
 
-def _url(host: str, port: int) -> str:
+def url_of(host: str, port: int) -> str:
+    """The address of a server, as a browser on this machine takes it."""
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
 
@@ -343,6 +348,7 @@ def _print_served(order: _ServeOptions, service: Serving, url: str, gate: Gate, 
     if workers is not None:
         workers.print()
     print(gate.summary)
+    print(f"console: {url}/console/")
     if functions:
         print(f"Paste this where your AWS clients run{', with the id and the secret of a key' if gate.needs_credentials else ''}:")
         print(f"  {_exported(url, needs_credentials=gate.needs_credentials)}")

@@ -70,7 +70,7 @@ def failure_page(error: Exception, request: Request) -> Reply:
 def error_page(request: Request, status: int, code: str, message: str, headers: tuple[Header, ...] = ()) -> Reply:
     """A page that tells of one error: what was wrong, and its stable code."""
     root = root_of(path_of(request.scope))
-    title = HTTPStatus(status).phrase if status in HTTPStatus else "Error"
+    title = HTTPStatus(status).phrase
     body = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f'<title>{title} · Holdfast</title><link rel="stylesheet" href="{root}static/console.css"></head>'

@@ -22,9 +22,9 @@ from starlette.types import Scope
 from holdfast.model import reading
 from holdfast.model.audit import Actor, kept_days, principal
 from holdfast.model.clock import monotonic
+from holdfast.model.console import ConsoleSession
 from holdfast.model.credentials import Role
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.sessions import Session
 from holdfast.web.bodies import Incoming
 from holdfast.web.capacity import Capacities
 from holdfast.web.identity import ANYBODY, Identity
@@ -51,7 +51,7 @@ class Request(StarletteRequest):
         """The body, unless the policy leaves it to the handler to read."""
         self.caller: Identity | None = None
         """The caller. None where no gate stands before the app: the listener of a function's own process."""
-        self.session_of_browser: Session | None = None
+        self.session_of_browser: ConsoleSession | None = None
         """The session by which the gate recognised the caller, if it was one."""
         self.timer: asyncio.Timeout | None = None
         self.capacities = capacities

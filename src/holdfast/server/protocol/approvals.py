@@ -12,8 +12,8 @@ from holdfast.model import reading
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import Rejected
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.protocol.asker import asker_of
 from holdfast.server.protocol.served import ServedWorkers
+from holdfast.web.asker import asker_of
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.protocol.asker import asker_of
 from holdfast.server.protocol.served import ServedWorkers
+from holdfast.web.asker import asker_of
 from holdfast.web.capacity import UPLOADS
 from holdfast.web.policy import Needs, Policy, Reach, Waits
 from holdfast.web.refusals import Header

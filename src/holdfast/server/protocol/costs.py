@@ -11,9 +11,9 @@ from holdfast.contract.protocol import request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.protocol.asker import asker_of
 from holdfast.server.protocol.served import ServedWorkers
 from holdfast.service.costs import cost_report, question_of
+from holdfast.web.asker import asker_of
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request

@@ -12,8 +12,8 @@ from holdfast.contract.protocol import Response, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
-from holdfast.server.protocol.asker import asker_of, is_async, patience, trace_of
 from holdfast.server.protocol.served import ServedWorkers
+from holdfast.web.asker import asker_of, is_async, patience, trace_of
 from holdfast.web.policy import Needs, Policy, Reach, Waits
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from holdfast.model.console import ConsoleSession
 from holdfast.model.credentials import Credential
-from holdfast.model.sessions import Session
-from holdfast.store.seam import SessionStore
+from holdfast.store.browse_seam import SessionStore
 from holdfast.web.refusals import Header
 
 COOKIE: Final = "holdfast_session"
@@ -34,7 +34,7 @@ Chance = Callable[[int], bytes]
 class NewSession(NamedTuple):
     """A session with the value of its cookie, which only the browser keeps."""
 
-    session: Session
+    session: ConsoleSession
     cookie: str
 
 
@@ -48,16 +48,18 @@ class Sessions:
     def begin(self, credential: Credential, now: int) -> NewSession:
         """A new session of a credential. The expiry of the credential bounds it."""
         ends = now + LIFE_MS if credential.expires_at is None else min(now + LIFE_MS, credential.expires_at)
-        return self._kept(Session(id="", credential=credential.id, csrf=self._text(_CSRF_BYTES), made_at=now, seen_at=now, expires_at=ends))
+        return self._kept(
+            ConsoleSession(id="", credential=credential.id, csrf=self._text(_CSRF_BYTES), made_at=now, seen_at=now, expires_at=ends)
+        )
 
-    def find(self, cookie: str | None, now: int) -> Session | None:
+    def find(self, cookie: str | None, now: int) -> ConsoleSession | None:
         """The session of a cookie, if it is still good."""
         if cookie is None or not cookie or len(cookie) > _LONGEST:
             return None
         found = self._store.session(_hashed(cookie))
         return None if found is None or found.expires_at <= now or found.seen_at + IDLE_MS <= now else found
 
-    def rotate(self, session: Session, now: int) -> NewSession | None:
+    def rotate(self, session: ConsoleSession, now: int) -> NewSession | None:
         """The same session with a new value, if it is time for one. The CSRF token stays, so that open forms go on working."""
         if now - session.seen_at < ROTATE_MS:
             return None
@@ -70,7 +72,7 @@ class Sessions:
         if cookie:
             self._store.remove_session(_hashed(cookie[:_LONGEST]))
 
-    def _kept(self, session: Session) -> NewSession:
+    def _kept(self, session: ConsoleSession) -> NewSession:
         cookie = self._text(32)
         named = msgspec.structs.replace(session, id=_hashed(cookie))
         self._store.put_session(named)

@@ -1,0 +1,77 @@
+"""`holdfast console`: the console of a store, without a server for functions and workers beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.arguments import CodecOption, StorePlace
+from holdfast.cli.keys_secret import with_taken
+from holdfast.cli.serve import HostOption, HostsOption, OriginsOption, PortOption, told_to_leave, url_of
+from holdfast.cli.terminal import say, warn_of_root
+from holdfast.model.clock import SystemClock
+from holdfast.model.errors import ExtraMissing, InvalidParameter
+from holdfast.model.ids import id_at
+from holdfast.store.backends import open_store, shown
+
+_EXTRA = "`holdfast console` needs packages that are installed on request: pip install 'holdfast[server]'."
+
+
+def console(
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 9002,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, and let nobody change anything.")] = False,
+    allow_host: HostsOption = None,
+    allow_origin: OriginsOption = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
+    ] = None,
+    codec: CodecOption = None,
+) -> None:
+    """Show the console of a store in a browser. It runs nothing: other processes do the work. `holdfast serve` has the console, too."""
+    place = StorePlace.of(store, codec)
+    try:
+        import uvloop
+
+        import holdfast.web.listener  # noqa: F401 (whether it can be imported is the question)
+    except ImportError as missing:
+        raise ExtraMissing(f"{_EXTRA} ({missing})") from None
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_show(place, host, port, read_only, allow_host or (), allow_origin or ()))
+
+
+async def _show(place: StorePlace, host: str, port: int, read_only: bool, hosts: Sequence[str], origins: Sequence[str]) -> None:
+    from holdfast.console.serving import Console
+    from holdfast.web.app import App
+    from holdfast.web.auth.gate import open_gate
+    from holdfast.web.auth.secret import KeysSecrets
+    from holdfast.web.limits import Limits
+    from holdfast.web.listener import bound, listening
+
+    leaving = told_to_leave()
+    warn_of_root()
+    place.client().close()  # a store that is not there is refused, and not made
+    machine = SystemClock()
+    with contextlib.closing(open_store(place.where, id_at(machine.now()), place.codec())) as opened:
+        clock = opened.clock(machine)
+        gate = open_gate(opened, host=host, clock=clock, hosts=hosts, origins=origins, secrets=KeysSecrets(with_taken(), place.where))
+        try:
+            listener = bound(host, port)
+        except OSError as error:
+            raise InvalidParameter(f"{host}:{port} cannot be listened on: {error.strerror}.") from None
+        pages = Console(opened, place.where, gate, clock=clock, ids=id_at, read_only=read_only)
+        app = App(pages.routes(), Limits(), lambda: id_at(machine.now()), gate)
+        with contextlib.closing(listener):
+            async with listening(app, listener, drain_seconds=2):
+                print(f"console: {url_of(host, listener.getsockname()[1])}/console/ of {shown(place.where)}", flush=True)
+                print(gate.summary, flush=True)
+                await leaving.wait()
+                app.close()
+                await pages.close()
+        await gate.close()
+        say("leaving")

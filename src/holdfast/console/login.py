@@ -1,0 +1,106 @@
+"""Logging in and out: a person gives a token once, and the browser keeps a cookie."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from typing import Final
+
+from holdfast.console.rendering import Rendering
+from holdfast.console.site import Site, is_secure
+from holdfast.console.visit import Visit
+from holdfast.model.clock import monotonic
+from holdfast.model.credentials import Credential
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.web.auth.denials import Denied
+from holdfast.web.auth.gate import Gate
+from holdfast.web.auth.sessions import cookie_header, cookie_in
+from holdfast.web.page_errors import PREFIX
+from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+
+_FORM_BYTES: Final = 4096
+_BACK: Final = re.compile(r"[A-Za-z0-9._~%-][A-Za-z0-9._~%/?&=+:,@!$'()*;-]{0,999}")
+"""A page of the console, by its path: no other site, and no way up."""
+_TRIES: Final = 10
+_TRIES_SECONDS: Final = 60.0
+_MOST_ADDRESSES: Final = 10_000
+
+
+class Login:
+    """The handlers of the login. They need no credential, and tell a stranger nothing but that a token is wrong."""
+
+    def __init__(self, site: Site, rendering: Rendering, gate: Gate) -> None:
+        self._site = site
+        self._rendering = rendering
+        self._gate = gate
+        self._tries = Tries(_TRIES, _TRIES_SECONDS)
+
+    def routes(self) -> list[Route]:
+        """The routes of these handlers."""
+        form = Policy("ShowLogin", Needs.NOTHING, Reach.ALL)
+        log_in = Policy("LogIn", Needs.NOTHING, Reach.ALL, body_bytes=_FORM_BYTES)
+        return [
+            Route("GET", f"{PREFIX}login", self.form, form),
+            Route("POST", f"{PREFIX}login", self.log_in, log_in),
+            Route("POST", f"{PREFIX}logout", self.log_out, Policy("LogOut", Needs.NOTHING, Reach.ALL, body_bytes=_FORM_BYTES)),
+        ]
+
+    async def form(self, request: Request) -> Reply:
+        """The page with the form."""
+        return self._page(self._site.visit(request))
+
+    async def log_in(self, request: Request) -> Reply:
+        """Begin a session, if the token is one of a credential."""
+        visit = self._site.visit(request)
+        visit.read_form()
+        if not self._tries.take(request.origin, monotonic()):
+            return self._page(visit, "Too many tries from this address. Wait a minute.", 429)
+        try:
+            credential = await self._gate.log_in(visit.field("token"))
+        except Denied as refused:
+            return self._page(visit, str(refused), 401)
+        headers = [(b"location", self._back(visit).encode()), (b"cache-control", b"no-store")]
+        if credential is not None:
+            headers.append(await in_thread(Purpose.CONSOLE, self._begun, credential, visit))
+        return Reply(303, headers=headers)
+
+    def _begun(self, credential: Credential, visit: Visit) -> tuple[bytes, bytes]:
+        begun = self._gate.sessions.begin(credential, visit.now)
+        seconds = (begun.session.expires_at - visit.now) // 1000
+        return cookie_header(begun.cookie, seconds=seconds, secure=is_secure(visit.request))
+
+    async def log_out(self, request: Request) -> Reply:
+        """End the session. It needs no CSRF token: a page of another site cannot send the cookie."""
+        await in_thread(Purpose.CONSOLE, self._gate.sessions.end, cookie_in(request.header(b"cookie")))
+        gone = cookie_header("", seconds=0, secure=is_secure(request))
+        return Reply(303, headers=[(b"location", b"login"), (b"cache-control", b"no-store"), gone])
+
+    def _page(self, visit: Visit, problem: str = "", status: int = 200) -> Reply:
+        back = visit.text("next") or visit.form.get("next", "")
+        return self._rendering.page(visit, "login.html", status, problem=problem, next=back, needed=self._gate.needs_credentials)
+
+    def _back(self, visit: Visit) -> str:
+        back = visit.form.get("next", "")
+        return back if _BACK.fullmatch(back) and not back.startswith(("login", "logout")) else "./"
+
+
+class Tries:
+    """How often an address may try to log in, in a while. It keeps a bounded number of addresses."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._begun: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def take(self, address: str, now: float) -> bool:
+        """Count one more try; False if it is one too many."""
+        began, count = self._begun.pop(address, (now, 0))
+        if now - began >= self._seconds:
+            began, count = now, 0
+        self._begun[address] = (began, count + 1)
+        if len(self._begun) > _MOST_ADDRESSES:
+            self._begun.popitem(last=False)
+        return count < self._most

@@ -1,0 +1,137 @@
+"""The question of the list of runs, as people type it and as addresses carry it: `status:failed worker:web-scrape since:24h acme`.
+
+A word with a colon is a qualifier, `"…"` holds a value with spaces, and everything else is the beginning of a name or an id. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.standing import Standing
+from holdfast.store.browsing import Browse
+
+LONGEST: Final = 1000
+MOST_WORDS: Final = 50
+FACETS: Final[Mapping[str, str]] = {
+    "status": "standing",
+    "worker": "worker",
+    "pipeline": "pipeline",
+    "function": "function",
+    "queue": "queue",
+    "tenant": "tenant",
+    "error": "error_code",
+    "version": "version",
+}
+"""The qualifiers that the facets at the left set, each with the field of the store that counts it."""
+TIMES: Final = ("since", "until")
+_WORD: Final = re.compile(r'(?:(\w+):)?(?:"((?:[^"\\]|\\.)*)"|(\S+))')
+_SPAN: Final = re.compile(r"(\d{1,5})([smhdw])")
+_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """A question: the values of each qualifier, the times, and the text."""
+
+    values: tuple[tuple[str, str], ...] = ()
+    since: str = ""
+    until: str = ""
+    text: str = ""
+    everything: bool = False
+    """Also executions that other executions started."""
+
+    def of(self, key: str) -> tuple[str, ...]:
+        """The values of a qualifier."""
+        return tuple(value for name, value in self.values if name == key)
+
+    def toggled(self, key: str, value: str) -> Query:
+        """The question with this value added, or without it if it is there."""
+        pair = (key, value)
+        values = tuple(one for one in self.values if one != pair) if pair in self.values else (*self.values, pair)
+        return msgspec.structs.replace(self, values=values)
+
+    def without(self, key: str) -> Query:
+        """The question without a qualifier."""
+        if key in TIMES:
+            return msgspec.structs.replace(self, **{key: ""})
+        return msgspec.structs.replace(self, values=tuple(one for one in self.values if one[0] != key))
+
+    def __str__(self) -> str:
+        words = [f"{key}:{_quoted(value)}" for key, value in self.values]
+        words += [f"{key}:{_quoted(value)}" for key, value in (("since", self.since), ("until", self.until)) if value]
+        words += ["is:any"] if self.everything else []
+        return " ".join([*words, *([self.text] if self.text else [])])
+
+    def browse(self, now: int) -> Browse:
+        """The question as a store takes it."""
+        return Browse(
+            standings=tuple(map(Standing, self.of("status"))),
+            functions=self.of("worker") + self.of("function"),
+            pipelines=self.of("pipeline"),
+            queues=self.of("queue"),
+            tenants=self.of("tenant"),
+            error_codes=self.of("error"),
+            versions=self.of("version"),
+            text=self.text or None,
+            since=_moment(self.since, now) if self.since else None,
+            until=_moment(self.until, now) if self.until else None,
+            roots=not self.everything and not self.of("pipeline") and not self.of("worker") and not self.text,
+        )
+
+
+def query_from(text: str) -> Query:
+    """The question that a text asks. A wrong qualifier is refused, with the ones that there are."""
+    if len(text) > LONGEST:
+        raise InvalidParameter(f"A question has at most {LONGEST} characters.")
+    values: list[tuple[str, str]] = []
+    times = {"since": "", "until": ""}
+    free: list[str] = []
+    everything = False
+    words = list(_WORD.finditer(text))
+    if len(words) > MOST_WORDS:
+        raise InvalidParameter(f"A question has at most {MOST_WORDS} words.")
+    for found in words:
+        key, value = found[1], found[3] if found[2] is None else re.sub(r"\\(.)", r"\1", found[2])
+        if key is None:
+            free.append(value)
+        elif key in FACETS:
+            values.append((key, _checked(key, value)))
+        elif key in times:
+            _moment(value, 0)
+            times[key] = value
+        elif key == "is" and value == "any":
+            everything = True
+        else:
+            known = ", ".join([*FACETS, *TIMES])
+            raise InvalidParameter(f"{key!r:.50} is not a qualifier. There are {known}, and is:any. Put a text with a colon in quotes.")
+    return Query(values=tuple(dict.fromkeys(values)), text=" ".join(free), everything=everything, **times)
+
+
+def _checked(key: str, value: str) -> str:
+    if key == "status" and value not in set(Standing):
+        raise InvalidParameter(f"{value!r:.50} is not a status. There are {', '.join(Standing)}.")
+    return value
+
+
+def _quoted(value: str) -> str:
+    if value and not re.search(r'[\s"\\]', value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _moment(text: str, now: int) -> int:
+    """A time: a span before now such as 24h, or a date or time in ISO 8601, in UTC where it names no zone."""
+    span = _SPAN.fullmatch(text)
+    if span is not None:
+        return now - int(span[1]) * _UNIT_MS[span[2]]
+    try:
+        at = datetime.fromisoformat(text)
+        return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise InvalidParameter(f"{text!r:.50} is not a time. Write 15m, 24h, 7d, or 2026-01-31, or 2026-01-31T12:00.") from None

@@ -1,0 +1,119 @@
+"""Rendering: templates become pages. Every value is escaped; what strangers wrote is also bounded, and hides nothing.
+
+Pages allow no script and no style but ours: scripts carry the page's nonce, and there are no `style` attributes anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from holdfast.console.json_view import json_html
+from holdfast.console.visit import Visit
+from holdfast.model.standing import LOOKS, Standing
+from holdfast.web.page_errors import SAFE_HEADERS
+from holdfast.web.plain_html import shown
+from holdfast.web.refusals import Header
+from holdfast.web.replies import Reply
+
+_NANOS: Final = 1_000_000_000
+_SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"))
+
+
+class Rendering:
+    """Renders the console's templates."""
+
+    def __init__(self, product: str = "Holdfast") -> None:
+        self._environment = Environment(
+            loader=PackageLoader("holdfast.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._environment.filters |= {
+            "visible": visible,
+            "span": span,
+            "usd": usd,
+            "moment": moment,
+            "iso": iso,
+            "thousands": lambda number: f"{number:,}",
+            "json_html": json_html,
+        }
+        self._environment.globals |= {"product": product, "looks": LOOKS, "standings": tuple(Standing), "address": address}
+
+    def page(self, visit: Visit, template: str, status: int = 200, **values: Any) -> Reply:
+        """A page, or the part of one that a script asked for."""
+        text = self._environment.get_template(template).render(visit=visit, root=visit.root, **values)
+        return Reply(status, text.encode("utf-8", "replace"), (*SAFE_HEADERS, policy_of(visit.nonce)))
+
+
+def policy_of(nonce: str) -> Header:
+    """The content security policy of a page: only our own scripts, styles and pictures, and no frame around it."""
+    parts = [
+        "default-src 'none'",
+        f"script-src 'nonce-{nonce}'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types htmx holdfast",
+    ]
+    return (b"content-security-policy", "; ".join(parts).encode())
+
+
+def visible(text: object, most: int = 2_000) -> Markup:
+    """A text that any author may have chosen: cut, without markup, and without characters that hide or turn others."""
+    whole = str(text)
+    return Markup(shown(whole if len(whole) <= most else f"{whole[:most]}… ({len(whole):,} characters)"))
+
+
+def span(ms: float | None) -> str:
+    """A length of time, short."""
+    if ms is None:
+        return ""
+    ms = max(0, ms)
+    if ms < 1_000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    for size, unit in _SPANS:
+        if ms >= size:
+            whole, rest = divmod(int(ms), size)
+            following = {"d": (3_600_000, "h"), "h": (60_000, "m"), "m": (1_000, "s")}[unit]
+            return f"{whole} {unit} {rest // following[0]} {following[1]}"
+    return ""
+
+
+def usd(nanos: int | None) -> str:
+    """An amount in dollars, from billionths of one."""
+    if nanos is None:
+        return ""
+    if nanos and abs(nanos) < _NANOS // 100:
+        return f"${nanos / _NANOS:.4f}".rstrip("0") if abs(nanos) >= 100_000 else "<$0.0001"
+    return f"${nanos / _NANOS:,.2f}"
+
+
+def moment(ms: int | None) -> str:
+    """A time for people, in UTC."""
+    return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def iso(ms: int | None) -> str:
+    """A time for programs."""
+    return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def address(path: str, **fields: object) -> str:
+    """The address of a page with its query; fields without a value are left out."""
+    given: Mapping[str, object] = {name: value for name, value in fields.items() if value not in (None, "", False)}
+    return f"{path}?{urlencode({name: str(value) for name, value in given.items()})}" if given else path

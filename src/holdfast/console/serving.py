@@ -1,0 +1,86 @@
+"""Puts the console together: a store of its own, the sources for each caller, the pages and their routes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from holdfast.console.login import Login
+from holdfast.console.pages.runs import RunsPages
+from holdfast.console.rendering import Rendering
+from holdfast.console.site import Site
+from holdfast.console.source import Source
+from holdfast.console.sources.viewer import Viewer
+from holdfast.console.static_files import StaticFiles
+from holdfast.console.ticks import Ticks
+from holdfast.model.clock import Clock
+from holdfast.model.ids import IdSource
+from holdfast.model.payloads import PayloadCodec
+from holdfast.store.backends import open_store, shown
+from holdfast.store.seam import Store
+from holdfast.web.asker import asker_of
+from holdfast.web.auth.gate import Gate
+from holdfast.web.page_errors import PREFIX
+from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+
+
+class Console:
+    """The console of one server."""
+
+    def __init__(self, store: Store, where: str, gate: Gate, *, clock: Clock, ids: IdSource, read_only: bool = False) -> None:
+        self._store = store
+        self._where = shown(where)
+        self._clock = clock
+        self._ids = ids
+        self._gate = gate
+        self._ticks = Ticks(store)
+        self._site = Site(self._source, Rendering(), clock, gate.sessions, read_only=read_only)
+
+    def routes(self) -> Sequence[Route]:
+        """All routes of the console."""
+        site = self._site
+        parts = (StaticFiles(), Login(site, site.rendering, self._gate), self._ticks, RunsPages(site))
+        first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
+        return [Route("GET", PREFIX.rstrip("/"), _to_first_page, first), *(route for part in parts for route in part.routes())]
+
+    async def close(self) -> None:
+        """End the streams of open pages."""
+        await self._ticks.close()
+
+    def _source(self, request: Request) -> Source:
+        viewer = Viewer(
+            self._store,
+            self._where,
+            clock=self._clock,
+            ids=self._ids,
+            asker=asker_of(request),
+            actor=request.actor,
+            tenant=request.tenant,
+        )
+        return Source(viewer)
+
+
+@contextlib.asynccontextmanager
+async def open_console(
+    where: str, gate: Gate, *, clock: Clock, ids: IdSource, codec: PayloadCodec | None = None, read_only: bool = False
+) -> AsyncIterator[Console]:
+    """The console of a store. It opens the store for itself, so that no page waits for a run, and no run for a page."""
+    with _opened(where, clock, ids, codec) as store:
+        console = Console(store, where, gate, clock=clock, ids=ids, read_only=read_only)
+        try:
+            yield console
+        finally:
+            await console.close()
+
+
+@contextlib.contextmanager
+def _opened(where: str, clock: Clock, ids: IdSource, codec: PayloadCodec | None) -> Iterator[Store]:
+    with contextlib.closing(open_store(where, ids(clock.now()), codec)) as store:
+        yield store
+
+
+async def _to_first_page(request: Request) -> Reply:
+    return Reply(308, headers=((b"location", b"console/"),))

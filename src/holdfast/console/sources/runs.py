@@ -1,0 +1,133 @@
+"""The list of runs and executions: a page of rows, counts by facet, and completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from holdfast.console.query import FACETS, Query
+from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.model.console import SavedView
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.operations import Kind
+from holdfast.model.standing import Standing
+from holdfast.service.why import Why, why
+from holdfast.store.browsing import Browse, BrowsedRow, Completed, Facet
+
+PAGE = 50
+MOST_VALUES = 12
+"""The values of a facet that are shown, the most frequent first."""
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the list."""
+
+    header: Execution
+    standing: Standing
+    kind: Kind
+    why: Why
+    attempt: int | None = None
+    attempts: int | None = None
+    cost: int | None = None
+    """Billionths of a dollar."""
+
+    @property
+    def id(self) -> str:
+        """The id of the execution."""
+        return self.header.id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it goes on."""
+        return self.header.status is ExecutionStatus.RUNNING
+
+
+class RunPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of the list, newest first."""
+
+    rows: tuple[RunRow, ...]
+    beyond: str | None = None
+    """Where the next page begins; None if this is the last page."""
+    searched_to: str | None = None
+    """The search stopped here, because it may look at no more executions at once."""
+
+
+class FacetValue(msgspec.Struct, frozen=True):
+    """A value of a facet."""
+
+    value: str
+    count: int
+    chosen: bool
+
+
+class FacetCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The counts at the left of the list."""
+
+    facets: dict[str, tuple[FacetValue, ...]]
+    counted: int
+    bounded: bool
+    """There may be more matches than were counted."""
+
+
+class RunsSource:
+    """Reads the list for one caller."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def page(self, query: Query, beyond: str | None = None, limit: int = PAGE) -> RunPage:
+        """A page of the list."""
+        found = self._viewer.store.browse(self._asked(query, beyond=beyond, limit=limit), READ_SECONDS)
+        following = found.rows[-1].header.id if found.more and found.rows else None
+        return RunPage(rows=tuple(map(self._row, found.rows)), beyond=following, searched_to=found.searched_to)
+
+    def facets(self, query: Query) -> FacetCounts:
+        """The counts of each facet. Values of a facet that is chosen are counted as if it were not, so that others can be added."""
+        store = self._viewer.store
+        whole = store.facets(self._asked(query), READ_SECONDS)
+        shown: dict[str, tuple[FacetValue, ...]] = {}
+        for key, field in FACETS.items():
+            chosen = query.of(key)
+            counts: Mapping[str, int] = whole.counts.get(Facet(field), {})
+            if chosen:
+                asked = self._asked(query.without(key))
+                counts = store.facets(asked, READ_SECONDS).counts.get(Facet(field), {})
+            values = [FacetValue(value, count, value in chosen) for value, count in list(counts.items())[:MOST_VALUES]]
+            values += [FacetValue(value, counts.get(value, 0), True) for value in chosen if value not in {one.value for one in values}]
+            shown[key] = tuple(values)
+        return FacetCounts(facets=shown, counted=whole.counted, bounded=whole.bounded)
+
+    def complete(self, key: str, prefix: str) -> Sequence[str]:
+        """Values of a qualifier that begin with a text."""
+        if key == "status":
+            return [one.value for one in Standing if one.value.startswith(prefix)]
+        field = {"worker": "function"}.get(key, FACETS.get(key, key))
+        if field not in set(Completed):
+            return []
+        return self._viewer.store.values(Completed(field), prefix, 10, self._viewer.tenant)
+
+    def views(self) -> Sequence[SavedView]:
+        """The views that the caller has saved."""
+        return self._viewer.store.views(self._viewer.owner)
+
+    def save_view(self, name: str, query: Query) -> None:
+        """Keep a question under a name."""
+        view = SavedView(owner=self._viewer.owner, name=name, query=str(query), made_at=self._viewer.now)
+        self._viewer.store.put_view(view)
+
+    def remove_view(self, name: str) -> None:
+        """Forget a saved view."""
+        self._viewer.store.remove_view(self._viewer.owner, name)
+
+    def _asked(self, query: Query, *, beyond: str | None = None, limit: int = PAGE) -> Browse:
+        asked = query.browse(self._viewer.now)
+        return msgspec.structs.replace(asked, tenant=self._viewer.tenant, beyond=beyond, limit=limit)
+
+    def _row(self, found: BrowsedRow) -> RunRow:
+        header, summary = found.header, found.header.summary
+        told = why(self._viewer.store, header)
+        row = RunRow(header=header, standing=found.standing, kind=found.kind, why=told)
+        if summary is None:
+            return row
+        return msgspec.structs.replace(row, attempt=summary.attempt, attempts=summary.attempts, cost=summary.cost)

@@ -1,0 +1,51 @@
+"""The console's own files: style and scripts, and the few of others that it ships (static/vendor). Nothing is fetched from elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib import resources
+from typing import Final
+
+from holdfast.web.page_errors import PREFIX
+from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.refusals import Refused
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+
+_KINDS: Final[Mapping[str, bytes]] = {
+    "css": b"text/css; charset=utf-8",
+    "js": b"text/javascript; charset=utf-8",
+    "svg": b"image/svg+xml",
+    "txt": b"text/plain; charset=utf-8",
+}
+
+
+class StaticFiles:
+    """Serves the files from memory. A browser asks whether a file has changed, and mostly gets no file again."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[bytes, bytes, bytes]] = {}
+        root = resources.files("holdfast.console") / "static"
+        for folder, prefix in ((root, ""), (root / "vendor", "vendor/")):
+            for file in folder.iterdir():
+                kind = _KINDS.get(file.name.rpartition(".")[2])
+                if file.is_file() and kind is not None:
+                    body = file.read_bytes()
+                    self._files[prefix + file.name] = (body, kind, b'"' + hashlib.sha256(body).hexdigest()[:32].encode() + b'"')
+
+    def routes(self) -> list[Route]:
+        """The route of the files. It needs no credential: the page with the login uses them."""
+        return [Route("GET", f"{PREFIX}static/([A-Za-z0-9._/-]+)", self.file, Policy("ConsoleFile", Needs.NOTHING, Reach.ALL))]
+
+    async def file(self, request: Request) -> Reply:
+        """One file."""
+        found = self._files.get(request.label)
+        if found is None:
+            raise Refused(404, "NotFound", "There is no such file.")
+        body, kind, tag = found
+        headers = ((b"content-type", kind), (b"etag", tag), (b"cache-control", b"no-cache"), (b"x-content-type-options", b"nosniff"))
+        if request.header(b"if-none-match") == tag.decode():
+            return Reply(304, headers=headers)
+        return Reply(200, body, headers)

@@ -1,0 +1,133 @@
+"""Ticks: the server tells open pages that something has changed; the page then asks for its part again.
+
+    data: {"id":"0190…","revision":12}      one execution
+    data: {"id":"","revision":3}            anything: for lists
+
+One task looks at the store, at most twice a second, for all pages together. While no page listens, it does not look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from holdfast.model.clock import monotonic
+from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.store.seam import Store
+from holdfast.web import sse
+from holdfast.web.page_errors import PREFIX
+from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.refusals import too_many
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+
+_PAUSE: Final = 0.5
+_MOST_STREAMS: Final = 500
+_MOST_ID: Final = 100
+_POLICY: Final = Policy("FollowConsole", Needs.VIEW, Reach.HANDLER, waits=Waits.STREAM, session=True)
+
+
+class Ticks:
+    """The streams of all pages, and the one task that feeds them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._streams: dict[_Stream, None] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._changes = 0
+
+    def routes(self) -> list[Route]:
+        """The route of the stream."""
+        return [Route("GET", f"{PREFIX}ticks", self.stream, _POLICY)]
+
+    async def close(self) -> None:
+        """End all streams."""
+        if self._looking is not None:
+            self._looking.cancel()
+        for stream in self._streams:
+            stream.end()
+
+    async def stream(self, request: Request) -> Reply:
+        """Ticks of one execution (`?run=`), or of anything."""
+        run = request.text("run") or ""
+        if len(run) > _MOST_ID:
+            raise InvalidParameter("run: is too long to be the id of an execution.")
+        if len(self._streams) >= _MOST_STREAMS:
+            raise too_many("Too many pages are open. Close some, and load this one again.", "TooManyStreams")
+        if run and not await self._may_see(request, run):
+            return Reply(204)
+        return Reply(200, headers=sse.HEADERS, chunks=self._chunks(request, _Stream(run)))
+
+    async def _may_see(self, request: Request, run: str) -> bool:
+        header = await in_thread(Purpose.CONSOLE, self._store.find, run)
+        return header is not None and (request.tenant is None or (header.tenant or "default") == request.tenant)
+
+    async def _chunks(self, request: Request, stream: _Stream) -> AsyncGenerator[bytes, None]:
+        self._streams[stream] = None
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+        try:
+            yield sse.RETRY
+            sent_at = monotonic()
+            while not request.closing.is_set():
+                revision = await stream.next(_PAUSE * 2)
+                if revision is not None:
+                    yield sse.event_text({"id": stream.run, "revision": revision})
+                    sent_at = monotonic()
+                elif stream.ended:
+                    return
+                elif monotonic() - sent_at >= sse.HEARTBEAT_SECONDS:
+                    yield sse.HEARTBEAT
+                    sent_at = monotonic()
+        finally:
+            self._streams.pop(stream, None)
+
+    async def _look(self) -> None:
+        """Look at the store while a page listens."""
+        while self._streams:
+            with contextlib.suppress(HoldfastError):  # a store that cannot be read now is asked again
+                if await in_thread(Purpose.CONSOLE, self._store.changed):
+                    self._changes += 1
+                    watched = {stream.run for stream in self._streams if stream.run}
+                    revisions = await in_thread(Purpose.CONSOLE, self._revisions, watched)
+                    for stream in self._streams:
+                        stream.offer(revisions.get(stream.run) if stream.run else self._changes)
+            await asyncio.sleep(_PAUSE)
+
+    def _revisions(self, runs: set[str]) -> dict[str, int]:
+        """A run also changes when a run below it does, so each tick counts changes of the store where the run itself is open."""
+        found = {run: self._store.find(run) for run in runs}
+        return {run: self._changes if header.ended_at is None else header.revision for run, header in found.items() if header is not None}
+
+
+class _Stream:
+    """One page that listens. Ticks that it has not taken yet are one tick."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.ended = False
+        self._last: int | None = None
+        self._news = asyncio.Event()
+        self._told: int | None = None
+
+    def offer(self, revision: int | None) -> None:
+        if revision is not None and revision != self._told:
+            self._last = revision
+            self._news.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self._news.set()
+
+    async def next(self, seconds: float) -> int | None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        self._news.clear()
+        told, self._last = self._last, None
+        self._told = told if told is not None else self._told
+        return told

@@ -1,0 +1,63 @@
+"""Why an execution stands where it stands, as one sentence, and the one action that cures it. Cheap enough for each row of a list."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus, State
+from holdfast.model.life import next_try
+from holdfast.model.operations import APPROVAL, CANCEL, Operation, Type, is_pending
+from holdfast.service.execution_descriptions import trouble_of, why_of
+from holdfast.store.seam import Store
+
+_MOST_OPERATIONS: Final = 5_000
+"""An execution of more operations is not looked through for a list; its own page is."""
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """The sentence, and what cures it."""
+
+    sentence: str
+    cure: str | None = None
+    """release, redrive, restart, decide, answer or resume; None if nothing needs to be done."""
+    subject: str | None = None
+    """What the cure acts on, if it is not the execution itself: an operation or a queue."""
+
+
+def why(store: Store, header: Execution) -> Why:
+    """The sentence of an execution."""
+    if header.status is not ExecutionStatus.RUNNING:
+        return _over(header)
+    pending = _pending(store, header)
+    sentence = why_of(store, header, pending, trouble_of(store, header))
+    if header.state is State.QUARANTINED or next_try(header) is not None:
+        return Why(sentence=sentence, cure="release")
+    if header.state is State.QUEUED and header.place is not None and "is paused" in sentence:
+        return Why(sentence=sentence, cure="resume", subject=header.place.queue)
+    asked = next((op for op in pending if op.type is Type.CALLBACK and op.sub_type != CANCEL), None)
+    if header.state is State.SUSPENDED and asked is not None:
+        return Why(sentence=sentence, cure="decide" if asked.sub_type == APPROVAL else "answer", subject=asked.id)
+    return Why(sentence=sentence)
+
+
+def _over(header: Execution) -> Why:
+    if header.continued_as is not None:
+        return Why(sentence=f"It goes on as {header.continued_as}.")
+    summary = header.summary
+    code = None if summary is None else summary.error_code
+    told = "" if code is None else f" with {code}"
+    if header.superseded_by is not None:
+        return Why(sentence=f"It is over{told}. Its name was started again: {header.superseded_by}.")
+    if header.parked:
+        return Why(sentence=f"It failed{told} and is parked: a person may start it again.", cure="redrive")
+    if header.status in FAILED_STATUSES or code is not None:
+        return Why(sentence=f"It is over: {header.status.value.lower().replace('_', ' ')}{told}.", cure="restart")
+    return Why(sentence="")
+
+
+def _pending(store: Store, header: Execution) -> list[Operation]:
+    if header.state is not State.SUSPENDED or header.operations > _MOST_OPERATIONS:
+        return []
+    return [op for op in store.outline(header.id) if is_pending(op) and op.sub_type != CANCEL]
