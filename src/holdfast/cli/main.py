@@ -41,6 +41,7 @@ COMMANDS: Final = (
     "keys",
     "audit",
     "db",
+    "doctor",
 )
 """The commands in the order of the help. Each is a module in this package, with a function of that name, or an `app` for a group."""
 
