@@ -22,6 +22,7 @@ _PATIENCE_SECONDS = 1.0
 
 COMMANDS: Final = (
     "run",
+    "dev",
     "check",
     "graph",
     "replay",
