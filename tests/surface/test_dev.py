@@ -78,7 +78,7 @@ def test_without_a_target_a_sample_runs_and_waits_for_a_person_and_a_second_star
 
 
 def test_a_target_is_served_its_changes_are_published_and_the_console_is_opened(folder: Path, devs: Any) -> None:
-    code = "from holdfast.durable import durable_execution\n\n\n@durable_execution\ndef hello(event, context):\n    return {!r}\n"
+    code = "from holdfast.durable import durable_execution\n\n\n@durable_execution(execution_timeout=60)\ndef hello(event, context):\n    return {!r}\n"
     (folder / "hello.py").write_text(code.format("one"))
     dev = devs("hello.py", mark="AWS_ENDPOINT_URL_LAMBDA=")
     assert dev.invoke("hello", {}, Qualifier="$LATEST")["Payload"] == "one"
