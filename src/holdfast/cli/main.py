@@ -12,7 +12,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from holdfast.cli import keys_secret
+from holdfast.cli import completion, keys_secret
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import printable, say
 from holdfast.model.clock import monotonic
@@ -53,7 +53,7 @@ def program(*commands: str) -> typer.Typer:
         name="holdfast",
         help="Run durable functions and bounded workers that survive crashes, and look after them.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=not commands or completion.is_asked(os.environ),
         rich_markup_mode=None,  # the help looks the same in a terminal, a pipe and a log
         pretty_exceptions_enable=False,
     )
@@ -96,7 +96,8 @@ def main() -> NoReturn:
 
 def _exit_code() -> int:
     try:
-        program(*(name for name in sys.argv[1:2] if name in COMMANDS))(prog_name="holdfast")
+        typed = completion.typed_command(os.environ) if completion.is_asked(os.environ) else sys.argv[1:2]
+        program(*(name for name in typed if name in COMMANDS))(prog_name="holdfast")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except HoldfastError as error:
