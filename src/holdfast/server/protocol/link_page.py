@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from holdfast.server.protocol.form_fields import drawn, fields_of
 from holdfast.service.estimates import rest_in_words
+from holdfast.web.form_fields import drawn, fields_of
 from holdfast.web.plain_html import shown
 from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply
