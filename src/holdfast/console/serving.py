@@ -45,7 +45,14 @@ class Console:
     def routes(self) -> Sequence[Route]:
         """All routes of the console."""
         site = self._site
-        parts = (StaticFiles(), Login(site, site.rendering, self._gate), self._ticks, RunsPages(site), ApprovalsPages(site), HomePages(site))
+        parts = (
+            StaticFiles(),
+            Login(site, site.rendering, self._gate),
+            self._ticks,
+            RunsPages(site),
+            ApprovalsPages(site),
+            HomePages(site),
+        )
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
         begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)
         return [begin, *(route for part in parts for route in part.routes()), site.page(".*", _missing, "ConsolePage")]

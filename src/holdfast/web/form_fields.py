@@ -82,7 +82,8 @@ def _input(field: Field, name: str, need: str, value: str) -> str:
     match field.kind:
         case "choice" | "boolean":
             chosen = "".join(
-                f'<option value="{escape(one)}"{" selected" if one == value else ""}>{shown(read)}</option>' for one, read in choices_of(field)
+                f'<option value="{escape(one)}"{" selected" if one == value else ""}>{shown(read)}</option>'
+                for one, read in choices_of(field)
             )
             return f'<select {name}{need}><option value=""></option>{chosen}</select>'
         case "integer" | "number":
