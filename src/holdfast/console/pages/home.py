@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from holdfast.console.charts import Slice, bars
-from holdfast.console.query import Query
+from holdfast.console.query import quoted
 from holdfast.console.rendering import usd
 from holdfast.console.site import Site
 from holdfast.console.sources.home import HomeView, Part
@@ -56,7 +56,7 @@ class HomePages:
         return {
             "view": view,
             "commands": _first_commands(visit.source.home.place),
-            "quoted": lambda key, value: str(Query(values=((key, value),))),
+            "quoted": quoted,
             "hour_chart": _throughput(view.hour, "%H:%M", "Runs started in the last hour"),
             "day_chart": _throughput(view.day, "%H:%M", "Runs started in the last day"),
             "cost_chart": bars(
@@ -80,8 +80,8 @@ def _throughput(parts: Sequence[Part], clock: str, label: str) -> Any:
     slices = [
         Slice(
             f"{_at(part.since, clock)} to {_at(part.until, clock)} UTC: {part.started:,}{' or more' if part.bounded else ''} started, "
-            f"{part.ok:,} ok, {part.failed:,} failed, {part.going_on:,} going on or stopped",
-            (("ok", part.ok), ("open", part.going_on), ("failed", part.failed)),
+            f"{part.ok:,} ok, {part.failed:,} failed, {part.stopped:,} stopped, {part.going_on:,} going on",
+            (("ok", part.ok), ("open", part.going_on), ("stopped", part.stopped), ("failed", part.failed)),
         )
         for part in parts
     ]

@@ -90,13 +90,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     until: int
     ok: int
     failed: int
+    stopped: int
     going_on: int
     bounded: bool
 
     @property
     def started(self) -> int:
         """All that were started in it."""
-        return self.ok + self.failed + self.going_on
+        return self.ok + self.failed + self.stopped + self.going_on
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,8 +248,9 @@ class HomeSource:
         told = self._counts(Browse(since=since, until=until, roots=True))
         standings = told.counts.get(Facet.STANDING, {})
         ok = standings.get(Standing.OK, 0) + standings.get(Standing.PARTIAL, 0)
-        failed = standings.get(Standing.FAILED, 0)
-        return Part(since=since, until=until, ok=ok, failed=failed, going_on=told.counted - ok - failed, bounded=told.bounded)
+        failed, stopped = standings.get(Standing.FAILED, 0), standings.get(Standing.STOPPED, 0)
+        going_on = told.counted - ok - failed - stopped
+        return Part(since=since, until=until, ok=ok, failed=failed, stopped=stopped, going_on=going_on, bounded=told.bounded)
 
     def _spent(self, now: int) -> Spent:
         """The ledger has sums of whole UTC days. What the last hour cost is told by the runs that were started in it and are over."""
