@@ -51,7 +51,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM executions
 -- name: functions_of_kinds
 SELECT DISTINCT name FROM functions WHERE kind = ANY(%(kinds)s) LIMIT 1000
 
--- name: standing
+-- name: browse_standing
 CASE x.status
 WHEN 'RUNNING' THEN
     CASE WHEN x.state = 'quarantined' THEN 'quarantined'
@@ -145,7 +145,7 @@ INSERT INTO sessions ({session}) VALUES (%s, %s, %s, %s, %s, %s)
 ON CONFLICT (id) DO UPDATE SET
     credential = excluded.credential, csrf = excluded.csrf, made_at = excluded.made_at, seen_at = excluded.seen_at, expires_at = excluded.expires_at
 
--- name: session
+-- name: console_session
 SELECT {session} FROM sessions WHERE id = %s
 
 -- name: remove_session

@@ -21,7 +21,7 @@ class PostgresConsole(PostgresReads):
 
     def session(self, session: str) -> ConsoleSession | None:
         """The session of this id."""
-        found = self._read("session", (self._text(session),))
+        found = self._read("console_session", (self._text(session),))
         return session_from(found[0]) if found else None
 
     def remove_session(self, session: str) -> bool:
