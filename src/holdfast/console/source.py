@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from holdfast.console.sources.approvals import ApprovalsSource
+from holdfast.console.sources.home import HomeSource
 from holdfast.console.sources.runs import RunsSource
 from holdfast.console.sources.viewer import Viewer
 
@@ -18,3 +20,13 @@ class Source:
     def runs(self) -> RunsSource:
         """The list of runs and executions."""
         return RunsSource(self.viewer)
+
+    @cached_property
+    def approvals(self) -> ApprovalsSource:
+        """What people decide."""
+        return ApprovalsSource(self.viewer)
+
+    @cached_property
+    def home(self) -> HomeSource:
+        """What the first page tells."""
+        return HomeSource(self.viewer)
