@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 
+from holdfast.console.bulk_jobs import BulkJobs
 from holdfast.console.login import Login
 from holdfast.console.pages.runs import RunsPages
+from holdfast.console.pages.tables import table_routes
 from holdfast.console.rendering import Rendering
 from holdfast.console.site import Site
 from holdfast.console.source import Source
@@ -16,6 +18,7 @@ from holdfast.console.ticks import Ticks
 from holdfast.model.clock import Clock
 from holdfast.model.ids import IdSource
 from holdfast.model.payloads import PayloadCodec
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.backends import open_store, shown
 from holdfast.store.seam import Store
 from holdfast.web.asker import asker_of
@@ -37,6 +40,7 @@ class Console:
         self._ids = ids
         self._gate = gate
         self._ticks = Ticks(store)
+        self._bulk = BulkJobs(clock, ids)
         self._site = Site(self._source, Rendering(), clock, gate.sessions, read_only=read_only)
 
     def routes(self) -> Sequence[Route]:
@@ -44,11 +48,13 @@ class Console:
         site = self._site
         parts = (StaticFiles(), Login(site, site.rendering, self._gate), self._ticks, RunsPages(site))
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
-        return [Route("GET", PREFIX.rstrip("/"), _to_first_page, first), *(route for part in parts for route in part.routes())]
+        place = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)
+        return [place, *table_routes(site, self._bulk), *(route for part in parts for route in part.routes())]
 
     async def close(self) -> None:
-        """End the streams of open pages."""
+        """End the streams of open pages, and the actions on many runs."""
         await self._ticks.close()
+        await in_thread(Purpose.CONSOLE, self._bulk.close)
 
     def _source(self, request: Request) -> Source:
         viewer = Viewer(
