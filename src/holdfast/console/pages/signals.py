@@ -24,7 +24,7 @@ _LEAD = (
 )
 _LETTERS = (
     "The store keeps no dead letters. A sink with `dead_letters` gives up after its tries and writes the event to that file, on the "
-    "machine of the runner that delivers; the runner's log says so. A sink without it tries until the signal is taken, so its backlog grows."
+    "machine of the runner that delivers; the runner's log says so. A sink without it tries until the signal is taken."
 )
 _MARKS: Final = {
     ExecutionStatus.RUNNING: "running",
