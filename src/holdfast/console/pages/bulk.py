@@ -20,7 +20,7 @@ from holdfast.web.routing import Route
 _LONGEST_REASON: Final = 150
 _STATES: Final = {"running": "running", "cancelled": "stopped", "done": "ok"}
 _MEMORY = f"Jobs are in the memory of this console: when it ends, what is left is not done. It keeps the newest {KEPT}."
-_JOB: Final = "runs/-/bulk/([0-9a-f-]{1,64})"
+_JOB: Final = "runs/-/bulk/([^/]+)"
 
 
 class BulkPages:

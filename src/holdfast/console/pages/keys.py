@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from holdfast.console.pages.table_pages import part_of_path, shown
+from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, shown
 from holdfast.console.site import Site, redirect
-from holdfast.console.sources.keys import TokenAsked
+from holdfast.console.sources.keys import KeyNotFound, TokenAsked
 from holdfast.console.tables import (
     MOST_ROWS,
     NOTHING,
@@ -45,7 +45,7 @@ _ROLES: Final = {
     Role.SETTLER: "settler: settle unknown calls",
     Role.ADMIN: "admin: everything",
 }
-_ID: Final = "keys/([A-Za-z0-9-]{1,100})"
+_ID: Final = "keys/([^/]+)"
 
 
 class KeysPages:
@@ -82,6 +82,7 @@ class KeysPages:
             return self._page(visit, asked, str(wrong))
         return shown(self._site.rendering, visit, _made(visit, issued))
 
+    @missing_is_no_page(KeyNotFound)
     def ask_revoke(self, visit: Visit) -> Reply:
         """What revoking means, before it is done."""
         found = visit.source.keys.find(visit.label)
@@ -93,11 +94,13 @@ class KeysPages:
         page = Page(title=f"Revoke {found.id}", path="keys", above=(("Keys", "keys"),), notice=problem, sections=(section,))
         return shown(self._site.rendering, visit, page)
 
+    @missing_is_no_page(KeyNotFound)
     def revoke(self, visit: Visit) -> Reply:
         """Remove a credential and its sessions."""
         visit.source.keys.revoke(visit.label)
         return redirect(visit, "keys")
 
+    @missing_is_no_page(KeyNotFound)
     def assign(self, visit: Visit) -> Reply:
         """Say who holds a credential."""
         visit.source.keys.assign(visit.label, visit.field("person"))

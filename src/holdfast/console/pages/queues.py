@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.console.admissions import Admissions
 from holdfast.console.pages.queue_tables import lanes, parked, queues, settings, standing
-from holdfast.console.pages.table_pages import part_of_path, shown
+from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, shown
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.queues import MOST_REDRIVEN
@@ -15,7 +15,7 @@ from holdfast.console.tables import Button, Field, Form, Mark, Page, Section
 from holdfast.console.visit import Visit
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.queues import Mode
-from holdfast.service.queue_desk import QueueView
+from holdfast.service.queue_desk import QueueNotFound, QueueView
 from holdfast.service.queue_settings import MEMBERS
 from holdfast.web.policy import Needs, Reach
 from holdfast.web.replies import Reply
@@ -67,15 +67,18 @@ class QueuesPages:
         )
         return shown(self._site.rendering, visit, page)
 
+    @missing_is_no_page(QueueNotFound)
     def show(self, visit: Visit) -> Reply:
         """One queue."""
         return self._queue(visit)
 
+    @missing_is_no_page(QueueNotFound)
     def turn(self, visit: Visit, verb: str) -> Reply:
         """Pause, resume or drain."""
         visit.source.queues.set_mode(visit.label, verb)
         return redirect(visit, f"queues/{part_of_path(visit.label)}")
 
+    @missing_is_no_page(QueueNotFound)
     def set(self, visit: Visit) -> Reply:
         """Set limits; a mistake is shown with the form."""
         said = {name: visit.field(name) for name in MEMBERS if name in visit.form}
@@ -85,10 +88,12 @@ class QueuesPages:
             return self._queue(visit, str(wrong), said)
         return redirect(visit, f"queues/{part_of_path(visit.label)}")
 
+    @missing_is_no_page(QueueNotFound)
     def ask_redrive(self, visit: Visit) -> Reply:
         """How many parked runs would start again."""
         return self._ask_redrive(visit)
 
+    @missing_is_no_page(QueueNotFound)
     def redrive(self, visit: Visit) -> Reply:
         """Start one parked run again (`run`), or all of them, if the caller typed how many that is."""
         source, here = visit.source.queues, f"queues/{part_of_path(visit.label)}"

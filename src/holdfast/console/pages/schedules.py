@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from holdfast.console.pages.table_pages import part_of_path, shown
+from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, shown
 from holdfast.console.rendering import address, moment
 from holdfast.console.site import Site, redirect
 from holdfast.console.tables import (
@@ -32,6 +32,7 @@ from holdfast.console.tables import (
 )
 from holdfast.console.visit import Visit
 from holdfast.model.errors import InvalidParameter, Rejected
+from holdfast.model.schedule_errors import ScheduleNotFound
 from holdfast.model.schedules import Handled, ScheduleState
 from holdfast.model.standing import Standing
 from holdfast.model.timing import in_words
@@ -88,6 +89,7 @@ class SchedulesPages:
         )
         return shown(self._site.rendering, visit, page)
 
+    @missing_is_no_page(ScheduleNotFound)
     def show(self, visit: Visit) -> Reply:
         """One schedule."""
         state = visit.source.schedules.get(visit.label)
@@ -104,16 +106,19 @@ class SchedulesPages:
         )
         return shown(self._site.rendering, visit, page)
 
+    @missing_is_no_page(ScheduleNotFound)
     def pause(self, visit: Visit) -> Reply:
         """Start nothing until it is resumed."""
         visit.source.schedules.pause(visit.label)
         return redirect(visit, f"schedules/{part_of_path(visit.label)}")
 
+    @missing_is_no_page(ScheduleNotFound)
     def resume(self, visit: Visit) -> Reply:
         """Go on."""
         visit.source.schedules.resume(visit.label)
         return redirect(visit, f"schedules/{part_of_path(visit.label)}")
 
+    @missing_is_no_page(ScheduleNotFound)
     def run_now(self, visit: Visit) -> Reply:
         """Ask for one occurrence now."""
         visit.source.schedules.run_now(visit.label)
@@ -121,11 +126,13 @@ class SchedulesPages:
 
     # --- backfill
 
+    @missing_is_no_page(ScheduleNotFound)
     def ask_backfill(self, visit: Visit) -> Reply:
         """The form of a backfill; with its times, how many occurrences it would start."""
         begin, end = visit.text("begin"), visit.text("end")
         return self._backfill(visit, begin, end)
 
+    @missing_is_no_page(ScheduleNotFound)
     def backfill(self, visit: Visit) -> Reply:
         """Start what was due, if the caller typed how many that is."""
         begin, end = visit.field("begin"), visit.field("end")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
 from holdfast.console.rendering import Rendering
 from holdfast.console.tables import Page, csv_text
 from holdfast.console.visit import Visit
+from holdfast.model.errors import HoldfastError
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply
@@ -29,6 +31,15 @@ def csv_reply(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]
     kind = ((b"content-type", b"text/csv; charset=utf-8"), (b"content-disposition", f'attachment; filename="{name}.csv"'.encode()))
     safe = tuple(header for header in SAFE_HEADERS if header[0] != b"content-type")
     return Reply(200, csv_text(columns, rows), (*kind, *safe))
+
+
+@contextlib.contextmanager
+def missing_is_no_page(*kinds: type[HoldfastError]) -> Iterator[None]:
+    """What these errors say is not there has no page: the answer is 404."""
+    try:
+        yield
+    except kinds as missing:
+        raise Refused(404, missing.code, str(missing)) from None
 
 
 def part_of_path(text: str) -> str:

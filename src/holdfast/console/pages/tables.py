@@ -15,7 +15,13 @@ from holdfast.console.site import Site
 from holdfast.web.routing import Route
 
 
-def table_routes(site: Site, jobs: BulkJobs) -> list[Route]:
-    """The routes of queues, schedules, cost, runners, signals, audit, keys, and actions on many runs."""
-    parts = (QueuesPages(site), SchedulesPages(site), CostPages(site), RunnersPages(site), SignalsPages(site), AuditPages(site))
-    return [route for part in (*parts, KeysPages(site), BulkPages(site, jobs)) for route in part.routes()]
+class TablePages:
+    """Queues, schedules, cost, runners, signals, audit, keys, and actions on many runs."""
+
+    def __init__(self, site: Site, jobs: BulkJobs) -> None:
+        simple = (QueuesPages(site), SchedulesPages(site), CostPages(site), RunnersPages(site), SignalsPages(site), AuditPages(site))
+        self._parts = (*simple, KeysPages(site), BulkPages(site, jobs))
+
+    def routes(self) -> list[Route]:
+        """The routes of all these pages."""
+        return [route for part in self._parts for route in part.routes()]

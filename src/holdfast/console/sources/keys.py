@@ -13,8 +13,14 @@ import msgspec
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.audit import Notes
 from holdfast.model.credentials import Credential, checked_person, checked_roles
-from holdfast.model.errors import InvalidParameter
+from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.web.auth.keys import Issued, new_token
+
+
+class KeyNotFound(Rejected):
+    """There is no credential of this id."""
+
+    code = "key_not_found"
 
 
 class TokenAsked(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +48,7 @@ class KeysSource:
         """One credential, without its secret."""
         found = next((one for one in self.all() if one.id == credential), None)
         if found is None:
-            raise InvalidParameter(f"There is no credential {credential!r:.100}.")
+            raise KeyNotFound(f"There is no credential {credential!r:.100}.")
         return found
 
     def make(self, asked: TokenAsked) -> Issued:
@@ -65,14 +71,14 @@ class KeysSource:
     def revoke(self, credential: str) -> None:
         """Remove a credential, and end every session that began with it."""
         if not self._viewer.store.remove_credential(credential, self._did("revoke key", credential, "revoked")):
-            raise InvalidParameter(f"There is no credential {credential!r:.100}.")
+            raise KeyNotFound(f"There is no credential {credential!r:.100}.")
         self._viewer.store.remove_sessions(credential)
 
     def assign(self, credential: str, person: str) -> None:
         """Say which person holds a credential."""
         found = next((one for one in self._viewer.store.credentials() if one.id == credential), None)
         if found is None:
-            raise InvalidParameter(f"There is no credential {credential!r:.100}.")
+            raise KeyNotFound(f"There is no credential {credential!r:.100}.")
         name = checked_person(person)
         note = self._did("assign key", credential, f"held by {name}, before by {found.person or 'no named person'}")
         self._viewer.store.put_credential(msgspec.structs.replace(found, person=name), note)

@@ -51,7 +51,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM executions
 -- name: functions_of_kinds
 SELECT DISTINCT name FROM functions WHERE kind = ANY(%(kinds)s) LIMIT 1000
 
--- name: standing
+-- name: browse_standing
 CASE x.status
 WHEN 'RUNNING' THEN
     CASE WHEN x.state = 'quarantined' THEN 'quarantined'

@@ -47,7 +47,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM executions INDEXED BY executions_by_
 -- name: functions_of_kinds
 SELECT DISTINCT name FROM functions WHERE kind IN (SELECT value FROM json_each(:kinds)) LIMIT 1000
 
--- name: standing
+-- name: browse_standing
 CASE x.status
 WHEN 'RUNNING' THEN
     CASE WHEN x.state = 'quarantined' THEN 'quarantined'
