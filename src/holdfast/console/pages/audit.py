@@ -37,7 +37,7 @@ class AuditPages:
         """The routes of these pages."""
         site = self._site
         who: dict[str, Any] = {"needs": Needs.ADMINISTER, "reach": Reach.NONE}
-        return [site.page("audit", self.list, "ListAuditPage", **who), site.page("audit[.]csv", self.file, "DownloadAudit", **who)]
+        return [site.page("audit", self.list, "ListAuditPage", **who), site.page("audit.csv", self.file, "DownloadAudit", **who)]
 
     def list(self, visit: Visit) -> Reply:
         """A page of notes."""

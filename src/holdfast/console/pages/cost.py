@@ -34,7 +34,7 @@ class CostPages:
     def routes(self) -> list[Route]:
         """The routes of these pages."""
         site = self._site
-        return [site.page("cost", self.table, "ShowCostPage"), site.page("cost[.]csv", self.file, "DownloadCost")]
+        return [site.page("cost", self.table, "ShowCostPage"), site.page("cost.csv", self.file, "DownloadCost")]
 
     def table(self, visit: Visit) -> Reply:
         """The sums; a question that cannot be answered is shown again."""

@@ -84,6 +84,7 @@ class QueuesSource:
 
     def count_parked(self, queue: str) -> int:
         """How many runs are parked, at most `MOST_REDRIVEN`."""
+        self.show(queue)  # a queue that is not there is refused
         return len(self._parked_headers(queue))
 
     # --- changing
