@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 
+from holdfast.console.bulk_jobs import BulkJobs
 from holdfast.console.login import Login
 from holdfast.console.pages.approvals import ApprovalsPages
 from holdfast.console.pages.home import HomePages
 from holdfast.console.pages.runs import RunsPages
+from holdfast.console.pages.tables import TablePages
 from holdfast.console.rendering import Rendering
 from holdfast.console.site import Site
 from holdfast.console.source import Source
@@ -19,6 +21,7 @@ from holdfast.console.visit import Visit
 from holdfast.model.clock import Clock
 from holdfast.model.ids import IdSource
 from holdfast.model.payloads import PayloadCodec
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.backends import open_store, shown
 from holdfast.store.seam import Store
 from holdfast.web.asker import asker_of
@@ -40,6 +43,7 @@ class Console:
         self._ids = ids
         self._gate = gate
         self._ticks = Ticks(store)
+        self._bulk = BulkJobs(clock, ids)
         self._site = Site(self._source, Rendering(), clock, gate.sessions, read_only=read_only)
 
     def routes(self) -> Sequence[Route]:
@@ -52,14 +56,16 @@ class Console:
             RunsPages(site),
             ApprovalsPages(site),
             HomePages(site),
+            TablePages(site, self._bulk),
         )
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
         begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)
         return [begin, *(route for part in parts for route in part.routes()), site.page(".*", _missing, "ConsolePage")]
 
     async def close(self) -> None:
-        """End the streams of open pages."""
+        """End the streams of open pages, and the actions on many runs."""
         await self._ticks.close()
+        await in_thread(Purpose.CONSOLE, self._bulk.close)
 
     def _source(self, request: Request) -> Source:
         viewer = Viewer(

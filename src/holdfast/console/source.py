@@ -5,8 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 
 from holdfast.console.sources.approvals import ApprovalsSource
+from holdfast.console.sources.audit import AuditSource
+from holdfast.console.sources.bulk import BulkSource
+from holdfast.console.sources.cost import CostSource
 from holdfast.console.sources.home import HomeSource
+from holdfast.console.sources.keys import KeysSource
+from holdfast.console.sources.queues import QueuesSource
+from holdfast.console.sources.runners import RunnersSource
 from holdfast.console.sources.runs import RunsSource
+from holdfast.console.sources.schedules import SchedulesSource
+from holdfast.console.sources.signals import SignalsSource
 from holdfast.console.sources.viewer import Viewer
 
 
@@ -30,3 +38,43 @@ class Source:
     def home(self) -> HomeSource:
         """What the first page tells."""
         return HomeSource(self.viewer)
+
+    @cached_property
+    def queues(self) -> QueuesSource:
+        """Queues, their lanes and what is parked."""
+        return QueuesSource(self.viewer)
+
+    @cached_property
+    def schedules(self) -> SchedulesSource:
+        """Schedules."""
+        return SchedulesSource(self.viewer)
+
+    @cached_property
+    def cost(self) -> CostSource:
+        """What runs have cost."""
+        return CostSource(self.viewer)
+
+    @cached_property
+    def runners(self) -> RunnersSource:
+        """The runners, and what they host."""
+        return RunnersSource(self.viewer)
+
+    @cached_property
+    def signals(self) -> SignalsSource:
+        """Subscribers and signals."""
+        return SignalsSource(self.viewer)
+
+    @cached_property
+    def audit(self) -> AuditSource:
+        """The audit log."""
+        return AuditSource(self.viewer)
+
+    @cached_property
+    def keys(self) -> KeysSource:
+        """Credentials."""
+        return KeysSource(self.viewer)
+
+    @cached_property
+    def bulk(self) -> BulkSource:
+        """Actions on many runs at once."""
+        return BulkSource(self.viewer)
