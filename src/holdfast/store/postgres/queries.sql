@@ -478,7 +478,8 @@ put AS (
         client_revision = excluded.client_revision, operations = excluded.operations, stored = excluded.stored,
         continued_as = excluded.continued_as, expires_at = excluded.expires_at, superseded_by = excluded.superseded_by,
         quarantine = excluded.quarantine, quarantine_event = excluded.quarantine_event, deadline = excluded.deadline,
-        admitted_at = excluded.admitted_at, parked = excluded.parked
+        admitted_at = excluded.admitted_at, parked = excluded.parked, outcome = excluded.outcome, error_code = excluded.error_code,
+        cost = excluded.cost, attempt = excluded.attempt, attempts = excluded.attempts
     RETURNING 1
 )
 
