@@ -23,7 +23,7 @@ from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustO
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.serve_schedules import declare_served, schedules_of_file
-from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
+from holdfast.cli.serve_workers import IsolationOption, ServeWorkers, served_beside
 from holdfast.cli.terminal import print_table, printable, say, warn_of_root
 from holdfast.model.errors import ExtraMissing, HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
@@ -206,8 +206,9 @@ async def _serve(order: _ServeOptions, found: FoundTargets, workers: ServeWorker
     with contextlib.closing(_listener(order)) as listener:
         async with subscribers, measured, opening as service, contextlib.AsyncExitStack() as beside:
             gate, limits = _gate(order, service), Limits()
+            served = served_beside(workers, found.inline, service.engine.look)
             console = await beside.enter_async_context(
-                open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec)
+                open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec, served=served)
             )
             more = [*DeployRoutes(service).routes(), *LogRoutes(service.logs).routes(), *subscribers.routes(service.engine.store)]
             measured.watch(service.engine.store, service.engine.clock)

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from holdfast.console.json_view import json_html
+from holdfast.console.json_view import json_html, value_html
 from holdfast.console.visit import Visit
 from holdfast.model.standing import LOOKS, Standing
 from holdfast.web.page_errors import SAFE_HEADERS
@@ -45,6 +45,7 @@ class Rendering:
             "iso": iso,
             "thousands": lambda number: f"{number:,}",
             "json_html": json_html,
+            "as_json": value_html,
         }
         self._environment.globals |= {"product": product, "looks": LOOKS, "standings": tuple(Standing), "address": address}
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from holdfast.console.sources.catalog import CatalogSource
 from holdfast.console.sources.runs import RunsSource
+from holdfast.console.sources.starting import StartingSource
 from holdfast.console.sources.viewer import Viewer
 
 
@@ -18,3 +20,13 @@ class Source:
     def runs(self) -> RunsSource:
         """The list of runs and executions."""
         return RunsSource(self.viewer)
+
+    @cached_property
+    def catalog(self) -> CatalogSource:
+        """Workers, pipelines and functions."""
+        return CatalogSource(self.viewer)
+
+    @cached_property
+    def starting(self) -> StartingSource:
+        """Starts of runs and executions."""
+        return StartingSource(self.viewer)
