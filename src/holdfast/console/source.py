@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from holdfast.console.sources.again import AgainSource
 from holdfast.console.sources.catalog import CatalogSource
 from holdfast.console.sources.runs import RunsSource
 from holdfast.console.sources.starting import StartingSource
@@ -30,3 +31,8 @@ class Source:
     def starting(self) -> StartingSource:
         """Starts of runs and executions."""
         return StartingSource(self.viewer)
+
+    @cached_property
+    def again(self) -> AgainSource:
+        """Restarts and retries."""
+        return AgainSource(self.viewer)
