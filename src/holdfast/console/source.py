@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from holdfast.console.sources.again import AgainSource
 from holdfast.console.sources.approvals import ApprovalsSource
 from holdfast.console.sources.audit import AuditSource
 from holdfast.console.sources.bulk import BulkSource
+from holdfast.console.sources.catalog import CatalogSource
 from holdfast.console.sources.cost import CostSource
 from holdfast.console.sources.home import HomeSource
 from holdfast.console.sources.keys import KeysSource
@@ -15,6 +17,7 @@ from holdfast.console.sources.runners import RunnersSource
 from holdfast.console.sources.runs import RunsSource
 from holdfast.console.sources.schedules import SchedulesSource
 from holdfast.console.sources.signals import SignalsSource
+from holdfast.console.sources.starting import StartingSource
 from holdfast.console.sources.viewer import Viewer
 
 
@@ -78,3 +81,18 @@ class Source:
     def bulk(self) -> BulkSource:
         """Actions on many runs at once."""
         return BulkSource(self.viewer)
+
+    @cached_property
+    def catalog(self) -> CatalogSource:
+        """Workers, pipelines and functions."""
+        return CatalogSource(self.viewer)
+
+    @cached_property
+    def starting(self) -> StartingSource:
+        """Starts of runs and executions."""
+        return StartingSource(self.viewer)
+
+    @cached_property
+    def again(self) -> AgainSource:
+        """Restarts and retries."""
+        return AgainSource(self.viewer)
