@@ -368,8 +368,19 @@ def test_a_record_of_records_of_records_ends() -> None:
 
 
 def test_a_path_that_looks_at_everything_again_and_again_is_stopped() -> None:
-    result = extract("<div><div>" * 900, {"x": {"path": "//div//div//div//div//div"}})
+    result = extract("<p>x</p>" * 20_000, {"x": {"path": "//p/.." * 20}})
     assert (result.data, result.warnings[0]["code"]) == ({"x": None}, "too_costly")
+
+
+def test_a_path_looks_once_at_what_is_below_several_of_its_places() -> None:
+    result = extract("<div>" * 1800 + "<h1>x", {"x": {"path": "//div//div//div[last()]//div//h1/text()"}})
+    assert (result.data, result.warnings) == ({"x": "x"}, [])
+
+
+def test_a_deep_step_from_places_inside_each_other_finds_each_element_once() -> None:
+    page = "<div id=a><p id=1><div id=b><p id=2></p><div id=c><p id=3></p></div></div><p id=4></p></div><div id=d><p id=5></div>"
+    result = extract(page, {"x": {"path": "//div//p/@id", "list": True}, "first": {"path": "//div//p[1]/@id", "list": True}})
+    assert (sorted(result.data["x"]), result.data["first"]) == (["1", "2", "3", "4", "5"], ["1", "2", "3", "5"])
 
 
 @settings(max_examples=examples(60), deadline=None)

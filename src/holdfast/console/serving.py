@@ -13,6 +13,7 @@ from holdfast.console.source import Source
 from holdfast.console.sources.viewer import Viewer
 from holdfast.console.static_files import StaticFiles
 from holdfast.console.ticks import Ticks
+from holdfast.console.visit import Visit
 from holdfast.model.clock import Clock
 from holdfast.model.ids import IdSource
 from holdfast.model.payloads import PayloadCodec
@@ -20,7 +21,7 @@ from holdfast.store.backends import open_store, shown
 from holdfast.store.seam import Store
 from holdfast.web.asker import asker_of
 from holdfast.web.auth.gate import Gate
-from holdfast.web.page_errors import PREFIX
+from holdfast.web.page_errors import PREFIX, error_page
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -44,7 +45,8 @@ class Console:
         site = self._site
         parts = (StaticFiles(), Login(site, site.rendering, self._gate), self._ticks, RunsPages(site))
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
-        return [Route("GET", PREFIX.rstrip("/"), _to_first_page, first), *(route for part in parts for route in part.routes())]
+        begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)
+        return [begin, *(route for part in parts for route in part.routes()), site.page(".*", _missing, "ConsolePage")]
 
     async def close(self) -> None:
         """End the streams of open pages."""
@@ -80,6 +82,10 @@ async def open_console(
 def _opened(where: str, clock: Clock, ids: IdSource, codec: PayloadCodec | None) -> Iterator[Store]:
     with contextlib.closing(open_store(where, ids(clock.now()), codec)) as store:
         yield store
+
+
+def _missing(visit: Visit) -> Reply:
+    return error_page(visit.request, 404, "not_found", "The console has no such page.")
 
 
 async def _to_first_page(request: Request) -> Reply:

@@ -17,6 +17,7 @@ from holdfast.model.history import KIND
 from holdfast.model.operations import Kind
 from holdfast.model.places import Level, checked_queue
 from holdfast.model.rates import Rate
+from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Start
 from holdfast.store.seam import ExecutionStore, GraphStore
 
@@ -111,7 +112,7 @@ def redriven(
     text = payload if payload is not None else first.payload or "null"
     who = {"tenant": header.tenant, "trace": header.trace}
     made = new_execution(identity, None, header.function, header.version, payload=text, now=now, terms=header.terms, **who)
-    made = msgspec.structs.replace(made, name=header.name, input_hash=header.input_hash)
+    made = msgspec.structs.replace(made, name=header.name, input_hash=header.input_hash, summary=begun(pipeline_of(header.summary)))
     graph = None if header.graph is None else store.graph(header.graph)
     return Start(
         made,

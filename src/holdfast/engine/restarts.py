@@ -13,6 +13,7 @@ from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus
 from holdfast.model.operations import Kind
 from holdfast.model.restart_errors import RestartRefused
 from holdfast.model.starts import Restart
+from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Start
 from holdfast.store.seam import ExecutionStore
 
@@ -79,7 +80,7 @@ def restarted(
     made = new_execution(identity, None, old.function, version or old.version, payload=payload, now=now, terms=terms or old.terms, **who)
     place = old.place
     return Start(
-        msgspec.structs.replace(made, name=old.name),
+        msgspec.structs.replace(made, name=old.name, summary=begun(pipeline_of(old.summary))),
         payload,
         same=same,
         kind=kind,

@@ -20,6 +20,7 @@ from holdfast.model.operations import Failure, Status
 from holdfast.model.outside import Stop
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.seal import Seal
+from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Decision, Start, Write
 
 _CASCADING: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT})
@@ -52,7 +53,8 @@ def follow_ups(write: Write, before: Execution, change: Change, children: Callab
     if isinstance(write, Start) and before.superseded_by is None and change.header.superseded_by == write.execution:
         yield msgspec.structs.replace(write, again=False)
     for birth in change.births:
-        yield Start(birth.header, birth.input, birth.by, birth.charges, kind=birth.kind, graph=birth.graph, enqueue=birth.enqueue)
+        born = _of_pipeline(birth.header, change.header)
+        yield Start(born, birth.input, birth.by, birth.charges, kind=birth.kind, graph=birth.graph, enqueue=birth.enqueue)
     header = change.header
     if header.status is before.status:
         return
@@ -62,6 +64,12 @@ def follow_ups(write: Write, before: Execution, change: Change, children: Callab
         error = Failure(message=f"The execution that invoked this one, {header.name}, was stopped or timed out.")
         for child in children(header.id):
             yield Stop(child, write.error if isinstance(write, Stop) else error, inherited=True)
+
+
+def _of_pipeline(child: Execution, parent: Execution) -> Execution:
+    """A new execution with the pipeline that the execution which starts it belongs to. A pipeline's run has its own."""
+    pipeline = pipeline_of(parent.summary)
+    return child if pipeline is None or child.summary is not None else msgspec.structs.replace(child, summary=begun(pipeline))
 
 
 def beyond_limit(limit: LimitReached) -> Failure:

@@ -5,7 +5,7 @@ Pure functions over a draft; verbs.py puts them into the writes that a store com
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -17,6 +17,7 @@ from holdfast.model.history import BY_OUTCOME, PLACE, Event, EventType
 from holdfast.model.ids import Arn
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.places import NEVER
+from holdfast.model.summary import STOPPED, TIMED_OUT, UNTYPED, Summary, begun, ended, error_word, pipeline_of
 from holdfast.model.transitions import TIMERS
 
 MAX_FAILURES: Final = 9
@@ -149,7 +150,7 @@ def _invocation_detail(header: Execution, ended_at: int) -> dict[str, Any]:
 def close(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
     """End the execution for good: write the terminal event, begin a new epoch, and take the execution from its runner."""
     number = draft.log(_TERMINAL[status], None, payload)
-    return draft.done(**_closed_fields(draft, status, number), state=State.CLOSED, runner=None, invocation=None, client=None)
+    return draft.done(**_closed_fields(draft, status, number, payload), state=State.CLOSED, runner=None, invocation=None, client=None)
 
 
 def parks(header: Execution, status: ExecutionStatus, *, failed: bool = False) -> bool:
@@ -168,7 +169,7 @@ def continue_as(draft: Draft, successor: str, payload: str, *, settled: bool = F
     who = {"tenant": header.tenant, "trace": header.trace}
     heir = new_execution(successor, None, header.function, header.version, payload=payload, now=draft.at, terms=header.terms, **who)
     from_parent = {"parent": header.parent, "parent_operation": header.parent_operation, "cascade": header.cascade}
-    heir = msgspec.structs.replace(heir, **from_parent, graph=header.graph, place=place)
+    heir = msgspec.structs.replace(heir, **from_parent, graph=header.graph, place=place, summary=begun(pipeline_of(header.summary)))
     draft.births.append(Birth(heir, payload))
     told = codec.dumps({"ContinuedAs": str(Arn(heir.function, heir.version, heir.name, heir.id))})
     change = close(draft, ExecutionStatus.SUCCEEDED, told)
@@ -184,7 +185,7 @@ def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> C
     number = draft.next_event + 1
     count = draft.next_event - 1
     draft.events.append(Event(number, _TERMINAL[status], draft.at, None, payload))
-    return draft.done(**_closed_fields(draft, status, number), state=State.CLOSING, events=count)
+    return draft.done(**_closed_fields(draft, status, number, payload), state=State.CLOSING, events=count)
 
 
 def finish_closing(draft: Draft, error: Failure | None = None) -> Change:
@@ -199,7 +200,7 @@ def finish_closing(draft: Draft, error: Failure | None = None) -> Change:
     return draft.done(state=State.CLOSED, events=header.events + 2, runner=None, invocation=None, touched_at=ended_at)
 
 
-def _closed_fields(draft: Draft, status: ExecutionStatus, number: int) -> dict[str, Any]:
+def _closed_fields(draft: Draft, status: ExecutionStatus, number: int, payload: str | None) -> dict[str, Any]:
     return {
         "status": status,
         "epoch": draft.header.epoch + 1,
@@ -209,7 +210,24 @@ def _closed_fields(draft: Draft, status: ExecutionStatus, number: int) -> dict[s
         "pending": 0,
         "expires_at": draft.at + draft.header.terms.retention_days * DAY_SECONDS * 1000,
         "parked": parks(draft.header, status),
+        "summary": _summary(draft.header, status, payload),
     }
+
+
+def _summary(header: Execution, status: ExecutionStatus, payload: str | None) -> Summary | None:
+    """What people look for an execution by that ends so. How a run succeeded is told by its outcome (verbs.Settle)."""
+    match status:
+        case ExecutionStatus.SUCCEEDED | ExecutionStatus.RUNNING:
+            return header.summary
+        case ExecutionStatus.TIMED_OUT:
+            return ended(header.summary, Summary(error_code=TIMED_OUT))
+        case ExecutionStatus.STOPPED:
+            return ended(header.summary, Summary(error_code=STOPPED))
+        case ExecutionStatus.FAILED:
+            error = codec.failure_from(payload or "{}")
+            return ended(header.summary, Summary(error_code=error_word(error.type) or UNTYPED))
+        case _:
+            assert_never(status)
 
 
 def reason_of(header: Execution) -> Quarantine | None:

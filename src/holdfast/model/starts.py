@@ -32,6 +32,7 @@ from holdfast.model.operations import Failure, Kind, Operation, is_pending
 from holdfast.model.queues import QueueSettings
 from holdfast.model.schedules import Occurrence, ScheduleState
 from holdfast.model.seal import Seal
+from holdfast.model.summary import begun
 
 NO_SETTINGS: Final = QueueSettings()
 
@@ -137,6 +138,8 @@ class Start(msgspec.Struct, frozen=True, gc=False):
             revision=1,
             graph=self._graph_id(),
         )
+        if self.kind is Kind.PIPELINE:
+            born = msgspec.structs.replace(born, summary=begun(header.function))
         if self.enqueue is not None:
             born = placed(self.enqueue, born, at, settings, admits=admits)
         if self.by is not None and (self.enqueue is None or admits):

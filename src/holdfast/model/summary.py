@@ -1,4 +1,4 @@
-"""The summary of an execution: the few facts about its end by which people look for it. It lies in the header, so no list reads payloads."""
+"""The summary of an execution: the few facts by which people look for it. It lies in the header, so that no list reads payloads."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from typing import Final
 
 import msgspec
 
+_LONGEST: Final = 128
+"""Characters of an error code. Both databases index it, and Postgres takes no long keys."""
+
 OK: Final = "ok"
 PARTIAL: Final = "partial"
 TIMED_OUT: Final = "timed_out"
 """The error code of an execution that took longer than its timeout."""
 STOPPED: Final = "stopped"
 """The error code of an execution that was stopped."""
+UNTYPED: Final = "error"
+"""The error code of a failure that names no type."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -31,4 +36,25 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How many attempts it was allowed."""
 
 
-NO_SUMMARY: Final = Summary()
+def begun(pipeline: str | None) -> Summary | None:
+    """The summary of an execution that starts, if a pipeline is known for it."""
+    return None if pipeline is None else Summary(pipeline=pipeline)
+
+
+def pipeline_of(summary: Summary | None) -> str | None:
+    """The pipeline that a summary names."""
+    return None if summary is None else summary.pipeline
+
+
+def ended(before: Summary | None, told: Summary) -> Summary:
+    """The summary of an execution that ends: what its end tells, and the pipeline that is known from its start."""
+    pipeline = pipeline_of(before)
+    return told if pipeline is None else msgspec.structs.replace(told, pipeline=pipeline)
+
+
+def error_word(text: str | None) -> str | None:
+    """An error code or an error type as a store keeps it: printable, and short enough for an index."""
+    if not text:
+        return None
+    short = text[:_LONGEST]
+    return short if short.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in short)

@@ -11,7 +11,7 @@ from typing import Protocol, assert_never
 
 import msgspec
 
-from holdfast.model import admission, codec, life, transitions
+from holdfast.model import admission, codec, life, summary, transitions
 from holdfast.model.charges import Charge
 from holdfast.model.draft import Draft
 from holdfast.model.errors import (
@@ -230,8 +230,11 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return life.claimed_now(self._told(draft, self._ended(draft, view, now)), self.by, now)
 
     def _told(self, draft: Draft, change: Change) -> Change:
-        """The end of the invocation, with what it tells the lanes of the execution."""
+        """The end of the invocation, with what it tells people, and the lanes of the execution."""
         place, outcome = draft.header.place, self.outcome
+        if outcome.summary is not None and change.header.status is ExecutionStatus.SUCCEEDED:
+            told = summary.ended(change.header.summary, outcome.summary)
+            change = msgspec.structs.replace(change, header=msgspec.structs.replace(change.header, summary=told))
         if place is None:
             return change
         over = change.header.status is not ExecutionStatus.RUNNING

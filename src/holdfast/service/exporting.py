@@ -24,7 +24,7 @@ OF_ITS_STORE: Final = {"input_hash": "", "runner": None, "client": None, "client
 """Members that each store makes itself, or that have a meaning only for the processes of one store."""
 
 
-_LATER: Final = ("superseded_by", "quarantine", "quarantine_event", "graph")
+_LATER: Final = ("superseded_by", "quarantine", "quarantine_event", "graph", "summary")
 """Members that earlier releases do not know. A document has them only if they are set."""
 
 

@@ -19,6 +19,7 @@ from holdfast.model.execution import DAY_SECONDS, Execution, ExecutionStatus, Gr
 from holdfast.model.history import BY_ACTION, BY_OUTCOME, TERMINAL, Event, EventType, carries_error
 from holdfast.model.ids import checked_function, checked_name, checked_version
 from holdfast.model.operations import OPEN, Failure, Operation, Status, Type, is_pending
+from holdfast.model.summary import Summary, error_word
 from holdfast.model.transitions import MAX_ID, MAX_NAME, MOVES, TIMERS
 from holdfast.service.execution_descriptions import arn_of
 from holdfast.service.exporting import FORMAT, OF_ITS_STORE, Document, ExportedEvent, ExportedOperation, Header, remade
@@ -205,6 +206,15 @@ def _check_header(header: Header, arn: str) -> None:
             _wrong(member, str(wrong).rstrip("."))
     if arn != arn_of(header):
         _wrong("arn", "names another execution")
+    if header.summary is not None:
+        _check_summary(header.summary)
+
+
+def _check_summary(told: Summary) -> None:
+    _check_numbers("execution.summary", told)
+    for name, text in (("outcome", told.outcome), ("error_code", told.error_code), ("pipeline", told.pipeline)):
+        if text is not None and text != error_word(text):
+            _wrong(f"execution.summary.{name}", "empty, too long, or not printable")
 
 
 def _check_graph(document: Document) -> None:

@@ -23,6 +23,7 @@ from holdfast.model.operations import Operation, Status, Type
 from holdfast.model.payloads import PayloadCodec, decoded, decoded_graph, decoded_schedule, encoded, encoded_schedule
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
+from holdfast.model.summary import Summary
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,6 +39,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
         *("operations", "stored", "continued_as", "expires_at", "trace"),
         *("superseded_by", "quarantine", "quarantine_event", "graph"),
         *("queue", "lane", "order_at", "admitted_at", "holds_waiting", "units", "parks", "parked", "money"),
+        *("outcome", "error_code", "pipeline", "cost", "attempt", "attempts"),
     ),
     "operation": (
         *("execution", "id", "type", "status", "started_at", "sub_type", "name", "parent_id", "ended_at", "attempt", "due_at"),
@@ -46,6 +48,8 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "event": ("execution", "number", "type", "at", "place", "payload", "detail"),
     "credential": ("id", "kind", "secret", "roles", "tenant", "note", "created_at", "expires_at", "person"),
     "schedule": ("name", "tenant", "function", "next_at", "waits", "cursor", "revision", "body", "input"),
+    "session": ("id", "credential", "csrf", "made_at", "seen_at", "expires_at"),
+    "view": ("owner", "name", "query", "made_at"),
 }
 """The columns of a row, in the order in which the functions below read and make it. The statements of both backends name them, so that code
 can go on working with a table to which a later release has added a column."""
@@ -128,15 +132,28 @@ def execution_row(key: int, x: Execution) -> Row:
         *(_NO_PLACE if x.place is None else _place_row(x.place)),
         1 if x.parked else 0,
         None if x.place is None else x.place.money,
+        *(_NO_SUMMARY if x.summary is None else _summary_row(x.summary)),
     )
 
 
 _NO_PLACE: Final = (None, None, None, None, None, None, None)
+_NO_SUMMARY: Final = (None, None, None, None, None, None)
 
 
 def _place_row(place: Place) -> Row:
     who = (place.queue, place.lane, place.order_at, place.admitted_at)
     return (*who, 1 if place.holds_waiting else 0, place.units, 1 if place.parks else 0)
+
+
+def _summary_row(told: Summary) -> Row:
+    return (told.outcome, told.error_code, told.pipeline, told.cost, told.attempt, told.attempts)
+
+
+def _summary_from(row: Row) -> Summary | None:
+    if row == _NO_SUMMARY:
+        return None
+    outcome, error_code, pipeline, cost, attempt, attempts = row
+    return Summary(outcome=outcome, error_code=error_code, pipeline=pipeline, cost=cost, attempt=attempt, attempts=attempts)
 
 
 def terms_row(terms: Terms) -> Row:
@@ -196,6 +213,7 @@ def execution_from(row: Row) -> Execution:
         graph=row[44],
         place=None if row[46] is None else Place(row[45], row[46], row[47], row[48], row[49] == 1, row[50], row[51] == 1, row[53] or 0),
         parked=row[52] == 1,
+        summary=_summary_from(row[54:60]),
     )
 
 

@@ -19,9 +19,11 @@ from holdfast.engine.enqueues import RedriveStore, redriven
 from holdfast.model import codec
 from holdfast.model.admission import Enqueue
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
+from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import Queued
 from holdfast.model.rates import Rate
 from holdfast.model.starts import Start
+from holdfast.model.summary import PARTIAL, Summary, error_word
 from holdfast.store.seam import QueueStore
 from holdfast.workers.accept import Served, rate_of
 from holdfast.workers.accepted_request import AcceptedRequest, accepted_from
@@ -76,11 +78,30 @@ def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int
     return redriven(store, header, identity, now, payload=payload, same=same)
 
 
-def outcome_of(response: Response, now: int) -> Outcome:
-    """The outcome of a run that has its response. A run that a person cancelled is not parked."""
+def outcome_of(response: Response, now: int, attempts: int | None = None) -> Outcome:
+    """The outcome of a run that has its response. A run that a person cancelled is not parked. `attempts` is how many it was allowed."""
     tokens, error = response.observability.usage.tokens, response.error
     failed = response.status is not Status.OK and (error is None or error.error_code != _CANCELLED)
     cool_until = None
     if error is not None and error.error_code == _RATE_LIMITED and error.retry_after_seconds is not None:
         cool_until = now + math.ceil(error.retry_after_seconds * 1000)
-    return Outcome(OutcomeStatus.SUCCEEDED, text_of(response), parked=failed, used=tokens.input + tokens.output, cool_until=cool_until)
+    return Outcome(
+        OutcomeStatus.SUCCEEDED,
+        text_of(response),
+        parked=failed,
+        used=tokens.input + tokens.output,
+        cool_until=cool_until,
+        summary=summary_of(response, attempts),
+    )
+
+
+def summary_of(response: Response, attempts: int | None = None) -> Summary:
+    """What people look for a run by. A response with an error that has outputs, too, is partial."""
+    told, error = response.observability, response.error
+    return Summary(
+        outcome=PARTIAL if told.partial else response.status.value,
+        error_code=None if error is None else error_word(error.error_code),
+        cost=nanos_of(told.usage.cost_usd),
+        attempt=told.attempt,
+        attempts=attempts,
+    )

@@ -106,7 +106,9 @@ class WorkerService(PipelineParts):
             return await run(accepted, context, journal, self)
 
         def write(response: Response) -> Outcome:
-            return outcome_of(response, self._engine.clock.now())
+            served = self._served[worker_id].get(response.version)
+            attempts = None if served is None else served.worker.contract.retries.max_attempts
+            return outcome_of(response, self._engine.clock.now(), attempts)
 
         terms = Terms(retention_days=self.retention_days)
         return DurableFunction(handler, name=worker_id, version=LATEST, terms=terms, read=accepted_from, write=write, kind=kind)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.store.rows import Row
 
 KINDS: Final[Mapping[str, str]] = {
-    "executions": "nttttt" + "nnnn" + "ttnt" + "nntt" + "nnnnn" + "tt" + "nnnnnnnnn" + "tnnntnt" + "ttnt" + "ttnnnnnnn",
+    "executions": "nttttt" + "nnnn" + "ttnt" + "nntt" + "nnnnn" + "tt" + "nnnnnnnnn" + "tnnntnt" + "ttnt" + "ttnnnnnnn" + "tttnnn",
     "touches": "nnnnnnnnn",
     "operations": "ntttntttnnnnnnnnn",
     "events": "nntnnpt",

@@ -320,6 +320,7 @@ SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= %s AND state IN ('cl
     OR EXISTS (SELECT 1 FROM audit WHERE expires_at <= %s)
     OR EXISTS (SELECT 1 FROM ledger WHERE expires_at <= %s)
     OR EXISTS (SELECT 1 FROM ledger_days WHERE expires_at <= %s)
+    OR EXISTS (SELECT 1 FROM sessions WHERE expires_at <= %s)
     OR EXISTS (SELECT 1 FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND drained_at <= %s)
     OR (SELECT min(number) FROM signals) <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers)
 
@@ -478,7 +479,8 @@ put AS (
         client_revision = excluded.client_revision, operations = excluded.operations, stored = excluded.stored,
         continued_as = excluded.continued_as, expires_at = excluded.expires_at, superseded_by = excluded.superseded_by,
         quarantine = excluded.quarantine, quarantine_event = excluded.quarantine_event, deadline = excluded.deadline,
-        admitted_at = excluded.admitted_at, parked = excluded.parked
+        admitted_at = excluded.admitted_at, parked = excluded.parked, outcome = excluded.outcome, error_code = excluded.error_code,
+        cost = excluded.cost, attempt = excluded.attempt, attempts = excluded.attempts
     RETURNING 1
 )
 

@@ -67,7 +67,13 @@ CREATE TABLE executions (
     units            BIGINT,
     parks            BIGINT,
     parked           BIGINT NOT NULL DEFAULT 0,
-    money            BIGINT
+    money            BIGINT,
+    outcome          TEXT COLLATE "C",
+    error_code       TEXT COLLATE "C",
+    pipeline         TEXT COLLATE "C",
+    cost             BIGINT,
+    attempt          BIGINT,
+    attempts         BIGINT
 ) WITH (fillfactor = 70);
 
 CREATE UNIQUE INDEX executions_by_id ON executions (id);
@@ -80,6 +86,10 @@ CREATE INDEX executions_by_function ON executions (function, id);
 CREATE INDEX executions_by_status ON executions (status, id) WHERE status <> 'SUCCEEDED';
 CREATE INDEX executions_by_parent ON executions (parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX executions_by_tenant ON executions (tenant, id) WHERE tenant IS NOT NULL;
+CREATE INDEX executions_by_error ON executions (error_code, id) WHERE error_code IS NOT NULL;
+CREATE INDEX executions_by_pipeline ON executions (pipeline, id) WHERE pipeline IS NOT NULL;
+-- Runs that ended badly: their executions have succeeded, with a response that says so.
+CREATE INDEX executions_ended_badly ON executions (id) WHERE outcome IS NOT NULL AND outcome <> 'ok';
 -- For the queries that a runner asks all day; each index holds only the rows that such a query can find.
 CREATE INDEX executions_ready_of ON executions (function, version, ready_at) WHERE state = 'ready' AND deaths < 2;
 CREATE INDEX executions_suspect ON executions (ready_at) WHERE state = 'ready' AND deaths >= 2;
@@ -350,3 +360,24 @@ CREATE TABLE ledger_days (
     PRIMARY KEY (day, tenant, pipeline, node, worker, model, state, expires_at)
 );
 CREATE INDEX ledger_days_expiring ON ledger_days (expires_at);
+
+-- Sessions of the console: a browser that has signed in. The id is the SHA-256 of the cookie's value.
+CREATE TABLE sessions (
+    id         TEXT COLLATE "C" PRIMARY KEY,
+    credential TEXT COLLATE "C" NOT NULL,
+    csrf       TEXT COLLATE "C" NOT NULL,
+    made_at    BIGINT NOT NULL,
+    seen_at    BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX sessions_of ON sessions (credential);
+CREATE INDEX sessions_expiring ON sessions (expires_at);
+
+-- Views of the console: questions that people keep under a name.
+CREATE TABLE views (
+    owner   TEXT COLLATE "C" NOT NULL,
+    name    TEXT COLLATE "C" NOT NULL,
+    query   TEXT COLLATE "C" NOT NULL,
+    made_at BIGINT NOT NULL,
+    PRIMARY KEY (owner, name)
+);

@@ -195,6 +195,7 @@ SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= ? AND state IN ('clo
     OR EXISTS (SELECT 1 FROM audit WHERE expires_at <= ?)
     OR EXISTS (SELECT 1 FROM ledger WHERE expires_at <= ?)
     OR EXISTS (SELECT 1 FROM ledger_days WHERE expires_at <= ?)
+    OR EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?)
     OR EXISTS (SELECT 1 FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND drained_at <= ?)
     OR (SELECT min(number) FROM signals) <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers)
 
@@ -318,7 +319,8 @@ ON CONFLICT (key) DO UPDATE SET
     client_revision = excluded.client_revision, operations = excluded.operations, stored = excluded.stored,
     continued_as = excluded.continued_as, expires_at = excluded.expires_at, superseded_by = excluded.superseded_by,
     quarantine = excluded.quarantine, quarantine_event = excluded.quarantine_event, deadline = excluded.deadline,
-    admitted_at = excluded.admitted_at, parked = excluded.parked
+    admitted_at = excluded.admitted_at, parked = excluded.parked, outcome = excluded.outcome, error_code = excluded.error_code,
+    cost = excluded.cost, attempt = excluded.attempt, attempts = excluded.attempts
 
 -- name: touch_executions
 -- What an ordinary checkpoint changes, and nothing more: the statement of the hot path. No column of it is in an index.

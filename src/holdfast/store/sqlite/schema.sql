@@ -62,7 +62,13 @@ CREATE TABLE executions (
     units           INTEGER,
     parks           INTEGER,
     parked          INTEGER NOT NULL DEFAULT 0,
-    money           INTEGER
+    money           INTEGER,
+    outcome         TEXT,
+    error_code      TEXT,
+    pipeline        TEXT,
+    cost            INTEGER,
+    attempt         INTEGER,
+    attempts        INTEGER
 );
 
 CREATE UNIQUE INDEX executions_by_id ON executions (id);
@@ -75,6 +81,10 @@ CREATE INDEX executions_by_function ON executions (function, id);
 CREATE INDEX executions_by_status ON executions (status, id) WHERE status <> 'SUCCEEDED';
 CREATE INDEX executions_by_parent ON executions (parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX executions_by_tenant ON executions (tenant, id) WHERE tenant IS NOT NULL;
+CREATE INDEX executions_by_error ON executions (error_code, id) WHERE error_code IS NOT NULL;
+CREATE INDEX executions_by_pipeline ON executions (pipeline, id) WHERE pipeline IS NOT NULL;
+-- Runs that ended badly: their executions have succeeded, with a response that says so.
+CREATE INDEX executions_ended_badly ON executions (id) WHERE outcome IS NOT NULL AND outcome <> 'ok';
 -- For the queries that a runner asks all day; each index holds only the rows that such a query can find.
 CREATE INDEX executions_ready_of ON executions (function, version, ready_at) WHERE state = 'ready' AND deaths < 2;
 CREATE INDEX executions_suspect ON executions (ready_at) WHERE state = 'ready' AND deaths >= 2;
@@ -348,3 +358,24 @@ CREATE TABLE ledger_days (
     PRIMARY KEY (day, tenant, pipeline, node, worker, model, state, expires_at)
 ) WITHOUT ROWID;
 CREATE INDEX ledger_days_expiring ON ledger_days (expires_at);
+
+-- Sessions of the console: a browser that has signed in. The id is the SHA-256 of the cookie's value.
+CREATE TABLE sessions (
+    id         TEXT PRIMARY KEY,
+    credential TEXT NOT NULL,
+    csrf       TEXT NOT NULL,
+    made_at    INTEGER NOT NULL,
+    seen_at    INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX sessions_of ON sessions (credential);
+CREATE INDEX sessions_expiring ON sessions (expires_at);
+
+-- Views of the console: questions that people keep under a name.
+CREATE TABLE views (
+    owner   TEXT NOT NULL,
+    name    TEXT NOT NULL,
+    query   TEXT NOT NULL,
+    made_at INTEGER NOT NULL,
+    PRIMARY KEY (owner, name)
+) WITHOUT ROWID;
