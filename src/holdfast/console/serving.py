@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from holdfast.console.login import Login
+from holdfast.console.pages.run import RunPages
 from holdfast.console.pages.runs import RunsPages
 from holdfast.console.rendering import Rendering
 from holdfast.console.site import Site
@@ -43,7 +44,7 @@ class Console:
     def routes(self) -> Sequence[Route]:
         """All routes of the console."""
         site = self._site
-        parts = (StaticFiles(), Login(site, site.rendering, self._gate), self._ticks, RunsPages(site))
+        parts = (StaticFiles(), Login(site, site.rendering, self._gate), self._ticks, RunsPages(site), RunPages(site))
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
         begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)
         return [begin, *(route for part in parts for route in part.routes()), site.page(".*", _missing, "ConsolePage")]
