@@ -11,6 +11,7 @@ from holdfast.console.pages.again import AgainPages
 from holdfast.console.pages.approvals import ApprovalsPages
 from holdfast.console.pages.catalog import CatalogPages
 from holdfast.console.pages.home import HomePages
+from holdfast.console.pages.run import RunPages
 from holdfast.console.pages.runs import RunsPages
 from holdfast.console.pages.tables import TablePages
 from holdfast.console.rendering import Rendering
@@ -65,6 +66,7 @@ class Console:
             TablePages(site, self._bulk),
             CatalogPages(site),
             AgainPages(site),
+            RunPages(site),
         )
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
         begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)

@@ -13,11 +13,14 @@ from holdfast.console.sources.cost import CostSource
 from holdfast.console.sources.home import HomeSource
 from holdfast.console.sources.keys import KeysSource
 from holdfast.console.sources.queues import QueuesSource
+from holdfast.console.sources.run import RunSource
+from holdfast.console.sources.run_operation import OperationSource
 from holdfast.console.sources.runners import RunnersSource
 from holdfast.console.sources.runs import RunsSource
 from holdfast.console.sources.schedules import SchedulesSource
 from holdfast.console.sources.signals import SignalsSource
 from holdfast.console.sources.starting import StartingSource
+from holdfast.console.sources.timeline import TimelineSource
 from holdfast.console.sources.viewer import Viewer
 
 
@@ -96,3 +99,18 @@ class Source:
     def again(self) -> AgainSource:
         """Restarts and retries."""
         return AgainSource(self.viewer)
+
+    @cached_property
+    def run(self) -> RunSource:
+        """One run or execution."""
+        return RunSource(self.viewer)
+
+    @cached_property
+    def timeline(self) -> TimelineSource:
+        """The rows of a run's timeline."""
+        return TimelineSource(self.viewer)
+
+    @cached_property
+    def operations(self) -> OperationSource:
+        """One operation of a run."""
+        return OperationSource(self.viewer)
