@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from holdfast.console.source import Source
 from holdfast.model.errors import InvalidParameter
@@ -30,8 +30,8 @@ class Visit:
         """What marks the scripts of this page as ours."""
         self.read_only = read_only
         self.path = path_of(request.scope).removeprefix(PREFIX)
-        self.root = root_of(path_of(request.scope))
-        """The way from this page to the console's first page."""
+        self.root = root_of(self._page_path())
+        """The way from the page that the person sees to the console's first page. The links of a part of a page begin there, too."""
         self.form: Mapping[str, str] = {}
         self.chosen: Mapping[str, tuple[str, ...]] = {}
         """All values of each field of the form, for fields that may be given several times."""
@@ -50,6 +50,14 @@ class Visit:
     def is_fragment(self) -> bool:
         """Whether a script asks for a part of the page only."""
         return self.request.header(b"hx-request") is not None
+
+    def _page_path(self) -> str:
+        """The path of the page that the browser shows. For a part of a page it is not the path of the request."""
+        shown = self.request.header(b"hx-current-url")
+        if shown is None or not self.is_fragment:
+            return path_of(self.request.scope)
+        _, found, rest = urlsplit(shown).path.partition(PREFIX)
+        return PREFIX + rest if found else path_of(self.request.scope)
 
     def text(self, name: str) -> str:
         """A field of the query; empty if it is not given."""
