@@ -231,3 +231,19 @@ async def test_behind_a_proxy_with_a_path_of_its_own_all_addresses_still_fit(sce
         for path in ("runs", "", f"runs/{run.id}"):
             page = (await browser.get(path)).text
             assert not re.findall(r'(?:href|src|action|hx-get|hx-post)="(/[^"]*)"', page), path
+
+
+@pytest.mark.parametrize(
+    "shown, root",
+    [
+        (f"{BASE}/console/runs?q=", "./"),
+        ("https://ops.example/holdfast/console/runs/x", "../"),
+        ("https://ops.example/" + "a/" * 10_000, "../../"),
+        ("http://[", "../../"),
+    ],
+)
+async def test_links_in_a_part_of_a_page_begin_at_the_page_that_the_browser_shows(scene: Scene, shown: str, root: str) -> None:
+    run = scene.start("order", name="first")
+    async with scene.browser() as browser:
+        part = await browser.get("runs/-/rows", headers={"HX-Request": "true", "HX-Current-URL": shown})
+        assert f'href="{root}runs/{run.id}"' in part.text

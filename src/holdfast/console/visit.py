@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
@@ -14,6 +15,8 @@ from holdfast.web.requests import Request
 from holdfast.web.routing import path_of
 
 _MOST_FIELDS: Final = 500
+_DEEPEST: Final = 8
+"""The most parts of a page's path."""
 
 
 class Visit:
@@ -56,8 +59,11 @@ class Visit:
         shown = self.request.header(b"hx-current-url")
         if shown is None or not self.is_fragment:
             return path_of(self.request.scope)
-        _, found, rest = urlsplit(shown).path.partition(PREFIX)
-        return PREFIX + rest if found else path_of(self.request.scope)
+        with contextlib.suppress(ValueError):
+            _, found, rest = urlsplit(shown).path.partition(PREFIX)
+            if found and rest.count("/") <= _DEEPEST:
+                return PREFIX + rest
+        return path_of(self.request.scope)
 
     def text(self, name: str) -> str:
         """A field of the query; empty if it is not given."""
