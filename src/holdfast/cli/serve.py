@@ -24,7 +24,7 @@ from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.serve_output import print_served
 from holdfast.cli.serve_schedules import declare_served, schedules_of_file
-from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
+from holdfast.cli.serve_workers import IsolationOption, ServeWorkers, served_beside
 from holdfast.cli.terminal import printable, say, warn_of_root
 from holdfast.model.errors import ExtraMissing, HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
@@ -211,8 +211,9 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
     with contextlib.closing(_listener(order)) as listener:
         async with subscribers, measured, opening as service, contextlib.AsyncExitStack() as beside:
             gate, limits = _gate(order, service), Limits()
+            served = served_beside(workers, found.inline, service.engine.look)
             console = await beside.enter_async_context(
-                open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec)
+                open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec, served=served)
             )
             more = _routes(service, settings, measured, workers, limits)
             more += [*subscribers.routes(service.engine.store), *console.routes()]
