@@ -193,5 +193,8 @@ def _json(text: str, what: str) -> Any:
 
 
 def _pretty(value: Any) -> str:
-    """A value as people edit it."""
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    """A value as people read and edit it: characters that hide or turn others are escaped, as JSON has it."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)
