@@ -271,7 +271,8 @@ async def test_an_admin_makes_a_link_for_a_person_who_may_decide_and_it_is_shown
         unclear = await admin.post(f"approvals/{approval}/link", person="ann", valid="soon", expect=422)
         assert "is no duration" in plain(unclear.text)
         made = await admin.post(f"approvals/{approval}/link", person="ann", valid="4h", expect=200)
-        assert re.search(r'readonly class="mono" aria-label="The link" value="http://[^"]+/v1/links/hf_[^"]+"', made.text)
+        assert re.search(r'readonly class="mono" aria-label="The link" value="/v1/links/hf_[^"]+"', made.text)
+        assert "Put the address of your server before it" in plain(made.text)
         assert "/v1/links/" not in (await admin.get(f"approvals/{approval}")).text
         assert at.audit("link")[0] == "made for ann"
 

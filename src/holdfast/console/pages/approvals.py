@@ -163,8 +163,10 @@ class ApprovalsPages:
             made = visit.source.approvals.link(visit.label, visit.field("person"), seconds)
         except Rejected as refused:
             return self._refused(visit, refused)
+        base = visit.source.approvals.link_base
         reached = f"{visit.request.scope.get('scheme', 'http')}://{visit.request.header(b'host') or ''}"
-        return self._one(visit, visit.label, link=made, url=f"{reached}{made.path}")
+        url = made.path if base is None else f"{(base or reached).rstrip('/')}{made.path}"
+        return self._one(visit, visit.label, link=made, url=url)
 
 
 def _comment(visit: Visit) -> str | None:
