@@ -61,7 +61,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         asked = self.approval
         if asked.kind == "unknown_outcome":
             return f"Did the call of {asked.tool} happen?"
-        return asked.question or f"May {asked.tool} be called with these arguments?"
+        return asked.question or f"May {asked.worker_id} call {asked.tool} with these arguments?"
 
 
 class Inbox(msgspec.Struct, frozen=True, kw_only=True):
