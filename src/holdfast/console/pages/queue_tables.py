@@ -140,8 +140,8 @@ def parked(page: ParkedPage, here: str, count: int) -> Section:
         hint="A run that fails waits here for a person, if the queue parks.",
         following=address(here, parked=page.beyond) if page.beyond else "",
     )
-    every = Form(to=f"{here}/redrive", submit=f"Redrive all {count:,}…", get=True, style="")
-    return Section(id="parked", title="Parked runs, oldest first", table=table, form=every if rows and len(rows) > 1 else None)
+    every = Button(label=f"Redrive all {count:,}…", to=f"{here}/redrive", needs="operate", is_link=True)
+    return Section(id="parked", title="Parked runs, oldest first", table=table, buttons=(every,) if len(rows) > 1 else ())
 
 
 def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_set: bool) -> Section:
