@@ -115,7 +115,8 @@ class ServingScene(Scene):
         from holdfast.workers.approvals import Decision
         from holdfast.workers.run_lookup import Asker
 
-        assert self.served is not None and self.served.workers is not None
+        assert self.served is not None
+        assert self.served.workers is not None
         service, asker = self.served.workers, Asker(principal="test")
         (asked,) = [one for one in service.approvals(asker) if one.run_id == run]
         decision = Decision(verdict=verdict, decided_by="test", decided_at=0, **more)
@@ -126,7 +127,8 @@ class ServingScene(Scene):
         """Wait until a run is over, or needs a person."""
         from holdfast.workers.run_lookup import Asker
 
-        assert self.served is not None and self.served.workers is not None
+        assert self.served is not None
+        assert self.served.workers is not None
         service = self.served.workers
         self.served.do(lambda: service.response(run, Asker(principal="test"), wait=20))
 

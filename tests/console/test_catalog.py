@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.model.audit import NoteFilter
+from holdfast.store.browsing import Browse
 from tests.console.scene import Scene
 from tests.console.serving_scene import ServingScene, serving
 
@@ -66,11 +68,13 @@ async def test_a_gates_verdicts_stand_beside_what_people_decided(stage: ServingS
 
 async def test_the_form_starts_a_run_that_the_contract_has_checked(stage: ServingScene) -> None:
     async with stage.browser("operator") as person:
-        answer = await person.post("workers/say/start", **{"in.text": "hello", "in.times": "2", "in.tone": '"kind"', "version": "1.0"})
+        fields: dict[str, Any] = {"in.text": "hello", "in.times": "2", "in.tone": '"kind"', "version": "1.0"}
+        answer = await person.post("workers/say/start", **fields)
         run = answer.headers["location"].rpartition("/")[2]
         stage.over(run)
         header = stage.store.find(run)
-        assert header is not None and header.function == "say"
+        assert header is not None
+        assert header.function == "say"
         noted = [one.note for one in stage.store.audit(NoteFilter(limit=50)) if one.note.what == "start"]
     assert [(note.on, note.outcome) for note in noted] == [(run, "of say")]
     assert noted[0].who.startswith("hft-")
@@ -86,7 +90,7 @@ async def test_a_form_that_does_not_fit_says_where(stage: ServingScene) -> None:
         assert "x" * 50 in refused.text
         whole = await person.post("workers/say/start", expect=422, **{"as": "json", "inputs": "{nope", "version": "1.0"})
         assert "This is no JSON" in whole.text
-    assert list(stage.store.browse(_of("say"), 5).rows) == []
+    assert list(stage.store.browse(Browse(functions=("say",)), 5).rows) == []
 
 
 async def test_a_function_starts_with_json_and_a_name(stage: ServingScene) -> None:
@@ -99,7 +103,8 @@ async def test_a_function_starts_with_json_and_a_name(stage: ServingScene) -> No
         other = await person.post("workers/order/start", expect=422, inputs='{"price": 4}', name="o-1")
         assert 'class="problem"' in other.text
     header = stage.store.find(execution)
-    assert header is not None and (header.name, header.status.value) == ("o-1", "SUCCEEDED")
+    assert header is not None
+    assert (header.name, header.status.value) == ("o-1", "SUCCEEDED")
 
 
 async def test_a_viewer_reads_and_starts_nothing(stage: ServingScene) -> None:
@@ -132,9 +137,3 @@ async def test_a_console_with_a_store_alone_says_why_it_starts_nothing(stage: Se
 async def test_an_empty_store_says_how_to_begin(scene: Scene) -> None:
     async with scene.browser() as person:
         assert "No runner has published anything in this store yet." in await person.text("workers")
-
-
-def _of(name: str):  # type: ignore[no-untyped-def]
-    from holdfast.store.browsing import Browse
-
-    return Browse(functions=(name,))

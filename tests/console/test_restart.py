@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def _input(page: str) -> str:
     return html.unescape(found[1])
 
 
-async def _restarted(person: Browser, run: str, **fields: str) -> str:
+async def _restarted(person: Browser, run: str, **fields: Any) -> str:
     """Plan, read, start: as a person without scripts does it. Returns the id of the new run."""
     planned = await person.post(f"runs/{run}/restart/plan", expect=200, **fields)
     answer = await person.post(f"runs/{run}/restart", planned=_planned(planned.text), **fields)
@@ -62,7 +63,8 @@ async def test_a_pipeline_is_restarted_from_a_node_and_says_first_what_is_reused
         stage.over(made)
     new = stage.store.find(made)
     old = stage.store.find(run)
-    assert new is not None and old is not None
+    assert new is not None
+    assert old is not None
     assert (new.function, old.superseded_by, new.status.value) == ("flow", made, "SUCCEEDED")
 
 
@@ -72,7 +74,7 @@ async def test_a_failed_pipeline_is_retried_from_where_it_failed(stage: ServingS
         page = await person.get(f"runs/{run}/restart")
         assert "What failed retry" in plain(page.text)
         assert re.search(r"last step failed .* runs again", plain(page.text))
-        assert "<button class=\"primary\">Retry</button>" in page.text
+        assert '<button class="primary">Retry</button>' in page.text
         made = await _restarted(person, run, **{"from": "", "input": _input(page.text)})
     (noted,) = [one.note for one in stage.store.audit(NoteFilter(limit=50)) if one.note.what == "retry"]
     assert (noted.on, noted.outcome) == (run, f"as {made}")
@@ -83,7 +85,7 @@ async def test_an_edited_input_is_checked_by_the_contract_before_it_can_be_start
     async with stage.browser() as person:
         wrong = await person.post(f"runs/{run}/restart/plan", expect=200, **{"from": "", "input": '{"n": "many"}'})
         assert "The input does not fit the contract:" in plain(wrong.text)
-        assert "<button class=\"primary\" disabled>" in wrong.text
+        assert '<button class="primary" disabled>' in wrong.text
         await person.post(f"runs/{run}/restart", expect=422, **{"from": "", "input": '{"n": "many"}', "planned": _planned(wrong.text)})
         broken = await person.post(f"runs/{run}/restart/plan", expect=200, **{"from": "", "input": '{"n": '})
         assert "The input is no JSON" in plain(broken.text)
@@ -91,7 +93,8 @@ async def test_an_edited_input_is_checked_by_the_contract_before_it_can_be_start
         stage.over_or_asks(made)
         stage.decide(made)
     document = stage.store.result(stage.store.find(made))  # type: ignore[arg-type]
-    assert document is not None and '"n":14' in document
+    assert document is not None
+    assert '"n":14' in document
 
 
 async def test_a_form_that_changed_after_its_plan_starts_nothing(stage: ServingScene) -> None:
@@ -140,7 +143,8 @@ async def test_an_execution_begins_again_from_an_operation(stage: ServingScene) 
         beginning = await person.get(f"runs/{made}/restart")
         assert "Nothing of the history is reused." in plain(beginning.text)
     new = stage.store.find(made)
-    assert new is not None and new.status.value == "SUCCEEDED"
+    assert new is not None
+    assert new.status.value == "SUCCEEDED"
     assert stage.store.result(new) == '{"receipt": "receipt-400", "tax": 40.0}'
     (noted,) = [one.note for one in stage.store.audit(NoteFilter(limit=50)) if one.note.what == "restart"]
     assert noted.on == execution
@@ -156,7 +160,8 @@ async def test_without_its_code_an_execution_begins_again_from_its_beginning(sta
         made = await _restarted(person, execution, **{"from": "", "input": '{"price": 1}'})
     stage.over(made)
     new = stage.store.find(made)
-    assert new is not None and new.status.value == "SUCCEEDED"
+    assert new is not None
+    assert new.status.value == "SUCCEEDED"
 
 
 async def test_what_goes_on_cannot_be_restarted_and_says_why(stage: ServingScene) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from holdfast.console.login import Login
 from holdfast.console.pages.again import AgainPages
 from holdfast.console.pages.catalog import CatalogPages
+from holdfast.console.pages.compare import ComparePages
 from holdfast.console.pages.runs import RunsPages
 from holdfast.console.rendering import Rendering
 from holdfast.console.served import Served
@@ -48,7 +49,15 @@ class Console:
     def routes(self) -> Sequence[Route]:
         """All routes of the console."""
         site = self._site
-        parts = (StaticFiles(), Login(site, site.rendering, self._gate), self._ticks, RunsPages(site), CatalogPages(site), AgainPages(site))
+        parts = (
+            StaticFiles(),
+            Login(site, site.rendering, self._gate),
+            self._ticks,
+            RunsPages(site),
+            CatalogPages(site),
+            AgainPages(site),
+            ComparePages(site),
+        )
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
         return [Route("GET", PREFIX.rstrip("/"), _to_first_page, first), *(route for part in parts for route in part.routes())]
 

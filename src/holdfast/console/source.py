@@ -6,6 +6,7 @@ from functools import cached_property
 
 from holdfast.console.sources.again import AgainSource
 from holdfast.console.sources.catalog import CatalogSource
+from holdfast.console.sources.compare import CompareSource
 from holdfast.console.sources.runs import RunsSource
 from holdfast.console.sources.starting import StartingSource
 from holdfast.console.sources.viewer import Viewer
@@ -36,3 +37,8 @@ class Source:
     def again(self) -> AgainSource:
         """Restarts and retries."""
         return AgainSource(self.viewer)
+
+    @cached_property
+    def compare(self) -> CompareSource:
+        """Comparisons of two runs."""
+        return CompareSource(self.viewer)
