@@ -35,6 +35,8 @@ _TABLES = (
     "runners",
     "queues",
     "rates",
+    "sessions",
+    "views",
 )
 _numbers = itertools.count(1)
 

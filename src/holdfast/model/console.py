@@ -6,8 +6,15 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model.errors import InvalidParameter
+
 MAX_VIEWS: Final = 100
 """The most views that one owner may keep."""
+
+
+_LONGEST_NAME: Final = 100
+_LONGEST_OWNER: Final = 300
+_LONGEST_QUERY: Final = 8_000
 
 
 class ConsoleSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,3 +40,15 @@ class SavedView(msgspec.Struct, frozen=True, kw_only=True):
     query: str
     """The query string of the page that it opens."""
     made_at: int
+
+
+def checked_view(view: SavedView) -> SavedView:
+    """The view, if it can be kept."""
+    for what, text, longest in (
+        ("name", view.name, _LONGEST_NAME),
+        ("owner", view.owner, _LONGEST_OWNER),
+        ("query", view.query, _LONGEST_QUERY),
+    ):
+        if len(text) > longest or not text.isprintable() or (what != "query" and not text.strip()):
+            raise InvalidParameter(f"The {what} of a saved view has 1 to {longest:,} printable characters.")
+    return view

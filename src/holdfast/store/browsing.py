@@ -22,7 +22,8 @@ MAX_ATTEMPT_EVENTS: Final = 200
 
 
 class Facet(Word):
-    """A field whose values are counted. A worker, a pipeline and a function are functions of different kinds (model.operations.Kind)."""
+    """A field whose values are counted. WORKER and FUNCTION count what runs, by its kind (model.operations.Kind). PIPELINE counts the
+    executions of each pipeline, and those that its nodes started."""
 
     STANDING = "standing"
     WORKER = "worker"

@@ -42,6 +42,15 @@ def readable_page(wanted: Filter, ask: Callable[[Filter], Sequence[rows.Row]]) -
     return found
 
 
+def readable_execution(row: rows.Row) -> Execution | None:
+    """The execution of a row; None if the row is damaged."""
+    try:
+        return _execution(row)
+    except RowDamaged as damaged:
+        _tell(row[_ID], damaged)
+        return None
+
+
 def _execution(row: rows.Row) -> Execution:
     if bytes in map(type, row):  # a text that could not be decoded
         raise RowDamaged("A row of the store is damaged: a text of it is none.")

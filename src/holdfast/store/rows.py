@@ -48,6 +48,8 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "event": ("execution", "number", "type", "at", "place", "payload", "detail"),
     "credential": ("id", "kind", "secret", "roles", "tenant", "note", "created_at", "expires_at", "person"),
     "schedule": ("name", "tenant", "function", "next_at", "waits", "cursor", "revision", "body", "input"),
+    "session": ("id", "credential", "csrf", "made_at", "seen_at", "expires_at"),
+    "view": ("owner", "name", "query", "made_at"),
 }
 """The columns of a row, in the order in which the functions below read and make it. The statements of both backends name them, so that code
 can go on working with a table to which a later release has added a column."""

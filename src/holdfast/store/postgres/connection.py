@@ -13,6 +13,7 @@ import psycopg
 
 from holdfast.model.errors import StoreBroken, StoreNotFound, StoreNotMigrated, StoreUnsuitable
 from holdfast.model.payloads import PayloadCodec, check_text
+from holdfast.store.browse_values import with_values
 from holdfast.store.connection import check_codec, named_statements
 from holdfast.store.migrating import MigrationStep, SchemaStanding
 from holdfast.store.postgres.address import Address
@@ -32,8 +33,9 @@ def load_statements(file: str) -> dict[str, str]:
 
 
 def load_queries(schema: str) -> Mapping[str, str]:
-    """The statements of queries.sql by name, for this schema."""
-    found = {name: with_columns(body.replace("{schema}", schema)) for name, body in load_statements("queries.sql").items()}
+    """The statements of an open store by name, for this schema."""
+    texts = load_statements("queries.sql") | with_values(load_statements("browse.sql"))
+    found = {name: with_columns(body.replace("{schema}", schema)) for name, body in texts.items()}
     for table in ("executions", "touches", "operations", "events", "lanes", "rates", "cooled", "signals"):
         found[f"write_{table}"] = found[f"write_{table}"].replace("{rows}", placeholders(table))
     bulk = {"put_notes": "notes", "put_graphs": "graphs", "renew_graphs": "graphs", "make_lanes": "new_lanes", "make_rates": "new_rates"}

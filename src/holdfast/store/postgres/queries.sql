@@ -320,6 +320,7 @@ SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= %s AND state IN ('cl
     OR EXISTS (SELECT 1 FROM audit WHERE expires_at <= %s)
     OR EXISTS (SELECT 1 FROM ledger WHERE expires_at <= %s)
     OR EXISTS (SELECT 1 FROM ledger_days WHERE expires_at <= %s)
+    OR EXISTS (SELECT 1 FROM sessions WHERE expires_at <= %s)
     OR EXISTS (SELECT 1 FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND drained_at <= %s)
     OR (SELECT min(number) FROM signals) <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers)
 

@@ -20,7 +20,7 @@ class PostgresRetention(PostgresReads, Leftovers):
 
     def expire(self, now: int, limit: int) -> bool:
         """Remove up to `limit` rows; nothing is written when there is nothing to remove."""
-        ((over,),) = self._read("is_over", (now, now, now, now, now, now - IDLE_MS))
+        ((over,),) = self._read("is_over", (*[now] * 6, now - IDLE_MS))
         if not over:
             return False
         with self._side.explained_transaction():
@@ -31,6 +31,8 @@ class PostgresRetention(PostgresReads, Leftovers):
                 room -= self._removed("drop_counters", (now, room))
             if room:
                 room -= self._removed("drop_notes", (now, room))
+            if room:
+                room -= self._removed("drop_sessions", (now, room))
             if room:
                 room -= self._drop_lanes(now, room)
             if room:

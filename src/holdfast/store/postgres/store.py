@@ -7,6 +7,7 @@ reads, so that no other process can change them again.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
@@ -20,6 +21,7 @@ from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.model.seal import Seal
 from holdfast.model.verbs import Answer, Write
 from holdfast.store import rows
+from holdfast.store.browse_query import BrowseQuery
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lanes import ROOT, LaneRow
 from holdfast.store.ledger import has_ledger
@@ -29,9 +31,11 @@ from holdfast.store.postgres.address import parsed
 from holdfast.store.postgres.admissions import Admissions, is_news
 from holdfast.store.postgres.audit import has_notes
 from holdfast.store.postgres.batch_statement import Written
+from holdfast.store.postgres.browsing import PostgresBrowsing
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.columns import numbers, texts
 from holdfast.store.postgres.connection import load_queries, prepare
+from holdfast.store.postgres.console import PostgresConsole
 from holdfast.store.postgres.credentials import PostgresCredentials
 from holdfast.store.postgres.decisions import PostgresBatch, charged_keys, has_graphs, last_headers
 from holdfast.store.postgres.errors import explained, is_moved, is_shared
@@ -50,7 +54,15 @@ _ATTEMPTS: Final = 10
 
 
 class PostgresStore(
-    PostgresOutbox, PostgresRetention, PostgresSnapshots, PostgresCredentials, PostgresSchedules, PostgresLedger, Admissions
+    PostgresOutbox,
+    PostgresRetention,
+    PostgresSnapshots,
+    PostgresCredentials,
+    PostgresSchedules,
+    PostgresLedger,
+    PostgresBrowsing,
+    PostgresConsole,
+    Admissions,
 ):
     """A store in one schema of a Postgres database."""
 
@@ -62,6 +74,10 @@ class PostgresStore(
         self._channel = address.schema
         self._texts = load_queries(address.schema)
         self._lists = ListQuery(self._texts, DIALECT)
+        self._looks = BrowseQuery(self._texts, DIALECT)
+        self._looker = None
+        self._address = address
+        self._look_lock = threading.RLock()
         self._sql = {name: text.encode() for name, text in self._texts.items()}
         self._statements = {}
         self._views = {}
@@ -298,6 +314,7 @@ class PostgresStore(
 
     def close(self) -> None:
         """Leave, unless the runner has left already, and close the connections."""
+        self._close_looker()
         try:
             if self._runner is not None:
                 self.leave(self._runner)

@@ -14,6 +14,7 @@ from typing import assert_never
 from holdfast.files import private
 from holdfast.model.errors import StoreBroken, StoreUnsuitable
 from holdfast.model.payloads import PayloadCodec, check_text
+from holdfast.store.browse_values import with_values
 from holdfast.store.connection import check_codec, named_statements
 from holdfast.store.migrating import SchemaStanding
 from holdfast.store.rows import with_columns
@@ -44,6 +45,12 @@ _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph"
 def load_queries(file: str = "queries.sql") -> Mapping[str, str]:
     """The statements of a file by name."""
     return {name: with_columns(body) for name, body in named_statements("holdfast.store.sqlite", file).items()}
+
+
+@functools.cache
+def all_statements() -> Mapping[str, str]:
+    """The statements of an open store by name."""
+    return {**load_queries(), **with_values(load_queries("browse.sql"))}
 
 
 def connect(where: str, *, any_schema: bool = False) -> sqlite3.Connection:

@@ -195,6 +195,7 @@ SELECT EXISTS (SELECT 1 FROM executions WHERE expires_at <= ? AND state IN ('clo
     OR EXISTS (SELECT 1 FROM audit WHERE expires_at <= ?)
     OR EXISTS (SELECT 1 FROM ledger WHERE expires_at <= ?)
     OR EXISTS (SELECT 1 FROM ledger_days WHERE expires_at <= ?)
+    OR EXISTS (SELECT 1 FROM sessions WHERE expires_at <= ?)
     OR EXISTS (SELECT 1 FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND drained_at <= ?)
     OR (SELECT min(number) FROM signals) <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers)
 

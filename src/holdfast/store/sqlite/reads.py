@@ -90,14 +90,15 @@ class SqliteReads(Reads):
         except StoreBroken:
             # A damaged text fails the whole question. The question is asked again, and the damaged text is read as bytes.
             with self._read_lock:
-                self._reader.text_factory = _text_or_bytes
+                self._reader.text_factory = text_or_bytes
                 try:
                     return self._ask(question, asked)
                 finally:
                     self._reader.text_factory = str
 
 
-def _text_or_bytes(raw: bytes) -> str | bytes:
+def text_or_bytes(raw: bytes) -> str | bytes:
+    """A text of the file, or its bytes if they are no text."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

@@ -20,7 +20,7 @@ class SqliteRetention(Transactions, Leftovers):
 
     def expire(self, now: int, limit: int) -> bool:
         """Remove up to `limit` rows; nothing is written when there is nothing to remove."""
-        ((over,),) = self._read("is_over", (now, now, now, now, now, now - IDLE_MS))
+        ((over,),) = self._read("is_over", (*[now] * 6, now - IDLE_MS))
         if not over:
             return False
         with self._transaction() as writer:
@@ -35,6 +35,8 @@ class SqliteRetention(Transactions, Leftovers):
                 room -= self._removed("drop_ledger_days", (now,))
             if room > 0:
                 room -= self._removed("drop_ledger", (now, room))
+            if room > 0:
+                room -= self._removed("drop_sessions", (now, room))
             if room > 0:
                 self._drop_lanes(now, room)
         return True

@@ -22,12 +22,15 @@ from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.model.seal import Seal
 from holdfast.model.verbs import Start, Write
 from holdfast.store import rows
+from holdfast.store.browse_query import BrowseQuery
 from holdfast.store.decisions import Batch, Decisions
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lanes import Head, LaneReads, LaneRow, Walk
 from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target
-from holdfast.store.sqlite.connection import MEMORY, connect, load_queries, prepare, seal_of
+from holdfast.store.sqlite.browsing import SqliteBrowsing
+from holdfast.store.sqlite.connection import MEMORY, all_statements, connect, prepare, seal_of
+from holdfast.store.sqlite.console import SqliteConsole
 from holdfast.store.sqlite.credentials import SqliteCredentials
 from holdfast.store.sqlite.errors import explained, is_damage, is_shared
 from holdfast.store.sqlite.lanes import SqliteLanes
@@ -55,15 +58,26 @@ class SqliteBatch(Batch):
 
 
 class SqliteStore(
-    SqliteLanes, SqliteOutbox, SqliteRetention, SqliteSnapshots, SqliteCredentials, SqliteSchedules, SqliteLedger, Decisions[SqliteBatch]
+    SqliteLanes,
+    SqliteOutbox,
+    SqliteRetention,
+    SqliteSnapshots,
+    SqliteCredentials,
+    SqliteSchedules,
+    SqliteLedger,
+    SqliteBrowsing,
+    SqliteConsole,
+    Decisions[SqliteBatch],
 ):
     """A store in one SQLite file."""
 
     def __init__(self, where: str, member: str, codec: PayloadCodec | None = None) -> None:
         self._where = where
         self._codec = codec
-        self._sql = load_queries()
+        self._sql = all_statements()
         self._lists = ListQuery(self._sql, DIALECT)
+        self._looks = BrowseQuery(self._sql, DIALECT)
+        self._looker = None
         self._bulk = bulk(self._sql)
         self._presence: Presence | None = None
         self._wal_space: WalSpace | None = None
@@ -83,6 +97,7 @@ class SqliteStore(
         self._turn = self._presence.turn if self._presence else nullcontext
         self._write_lock = threading.RLock()
         self._read_lock = self._write_lock if where == MEMORY else threading.RLock()
+        self._look_lock = threading.RLock()
         self.seal = Seal(key)
         self._runner = None
         self._views = {}
@@ -376,6 +391,7 @@ class SqliteStore(
 
     def close(self) -> None:
         """Close the file and give up this process's sign of life."""
+        self._close_looker()
         with self._write_lock, self._read_lock:
             self._reader.close()
             self._writer.close()

@@ -2,7 +2,15 @@
 
 from holdfast.testing.stores.audit_log import AuditSuite, SharedAuditSuite
 from holdfast.testing.stores.batches import BatchSuite
+from holdfast.testing.stores.browsing import BrowsingSuite
 from holdfast.testing.stores.chained_writes import ChainingSuite
+from holdfast.testing.stores.console_state import (
+    ConsoleStateSuite,
+    DirectorySuite,
+    OutlineSuite,
+    SharedConsoleStateSuite,
+    SummarySuite,
+)
 from holdfast.testing.stores.copies import CopySuite
 from holdfast.testing.stores.counters import ChargingSuite, SharedChargingSuite
 from holdfast.testing.stores.credentials import CredentialsSuite, SharedCredentialsSuite
@@ -31,7 +39,7 @@ class StoreSuite(
     StartingSuite, BatchSuite, IsolationSuite, KeepingSuite, FencingSuite, WakingSuite, TimerSuite, RunnerSuite, ChainingSuite,
     ListingSuite, OutboxSuite, RetentionSuite, CopySuite, CredentialsSuite,
     ChargingSuite, AuditSuite, GraphSuite, QueueSuite, QueueEndSuite, QueueSettingSuite, PickyRunnerSuite,
-    ScheduleSuite, LedgerSuite,
+    ScheduleSuite, LedgerSuite, BrowsingSuite, ConsoleStateSuite, SummarySuite, OutlineSuite, DirectorySuite,
 ):  # fmt: skip
     """Any store. One handle; a backend's class provides the fixture `opening`."""
 
@@ -39,6 +47,6 @@ class StoreSuite(
 class SharedStoreSuite(
     StoreSuite, SharingSuite, SharedFencingSuite, SharedWakingSuite, SharedOutboxSuite, SharedRetentionSuite, SharedCredentialsSuite,
     SharedChargingSuite, SharedAuditSuite, SharedGraphSuite, SharedQueueSuite, SharedScheduleSuite, SharedLedgerSuite,
-    RaceSuite,
+    SharedConsoleStateSuite, RaceSuite,
 ):  # fmt: skip
     """A store that outlives a handle, and that several processes may open."""

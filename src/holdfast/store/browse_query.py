@@ -1,0 +1,171 @@
+"""The SQL of a look at executions: by which index the candidates are found, and which of them match.
+
+Candidates are the newest executions of some parts. A part is an ordered range of one index: all ids, the ids of one function, and so on.
+A statement reads a bounded number of candidates of one part, and keeps those that match. So no filter makes it read more. The texts are in
+browse.sql of each backend; a line of its filter is kept if the look gives a value for each parameter of that line, as in list_query.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from holdfast.model.execution import ExecutionStatus
+from holdfast.model.operations import Kind
+from holdfast.model.standing import Standing
+from holdfast.model.summary import PARTIAL
+from holdfast.store.browsing import Browse
+from holdfast.store.list_query import Dialect
+
+FIRST: Final = "0"
+LAST: Final = "~"
+"""The id of an execution has letters, digits, `-` and `_`. So each id lies between these two."""
+DEFAULT_TENANT: Final = "default"
+_MOST_PARTS: Final = 50
+"""A filter with more values is not looked up value by value."""
+_OPEN: Final = frozenset({Standing.RUNNING, Standing.WAITING, Standing.PERSON, Standing.RETRYING, Standing.QUARANTINED})
+
+
+class Part(NamedTuple):
+    """An ordered range of one index."""
+
+    name: str
+    """The name of its SQL: `part_NAME`."""
+    value: str | None = None
+    lower: str = FIRST
+    upper: str = LAST
+
+
+Plan = Sequence[Part]
+"""Parts in which all executions lie that a filter can match."""
+
+BY_TEXT: Final = frozenset({"named", "former"})
+"""The parts that are ranges of names: those of executions that have a name, and of executions that had it."""
+
+
+def id_at(ms: int) -> str:
+    """The beginning of the ids that are made from this time on (UUIDs of version 7)."""
+    text = f"{min(max(ms, 0), 2**48 - 1):012x}"
+    return f"{text[:8]}-{text[8:]}"
+
+
+def asked_text(text: str) -> str:
+    """A text to look for, without what no stored text has: NUL, which Postgres refuses, and half of a character."""
+    return text.replace("\0", "\ufffd").encode(errors="replace").decode()
+
+
+def end_of(prefix: str) -> str:
+    """A text that lies after all texts that begin with a prefix."""
+    return f"{prefix}\U0010ffff"
+
+
+class Bounds(NamedTuple):
+    """The ids that a look considers: from `lower` up to, and without, `upper`."""
+
+    lower: str
+    upper: str
+
+
+def bounds_of(wanted: Browse) -> Bounds:
+    """The ids that may match."""
+    uppers = [LAST] if wanted.until is None else [id_at(wanted.until)]
+    if wanted.beyond is not None:
+        uppers.append(asked_text(wanted.beyond))
+    return Bounds(FIRST if wanted.since is None else id_at(wanted.since), min(uppers))
+
+
+def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes: Sequence[str]) -> Iterator[Plan]:
+    """The plans that can answer a look, the one that probably reads least first. The last one reads all executions."""
+    for name, values in (
+        ("error_code", wanted.error_codes),
+        ("pipeline", wanted.pipelines),
+        ("queue", wanted.queues),
+    ):
+        yield from _by_value(name, values)
+    if wanted.standings and Standing.OK not in wanted.standings:
+        parts = tuple(_of_standings(wanted.standings, bad_outcomes))
+        if len(parts) <= _MOST_PARTS:
+            yield parts
+    yield from _by_value("function", wanted.functions)
+    if functions_of_kinds is not None:
+        yield from _by_value("function", functions_of_kinds, empty=True)
+    confined = wanted.tenants if wanted.tenant is None else (wanted.tenant,)
+    if DEFAULT_TENANT not in confined:  # executions without a tenant are in no index
+        yield from _by_value("tenant", confined)
+    yield (Part("id"),)
+
+
+def text_plan(text: str) -> Plan:
+    """The parts in which all executions lie whose id or name begins with a text."""
+    return (Part("named"), Part("former"), Part("id", lower=text, upper=end_of(text)))
+
+
+def _by_value(name: str, values: Sequence[str], *, empty: bool = False) -> Iterator[Plan]:
+    if (values or empty) and len(values) <= _MOST_PARTS:
+        yield tuple(Part(name, asked_text(value)) for value in dict.fromkeys(values))
+
+
+def _of_standings(standings: Sequence[Standing], bad_outcomes: Sequence[str]) -> Iterator[Part]:
+    if not _OPEN.isdisjoint(standings):
+        yield Part("status", ExecutionStatus.RUNNING.value)
+    if Standing.STOPPED in standings:
+        yield Part("status", ExecutionStatus.STOPPED.value)
+    if Standing.FAILED in standings:
+        yield Part("status", ExecutionStatus.FAILED.value)
+        yield Part("status", ExecutionStatus.TIMED_OUT.value)
+        yield from (Part("outcome", outcome) for outcome in bad_outcomes if outcome != PARTIAL)
+    if Standing.PARTIAL in standings:
+        yield Part("outcome", PARTIAL)
+
+
+class BrowseQuery:
+    """Makes the statements of a look, in one dialect."""
+
+    def __init__(self, sql: Mapping[str, str], dialect: Dialect) -> None:
+        self._sql, self._dialect = sql, dialect
+        self._parameter = re.compile(re.escape(dialect.parameter).replace(r"\{\}", r"(\w+)"))
+
+        self.named = sql["browse_named"]
+        """Counts the executions whose name begins with a text, and those whose name did."""
+        self.functions_of_kinds = sql["functions_of_kinds"]
+        self.bad_outcomes = sql["bad_outcomes"]
+
+    def last_of(self, part: Part) -> str:
+        """Counts the next candidates of a part, and finds the last of them."""
+        return self._sql["browse_last"].replace("{part}", self._sql[f"part_{part.name}"])
+
+    def matches(self, name: str, part: Part, asked: Mapping[str, object]) -> str:
+        """Finds the matches among the next candidates of a part. `name` is that of the statement, which says what is read of them."""
+        lines = [line for line in self._sql["browse_filter"].splitlines() if asked.keys() >= set(self._parameter.findall(line))]
+        text = self._sql[name].replace("{filter}", "\n".join(lines)).replace("{standing}", self._sql["standing"])
+        return text.replace("{part}", self._sql[f"part_{part.name}"])
+
+    def asked(self, wanted: Browse) -> dict[str, Any]:
+        """The parameters of the filter."""
+        several: dict[str, Sequence[str]] = {
+            "standings": [standing.value for standing in wanted.standings],
+            "functions": wanted.functions,
+            "pipelines": wanted.pipelines,
+            "queues": wanted.queues,
+            "error_codes": wanted.error_codes,
+            "versions": wanted.versions,
+            "tenants": wanted.tenants,
+            "kinds": [kind.value for kind in wanted.kinds],
+        }
+        asked: dict[str, Any] = {
+            name: self._dialect.array([asked_text(value) for value in values]) for name, values in several.items() if values
+        }
+        if wanted.tenant is not None:
+            asked["tenant"] = asked_text(wanted.tenant)
+        if wanted.text:
+            text = asked_text(wanted.text)
+            asked |= {"text": text, "text_end": end_of(text)}
+        if wanted.roots:
+            asked["roots"] = 1
+        return asked
+
+
+def only_published(kinds: Sequence[Kind]) -> bool:
+    """Whether only functions that a runner has published can be of these kinds: all others count as plain functions."""
+    return bool(kinds) and Kind.FUNCTION not in kinds

@@ -1,0 +1,132 @@
+"""One look at executions: it walks the newest candidates of the best plan in growing steps, until it has enough or may read no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from holdfast.model.standing import Standing
+from holdfast.store import rows
+from holdfast.store.browse_query import BY_TEXT, Bounds, BrowseQuery, Part, Plan, bounds_of, only_published, plans, text_plan
+from holdfast.store.browsing import Browse
+
+T = TypeVar("T")
+Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]
+"""Asks a question: a statement and its parameters."""
+_PROBED: Final = 50
+"""A plan is probed with this fraction of the candidates that a look may consider."""
+_NAMED: Final = 10
+"""So is an index of names, which is not in the order of ids: only if it has fewer candidates, they are sorted."""
+_GROWTH: Final = 8
+"""Each step considers at most so many times the candidates of the step before."""
+_FEWEST: Final = 200
+
+
+class Walk:
+    """The walk of one look. It considers at most `wanted.scan` candidates."""
+
+    def __init__(self, ask: Ask, looks: BrowseQuery, wanted: Browse) -> None:
+        self._ask, self._looks, self._wanted = ask, looks, wanted
+        self._asked = looks.asked(wanted)
+        self._left = max(wanted.scan, 0)
+
+    def matches(self, name: str, made: Callable[[rows.Row], T | None], need: int, *, first: int) -> tuple[list[T], str | None]:
+        """Up to `need` matches, newest first, and the id down to which the walk has looked if it had to stop. `made` makes a value of a
+        row, or None of a damaged one. The first step considers `first` candidates."""
+        bounds = bounds_of(self._wanted)
+        plan = self._plan(bounds)
+        found: list[T] = []
+        step = max(first, _FEWEST)
+        while plan and len(found) < need and bounds.lower < bounds.upper:
+            each = min(step, self._left) // len(plan)
+            if each < 1:
+                return found, bounds.upper
+            counted = [self._count(part, bounds, each) for part in plan]
+            # The id down to which every part was looked through; None if that is the end.
+            floor = max((last for count, last in counted if count >= each), default=None)
+            candidates = [(part, count) for part, (count, _) in zip(plan, counted, strict=True) if count]
+            more = self._step(name, made, candidates, Bounds(floor or bounds.lower, bounds.upper), need - len(found))
+            found += more
+            if floor is None:
+                break
+            bounds, step = Bounds(bounds.lower, floor), _next_step(step, len(more), need - len(found))
+        return found, None
+
+    # --- the plan
+
+    def _plan(self, bounds: Bounds) -> Plan:
+        """The plan with the fewest candidates, as far as a short look into its indexes tells. If none has few, the first one."""
+        known = list(plans(self._wanted, self._functions(), self._bad_outcomes()))
+        if len(known) == 1 and "text" not in self._asked:
+            return known[0]
+        most = max(self._wanted.scan // _PROBED, 1)
+        few = [(count, plan) for plan in known if (count := self._probed(plan, bounds, most)) < most]
+        named = self._named()
+        if named is not None:
+            plan = text_plan(self._asked["text"])
+            few.append((named + self._probed(plan[-1:], bounds, most), plan))
+        return min(few, key=lambda one: one[0])[1] if few else known[0]
+
+    def _probed(self, plan: Plan, bounds: Bounds, most: int) -> int:
+        return sum(self._count(part, bounds, -(-most // len(plan)))[0] for part in plan)
+
+    def _named(self) -> int | None:
+        """How many executions have, or had, a name that begins with the text; None if they are many, or if no text is asked for."""
+        if "text" not in self._asked:
+            return None
+        most = max(self._wanted.scan // _NAMED, 1)
+        asked = {"text": self._asked["text"], "text_end": self._asked["text_end"], "most": most}
+        ((named, former),) = self._ask(self._looks.named, asked)
+        self._left -= named + former
+        return named + former if named < most and former < most else None
+
+    def _functions(self) -> Sequence[str] | None:
+        """The functions of the kinds that are asked for; None if a function that no runner has published may be of them."""
+        if not only_published(self._wanted.kinds):
+            return None
+        return [row[0] for row in self._ask(self._looks.functions_of_kinds, {"kinds": self._asked["kinds"]})]
+
+    def _bad_outcomes(self) -> Sequence[str]:
+        """The outcomes of runs that failed, if they are looked for."""
+        return [row[0] for row in self._ask(self._looks.bad_outcomes, {})] if Standing.FAILED in self._wanted.standings else ()
+
+    # --- one step
+
+    def _count(self, part: Part, bounds: Bounds, most: int) -> tuple[int, str]:
+        """How many of the next candidates of a part there are, at most so many, and the last of them."""
+        ((count, last),) = self._ask(self._looks.last_of(part), self._range(part, bounds, most))
+        self._left -= count
+        return count, last
+
+    def _range(self, part: Part, bounds: Bounds, most: int) -> dict[str, object]:
+        asked: dict[str, object] = {"lower": max(part.lower, bounds.lower), "upper": min(part.upper, bounds.upper), "most": most}
+        if part.value is not None:
+            asked["value"] = part.value
+        if part.name in BY_TEXT:
+            asked |= {"text": self._asked["text"], "text_end": self._asked["text_end"]}
+        return asked
+
+    def _step(
+        self, name: str, made: Callable[[rows.Row], T | None], candidates: Sequence[tuple[Part, int]], bounds: Bounds, need: int
+    ) -> list[T]:
+        """The matches of one step among so many candidates of each part. Where damaged rows take places of a page, the step is read again,
+        for so many more."""
+        limit = need
+        while True:
+            read: dict[object, T | None] = {}
+            cut = False
+            for part, count in candidates:
+                asked = {**self._asked, **self._range(part, bounds, count), "limit": limit}
+                page = self._ask(self._looks.matches(name, part, self._asked), asked)
+                cut = cut or len(page) >= limit
+                read |= {row[0]: made(row) for row in page}
+            newest_first = sorted(read.items(), key=lambda one: str(one[0]), reverse=True)
+            whole = [value for _, value in newest_first if value is not None]
+            if not cut or len(whole) >= need:
+                return whole[:need]
+            limit = need + len(read) - len(whole)
+
+
+def _next_step(step: int, hits: int, need: int) -> int:
+    """How many candidates the next step considers: about twice as many as it needs if they match as often as those of this step."""
+    return step * _GROWTH if not hits else min(step * _GROWTH, max(_FEWEST, 2 * step * need // hits))

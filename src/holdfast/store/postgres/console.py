@@ -1,0 +1,49 @@
+"""What the console keeps: sessions and saved views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.model.browse_errors import TooManyViews
+from holdfast.model.console import MAX_VIEWS, ConsoleSession, SavedView, checked_view
+from holdfast.store.console_rows import session_from, view_from
+from holdfast.store.postgres.reads import PostgresReads
+
+
+class PostgresConsole(PostgresReads):
+    """The part of a store that keeps what belongs to the console."""
+
+    def put_session(self, session: ConsoleSession) -> None:
+        """Keep a session, in place of one of the same id."""
+        self._read("put_session", msgspec.structs.astuple(session))
+
+    def session(self, session: str) -> ConsoleSession | None:
+        """The session of this id."""
+        found = self._read("console_session", (self._text(session),))
+        return session_from(found[0]) if found else None
+
+    def remove_session(self, session: str) -> bool:
+        """Remove a session."""
+        return self._side.change(self._sql["remove_session"], (self._text(session),)) == 1
+
+    def remove_sessions(self, credential: str) -> int:
+        """Remove every session of a credential."""
+        return self._side.change(self._sql["remove_sessions"], (self._text(credential),))
+
+    def views(self, owner: str) -> Sequence[SavedView]:
+        """The views of an owner."""
+        return [view_from(row) for row in self._read("views", (self._text(owner),))]
+
+    def put_view(self, view: SavedView) -> None:
+        """Keep a view, in place of one of the same name."""
+        asked = msgspec.structs.asdict(checked_view(view)) | {"most": MAX_VIEWS}
+        with self._side.explained_transaction():
+            self._read("saving", (view.owner,))
+            if not self._side.change(self._sql["put_view"], asked):
+                raise TooManyViews
+
+    def remove_view(self, owner: str, name: str) -> bool:
+        """Remove a view."""
+        return self._side.change(self._sql["remove_view"], (self._text(owner), self._text(name))) == 1

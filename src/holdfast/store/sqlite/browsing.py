@@ -1,0 +1,92 @@
+"""Looks of people, on a connection of their own that cannot write, each with a deadline: no batch and no runner waits for one."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from holdfast.model.browse_errors import ReadTooLong
+from holdfast.model.clock import monotonic
+from holdfast.store.browse_reads import BrowseReads
+from holdfast.store.browse_walk import Ask
+from holdfast.store.rows import Row
+from holdfast.store.sqlite.connection import MEMORY
+from holdfast.store.sqlite.errors import explained
+from holdfast.store.sqlite.reads import SqliteReads, text_or_bytes
+
+_STEPS: Final = 20_000
+"""After so many steps of its machine SQLite asks whether it is too late: less than a millisecond."""
+_CACHE_KIB: Final = 16_384
+
+
+class SqliteBrowsing(SqliteReads, BrowseReads):
+    """The part of a store that people look around in."""
+
+    _looker: sqlite3.Connection | None
+    """Opened with the first look."""
+    _look_lock: threading.RLock
+
+    @contextmanager
+    def _looking(self, seconds: float) -> Iterator[Ask]:
+        until = monotonic() + seconds
+        lock = self._read_lock if self._where == MEMORY else self._look_lock
+        if not lock.acquire(timeout=max(seconds, 0)):
+            raise ReadTooLong
+        try:
+            connection = self._look_connection()
+            connection.set_progress_handler(lambda: monotonic() > until, _STEPS)
+            try:
+                yield lambda question, asked: _asked(connection, question, asked, until)
+            finally:
+                connection.set_progress_handler(None, 0)
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            raise explained(error, self._where) from error
+        finally:
+            lock.release()
+
+    def _look_connection(self) -> sqlite3.Connection:
+        if self._where == MEMORY:
+            return self._reader
+        if self._looker is None:
+            address = f"{Path(self._where).absolute().as_uri()}?mode=ro"
+            self._looker = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=1.0)
+            self._looker.execute("PRAGMA query_only = ON")
+            self._looker.execute("PRAGMA temp_store = MEMORY")
+            self._looker.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        return self._looker
+
+    def _close_looker(self) -> None:
+        if self._looker is not None:
+            with self._look_lock:
+                self._looker.close()
+
+
+def _asked(connection: sqlite3.Connection, question: str, asked: Mapping[str, object], until: float) -> list[Row]:
+    if monotonic() > until:
+        raise ReadTooLong
+    try:
+        return _answered(connection, question, asked)
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
+            raise ReadTooLong from error
+        raise
+
+
+def _answered(connection: sqlite3.Connection, question: str, asked: Mapping[str, object]) -> list[Row]:
+    try:
+        return connection.execute(question, asked).fetchall()
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorname", None) is not None:  # only Python's own error, about a damaged text, has no such name
+            raise
+    except UnicodeDecodeError:
+        pass
+    # A damaged text fails the whole question. The question is asked again, and the damaged text is read as bytes.
+    connection.text_factory = text_or_bytes
+    try:
+        return connection.execute(question, asked).fetchall()
+    finally:
+        connection.text_factory = str
