@@ -17,12 +17,16 @@ PIP     = $(shell $(BIN)/python -m pip --version >/dev/null 2>&1 && echo $(BIN)/
 INSTALL = $(PIP) install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format docs test rest test-all demo demo-durable bench crash simulate soak clean
+.PHONY: help setup browser check format docs test rest test-all demo demo-durable bench crash simulate soak clean
 
 help: ## show these words
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV)/.dev ## make .venv with everything a developer needs (quick when up to date)
+
+browser: ## install Debian's Chromium, which the tests of the console's pages drive (as root); without it they are skipped, and say so
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; }
+	@chromium --version --no-sandbox
 
 check: $(VENV)/.dev ## format, lint, types, layers, house rules
 	$(BIN)/ruff format --check $(CODE)
@@ -36,15 +40,17 @@ format: $(VENV)/.dev ## rewrite the code the way `make check` wants it
 	$(BIN)/ruff check --fix-only --exit-zero $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-docs: $(VENV)/.dev ## write the pages that are made from code: docs/reference/python and docs/internals/states.md
+docs: $(VENV)/.dev ## write the pages that are made from code: docs/reference/python, docs/reference/exit-codes.md and docs/internals/states.md
 	$(BIN)/python -m tests.drawings.reference
 	$(BIN)/python -m tests.drawings.states > docs/internals/states.md
+	$(BIN)/python -m tests.drawings.exit_codes > docs/reference/exit-codes.md
 
 # Bytecode is kept, whatever the shell says: else hundreds of short processes spend most of their time compiling the same files.
-TESTS = $(BIN)/pytest --forks $(JOBS) --costs $(1)
+# Up to eight tests that fail beside others run again, alone; those that pass then are named at the end, with their first failure.
+TESTS = $(BIN)/pytest --forks $(JOBS) --again 8 --costs $(1)
 test rest: export PYTHONDONTWRITEBYTECODE =
 
-test: $(VENV)/.dev ## every kind of proof, in minutes on two cores; says at its end what it leaves out
+test: $(VENV)/.dev ## every kind of proof, in minutes on two cores; says at its end what it leaves out, and what passed only when it ran alone
 	$(call TESTS)
 
 rest: $(VENV)/.dev ## what `make test` leaves out: the tests marked `long`, and many examples of every property

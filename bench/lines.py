@@ -48,7 +48,16 @@ class Spec(NamedTuple):
 def specs(sizes: Sizes) -> dict[str, Spec]:
     """Every line there is, in the order of the table."""
     durable = {**_running(sizes), **_branching(sizes), **_restarting(sizes), **_waiting(sizes), **_alone()}
-    return {**durable, **_chained(sizes), **_queued(sizes), **_over_http(sizes), **_at_work(), **_resting(), **_beside_hostile_ones()}
+    return {
+        **durable,
+        **_chained(sizes),
+        **_queued(sizes),
+        **_over_http(sizes),
+        **_looked_at(sizes),
+        **_at_work(),
+        **_resting(),
+        **_beside_hostile_ones(),
+    }
 
 
 def _running(sizes: Sizes) -> dict[str, Spec]:
@@ -173,6 +182,20 @@ def _queued(sizes: Sizes) -> dict[str, Spec]:
     return {
         key: spec for name, row in found.items() for key, spec in ((name, row), (f"{name} Postgres", row._replace(what="… on Postgres")))
     }
+
+
+def _looked_at(sizes: Sizes) -> dict[str, Spec]:
+    among = f"among {sizes.console_executions:,}"
+    look = Spec("console", f"the newest runs {among}", "ms", MS, floor=5_000)
+    found = {
+        "console list": look,
+        "console failed": look._replace(what=f"what failed {among}"),
+        "console nothing": look._replace(what=f"what is not there, {among}"),
+        "console facets": look._replace(what=f"the counts beside them {among}"),
+    }
+    rows = {f"{name}{on}": row._replace(what="… on Postgres") if on else row for name, row in found.items() for on in ("", " Postgres")}
+    beside = Spec("console", "W2 beside ten open pages", "steps/s", more=True, best=True, limit="no page", raw=False, floor=0.4)
+    return {**rows, "console watched": beside._replace(targets=_over(0.95, 1))}
 
 
 def _over_http(sizes: Sizes) -> dict[str, Spec]:

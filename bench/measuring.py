@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bench import chains, hostile, http, limit, pipelines, postgres, queues, restart, two_processes, waiting, workers, workloads
+from bench import chains, console, hostile, http, limit, pipelines, postgres, queues, restart, two_processes, waiting, workers, workloads
 from bench.figures import Line, Taken
 from bench.lines import HOLDFAST, lines
 from bench.peers.peer_runs import Contestant, Failed, Figures, Missing
@@ -188,6 +188,17 @@ def over_http(folder: Path, sizes: Sizes) -> Ours:
     }
 
 
+def looked_at(folder: Path, sizes: Sizes) -> Ours:
+    """The console: looks among many executions; and W2 beside open pages, whose limit is W2 without any."""
+    taken = _looks(sizes, lambda: folder, "", console.fill_file)
+    beside = [tuple(run(console.watched(folder, sizes, streams)) for streams in (console.STREAMS, 0)) for _ in range(sizes.pairs)]
+    return {**taken, "console watched": Taken(tuple(ours for ours, _ in beside), tuple(alone for _, alone in beside))}
+
+
+def _looks(sizes: Sizes, where: Callable[[], chains.Where], on: str, fill: Callable[[str, int], None]) -> Ours:
+    return {f"console {key}{on}": Taken(tuple(times)) for key, times in console.looks(where, sizes, fill).items()}
+
+
 def at_work(folder: Path, sizes: Sizes) -> Ours:
     """Workers, from request to response. A run without a sandbox is an execution and more, so its limit is W2's executions."""
 
@@ -219,7 +230,7 @@ def on_postgres(where: str, sizes: Sizes) -> Ours:
         _pairs(sizes, lambda: next(schemas), " Postgres"),
         _queued(sizes, lambda: next(schemas), " Postgres", queues.fill_schema),
     )
-    return steps | together | chained | queued
+    return steps | together | chained | queued | _looks(sizes, lambda: next(schemas), " Postgres", queues.fill_with(console.copies))
 
 
 MEASURES: Final[dict[str, Callable[[Path, Sizes], Ours]]] = {
@@ -232,6 +243,7 @@ MEASURES: Final[dict[str, Callable[[Path, Sizes], Ours]]] = {
     "chains": chained,
     "queues": queued,
     "HTTP": over_http,
+    "console": looked_at,
     "workers": at_work,
     "rest": rest,
     "hostile": hostile.taken,

@@ -262,15 +262,26 @@ def fill_file(where: str, count: int) -> None:
 
 
 def fill_schema(where: str, count: int) -> None:
-    """The same in a schema of Postgres. Then come the vacuum and the checkpoint that Postgres would do by itself within minutes."""
-    address = parsed(where)
-    with psycopg.connect(**address.parameters, autocommit=True) as connection:  # type: ignore[arg-type]
-        connection.execute(f"SET search_path TO {address.schema}".encode())
-        with connection.transaction():
-            connection.execute(_copies(f"generate_series(1, {count - 1}) AS n").encode())
-            connection.execute(_counted(count).encode())
-            connection.execute(
-                "SELECT setval('execution_keys', (SELECT max(key) FROM executions))"
-            )  # the copies took keys that it would give
-        connection.execute("VACUUM (ANALYZE) executions")
-        connection.execute("CHECKPOINT")
+    """The same in a schema of Postgres."""
+    fill_with(_copies, _counted)(where, count)
+
+
+def fill_with(copies: Callable[[str], str], *more: Callable[[int], str]) -> Callable[[str, int], None]:
+    """Fills a schema of Postgres with copies of an execution. Then come the vacuum and the checkpoint that Postgres would do by itself
+    within minutes."""
+
+    def fill(where: str, count: int) -> None:
+        address = parsed(where)
+        with psycopg.connect(**address.parameters, autocommit=True) as connection:  # type: ignore[arg-type]
+            connection.execute(f"SET search_path TO {address.schema}".encode())
+            with connection.transaction():
+                connection.execute(copies(f"generate_series(1, {count - 1}) AS n").encode())
+                for one in more:
+                    connection.execute(one(count).encode())
+                connection.execute(
+                    "SELECT setval('execution_keys', (SELECT max(key) FROM executions))"
+                )  # the copies took keys that it would give
+            connection.execute("VACUUM (ANALYZE) executions")
+            connection.execute("CHECKPOINT")
+
+    return fill

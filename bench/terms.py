@@ -57,6 +57,7 @@ class Sizes:
     queue_bulk: int = 10_000
     queue_backlog: int = 1_000_000
     queue_other_tenant: int = 100_000
+    console_executions: int = 1_000_000
     worker_attempts: int = 60
     worker_runs: int = 6_000
     worker_checks: int = 2_000

@@ -3,6 +3,9 @@
 To load ten thousand tests takes longer than most folders of them take to run, so they are loaded once: then this process forks, and gives
 each fork tests to run. It never runs one itself, so it can fork again when a test kills its process. At the end, when all other forks are
 gone, one fork runs the tests marked `alone`.
+
+With `--again 8` it also runs the tests again that failed beside others, if they are not more than eight: of ten thousand tests a few may
+depend on how busy the machine is. What passes then is told at the end of the run, with the text of its first failure.
 """
 
 from __future__ import annotations
@@ -48,9 +51,10 @@ class Fork:
 class Forks:
     """Forks, gives the tests out, and tells the reports to the plugins of this process as if the tests had run in it."""
 
-    def __init__(self, config: pytest.Config, amount: int) -> None:
+    def __init__(self, config: pytest.Config, amount: int, again: int) -> None:
         self._config = config
         self._amount = amount
+        self._tries = SecondTries(again)
         self._numbers = 0
         self._running: list[Fork] = []
 
@@ -63,11 +67,22 @@ class Forks:
         together = sorted(set(range(len(session.items))).difference(alone))
         try:
             self._run(session, together, min(self._amount, len(together)))
+            again = self._tries.begin()
             self._run(session, alone, min(1, len(alone)))
+            self._run(session, again, min(1, len(again)))
         finally:
-            for fork in self._running:
+            for fork in list(self._running):
                 self._end(fork)
+            for number, reports in self._tries.left():  # the run was stopped before their second try
+                self._tell(session.items[number], reports)
         return True
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._tries.passed:
+            terminalreporter.section("passed only when it ran alone")
+        for name, text in self._tries.passed:
+            terminalreporter.section(name, sep="_")
+            terminalreporter.write_line(text)
 
     def _run(self, session: pytest.Session, numbers: Sequence[int], amount: int) -> None:
         share = len(numbers) / max(amount, 1)
@@ -101,7 +116,7 @@ class Forks:
         except (EOFError, ConnectionResetError):
             self._gone(session, fork)
             return
-        self._tell(session.items[fork.given.popleft()], reports)
+        self._heard(session, fork.given.popleft(), reports)
         fork.give(self._running)
 
     def _gone(self, session: pytest.Session, fork: Fork) -> None:
@@ -109,9 +124,10 @@ class Forks:
         how = self._end(fork)
         if not fork.given:
             return
-        item = session.items[fork.given.popleft()]
+        number = fork.given.popleft()
+        item = session.items[number]
         died = pytest.TestReport(item.nodeid, item.location, {}, "failed", f"the test ended its process: {how}", "call")
-        self._tell(item, [self._config.hook.pytest_report_to_serializable(config=self._config, report=died)])
+        self._heard(session, number, [self._config.hook.pytest_report_to_serializable(config=self._config, report=died)])
         self._fork(session, fork.given + fork.todo).give(self._running)
 
     def _end(self, fork: Fork) -> str:
@@ -120,12 +136,65 @@ class Forks:
         code = os.waitstatus_to_exitcode(os.waitpid(fork.pid, 0)[1])
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
-    def _tell(self, item: pytest.Item, reports: Iterable[dict[str, Any]]) -> None:
+    def _heard(self, session: pytest.Session, number: int, told: Iterable[dict[str, Any]]) -> None:
+        reports = [self._config.hook.pytest_report_from_serializable(config=self._config, data=data) for data in told]
+        for one, its in self._tries.after(number, reports):
+            self._tell(session.items[one], its)
+
+    def _tell(self, item: pytest.Item, reports: Iterable[pytest.TestReport]) -> None:
         hook = self._config.hook
         hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        for data in reports:
-            hook.pytest_runtest_logreport(report=hook.pytest_report_from_serializable(config=self._config, data=data))
+        for report in reports:
+            hook.pytest_runtest_logreport(report=report)
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+
+class SecondTries:
+    """The tests that failed beside others, until they have run once more, alone. When they are too many, none of them does."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._first: dict[int, list[pytest.TestReport]] = {}
+        self._alone = False
+        self.passed: list[tuple[str, str]] = []
+        """Name and first failure of the tests whose second try passed."""
+
+    def begin(self) -> list[int]:
+        """The tests that run again; those that fail for the first time from now on do not."""
+        self._alone = True
+        return sorted(self._first)
+
+    def after(self, number: int, reports: list[pytest.TestReport]) -> list[tuple[int, list[pytest.TestReport]]]:
+        """What can be told after a test has run: a failure that is tried again is told after its second try."""
+        if (first := self._first.pop(number, None)) is not None:
+            return [(number, self._second(first, reports))]
+        if self._alone or not self._most or not any(report.failed for report in reports):
+            return [(number, reports)]
+        self._first[number] = reports
+        if len(self._first) <= self._most:
+            return []
+        self._most = 0
+        return self.left()
+
+    def left(self) -> list[tuple[int, list[pytest.TestReport]]]:
+        """The failures that were not tried again."""
+        left, self._first = sorted(self._first.items()), {}
+        return left
+
+    def _second(self, first: list[pytest.TestReport], second: list[pytest.TestReport]) -> list[pytest.TestReport]:
+        text = "\n".join(_text(report) for report in first if report.failed)
+        if all(report.passed for report in second):
+            self.passed.append((first[0].nodeid, text))
+            return second
+        failed = [report for report in second if report.failed]
+        if not failed:  # it was skipped, which says nothing about the first failure
+            return first
+        failed[0].sections.append(("the first failure, beside other tests", text))
+        return second
+
+
+def _text(report: pytest.TestReport) -> str:
+    return "\n".join([report.longreprtext, *(f"--- {title} ---\n{content}" for title, content in report.sections)])
 
 
 class Runs:
@@ -186,9 +255,12 @@ class Runs:
 
 def add_options(parser: pytest.Parser) -> None:
     parser.addoption("--forks", type=int, default=0, metavar="N", help="load the tests once, then run them in N processes")
+    again = "with --forks: tests that fail beside others run once more, alone, unless they are more than N; what passes then is told"
+    parser.addoption("--again", type=int, default=0, metavar="N", help=again)
 
 
 def choose(config: pytest.Config) -> None:
     """More than one process only when told so."""
     if amount := config.getoption("--forks"):
-        config.pluginmanager.register(Forks(config, amount), "forks")
+        again = 0 if config.getoption("maxfail") else config.getoption("--again")  # a run that stops at a failure does not wait for another
+        config.pluginmanager.register(Forks(config, amount, again), "forks")

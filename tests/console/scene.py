@@ -13,7 +13,10 @@ import httpx
 
 from holdfast.console.serving import Console
 from holdfast.model.clock import Clock, SystemClock
+from holdfast.model.codec import dumps
+from holdfast.model.execution import Execution, Terms, new_execution
 from holdfast.model.ids import id_at
+from holdfast.model.verbs import Start, Started
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
 from holdfast.web.app import App
@@ -67,6 +70,14 @@ class Scene:
         self.store = store
         self.where = where
         self.clock = clock
+
+    def start(self, function: str, payload: object = None, *, tenant: str | None = None, name: str | None = None) -> Execution:
+        """An execution that is ready, and that no runner takes."""
+        now, text = self.clock.now(), dumps(payload)
+        header = new_execution(id_at(now), name, function, "1", payload=text, now=now, terms=Terms(), tenant=tenant)
+        (answer,) = self.store.commit([Start(header, text)], now).answers
+        assert isinstance(answer, Started)
+        return answer.header
 
     @contextlib.asynccontextmanager
     async def browser(

@@ -216,7 +216,7 @@ async def test_hostile_pages_end_well_within_their_time(web: Site) -> None:
     async with working(WORKER, fetch=local()) as engine:
         for name, text in HOSTILE.items():
             web.page("/hostile", text.encode("utf-8", errors="replace"))
-            told = await ran(engine, WORKER, {"url": f"{web.url}/hostile", "extraction_spec": HUNGRY}, constraints={"timeout_seconds": 20})
+            told = await ran(engine, WORKER, {"url": f"{web.url}/hostile", "extraction_spec": HUNGRY})
             assert code(told) == ("ok", None, 1), (name, told["error"])
             assert told["outputs"]["data"].keys() == HUNGRY["fields"].keys() or "$artifact" in told["outputs"]["data"], name
 

@@ -1,5 +1,6 @@
 """Extraction: what a spec finds in a page, and what it says when the page has changed."""
 
+from time import process_time
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ from hypothesis import strategies as st
 from holdfast.library.web_scrape.extraction import MAX_ITEMS, MAX_WARNINGS, SpecInvalid, extract
 from holdfast.library.web_scrape.paths import path_of
 from holdfast.model import codec
-from holdfast.model.clock import monotonic
 from tests.parts import examples
 
 URL = "https://shop.example/tea/green.html?x=1"
@@ -313,9 +313,9 @@ def test_a_spec_has_bounds() -> None:
 
 @pytest.mark.parametrize("regex", ["(a+)+$", "(a|aa)+$", "(.*a){20}", "^(([a-z])+.)+[A-Z]([a-z])+$", "(x+x+)+y", "a?" * 30 + "a" * 30])
 def test_a_catastrophic_regex_takes_no_time(regex: str) -> None:
-    began = monotonic()
+    began = process_time()
     extract("<p>" + "a" * 200_000 + "!</p>", {"x": {"css": "p", "regex": regex}})
-    assert monotonic() - began < 10
+    assert process_time() - began < 10
 
 
 @pytest.mark.parametrize(
@@ -347,9 +347,9 @@ def test_no_page_makes_it_fail(html: str) -> None:
         "l": {"css": "*", "list": True},
         "m": {"meta": "x"},
     }
-    began = monotonic()
+    began = process_time()
     codec.dumps(extract(html, spec, URL).data)
-    assert monotonic() - began < 20
+    assert process_time() - began < 20
 
 
 def test_lists_and_warnings_are_bounded() -> None:
@@ -362,14 +362,25 @@ def test_a_record_of_records_of_records_ends() -> None:
     spec: Any = {"css": "div", "list": True, "fields": {"t": "p"}}
     for _ in range(5):
         spec = {"css": "div", "list": True, "fields": {"x": spec}}
-    began = monotonic()
+    began = process_time()
     extract("<div>" * 60 + "<p>x", {"x": spec})
-    assert monotonic() - began < 30
+    assert process_time() - began < 30
 
 
 def test_a_path_that_looks_at_everything_again_and_again_is_stopped() -> None:
-    result = extract("<div><div>" * 900, {"x": {"path": "//div//div//div//div//div"}})
+    result = extract("<p>x</p>" * 20_000, {"x": {"path": "//p/.." * 20}})
     assert (result.data, result.warnings[0]["code"]) == ({"x": None}, "too_costly")
+
+
+def test_a_path_looks_once_at_what_is_below_several_of_its_places() -> None:
+    result = extract("<div>" * 1800 + "<h1>x", {"x": {"path": "//div//div//div[last()]//div//h1/text()"}})
+    assert (result.data, result.warnings) == ({"x": "x"}, [])
+
+
+def test_a_deep_step_from_places_inside_each_other_finds_each_element_once() -> None:
+    page = "<div id=a><p id=1><div id=b><p id=2></p><div id=c><p id=3></p></div></div><p id=4></p></div><div id=d><p id=5></div>"
+    result = extract(page, {"x": {"path": "//div//p/@id", "list": True}, "first": {"path": "//div//p[1]/@id", "list": True}})
+    assert (sorted(result.data["x"]), result.data["first"]) == (["1", "2", "3", "4", "5"], ["1", "2", "3", "5"])
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -96,6 +96,7 @@ SMALL = Sizes(
     queue_jobs=20,
     queue_bulk=20,
     queue_backlog=50,
+    console_executions=60,
     queue_other_tenant=30,
     w1_steps=5, w2_executions=10, w3_branches=4, w3_items=6, w4_steps=2, w4_many_steps=3, w5_executions=4, w5_blocking=3, w6_rounds=5,
     http_executions=2, http_steps=2, http_connections=2, http_checkpoints=8, http_invocations=5, worker_attempts=2,

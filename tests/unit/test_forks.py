@@ -66,13 +66,79 @@ def test_alone():
     assert not any(Path("/proc", name.rpartition("-")[2]).exists() for name in before)
 """
 
+BUSY = """
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def first(name):
+    \"\"\"Whether it is the first try.\"\"\"
+    known = (HERE / name).exists()
+    (HERE / name).touch()
+    return not known
+
+
+@pytest.fixture
+def unready():
+    assert not first("unready"), "not set up"
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_right(number):
+    pass
+
+
+def test_busy():
+    print("printed in the", "first" if first("busy") else "second", "try")
+    assert (HERE / "alone").exists(), "the machine is busy"
+
+
+def test_that_is_set_up_late(unready):
+    pass
+
+
+def test_that_kills_its_process_once():
+    import os
+    if first("killed"):
+        os.kill(os.getpid(), 9)
+
+
+def test_wrong():
+    word = "beside" if first("wrong") else "alone"
+    raise ValueError(f"wrong {word}")
+
+
+def test_skipped():
+    if not first("skipped"):
+        pytest.skip("no wish")
+    raise ValueError("wrong, then skipped")
+
+
+@pytest.mark.alone
+def test_alone():
+    (HERE / "alone").touch()
+
+
+@pytest.mark.alone
+def test_last():
+    assert not first("last"), "wrong where nothing runs beside it"
+"""
+TRIED_AGAIN = 5
+"""Tests of BUSY that fail beside others."""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("forks")
+    return filled(tmp_path_factory.mktemp("forks"), TESTS)
+
+
+def filled(folder: Path, tests: str) -> Path:
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    long: later\n    alone: at last\n")
     (folder / "conftest.py").write_text("from tests.conftest import pytest_addoption, pytest_configure\n")
-    (folder / "test_forked.py").write_text(TESTS)
+    (folder / "test_forked.py").write_text(tests)
     return folder
 
 
@@ -98,3 +164,54 @@ def test_a_run_stops_when_it_is_told_to(folder: Path) -> None:
     told = run(folder, "--forks", "2", "-x", "-k", "many")
     assert len(re.findall(r"^FAILED", told, re.M)) == 1
     assert "stopping after 1 failures" in told
+
+
+def ends(told: str) -> dict[str, str]:
+    """How each test ended; each is told once."""
+    found = re.findall(r"^(PASSED|FAILED|ERROR) test_forked\.py::(\S+)", told, re.M)
+    assert len(found) == len({name for _, name in found})
+    return {name: end for end, name in found if not name.startswith("test_right")}
+
+
+def test_what_fails_beside_others_and_passes_alone_is_told_with_its_first_failure(tmp_path: Path) -> None:
+    told = run(filled(tmp_path, BUSY), "--forks", "2", "--again", str(TRIED_AGAIN))
+    assert ends(told) == {
+        "test_busy": "PASSED",
+        "test_that_is_set_up_late": "PASSED",
+        "test_that_kills_its_process_once": "PASSED",
+        "test_wrong": "FAILED",
+        "test_skipped": "FAILED",
+        "test_alone": "PASSED",
+        "test_last": "FAILED",
+    }
+    _, _, section = told.partition("= passed only when it ran alone =")
+    names = re.findall(r"^_+ test_forked\.py::(\S+) _+$", section, re.M)
+    assert names == ["test_busy", "test_that_is_set_up_late", "test_that_kills_its_process_once"]
+    for first in ("AssertionError: the machine is busy", "printed in the first try", "AssertionError: not set up", "its process: signal 9"):
+        assert first in section
+
+
+def test_what_fails_beside_others_and_alone_is_a_failure_with_both_texts(tmp_path: Path) -> None:
+    told = run(filled(tmp_path, BUSY), "--forks", "2", "--again", str(TRIED_AGAIN), "-k", "wrong")
+    assert ends(told) == {"test_wrong": "FAILED"}
+    assert "passed only when it ran alone" not in told
+    second, _, first = told.partition("the first failure, beside other tests")
+    assert "ValueError: wrong alone" in second
+    assert "ValueError: wrong beside" in first
+
+
+def test_a_run_whose_only_failures_pass_alone_is_green(tmp_path: Path) -> None:
+    told = run(filled(tmp_path, BUSY), "--forks", "2", "--again", "1", "-k", "busy or test_alone or right")
+    assert re.search(r"^=+ 8 passed, \d+ deselected in", told, re.M)
+    assert "= passed only when it ran alone =" in told
+
+
+@pytest.mark.parametrize(
+    "more", [["--again", str(TRIED_AGAIN - 1)], [], ["--again", "8", "--maxfail", "99"]], ids=["more", "none", "maxfail"]
+)
+def test_nothing_is_tried_again_when_more_fail_or_nobody_asks_for_it_or_the_run_stops_at_failures(tmp_path: Path, more: list[str]) -> None:
+    told = run(filled(tmp_path, BUSY), "--forks", "2", *more)
+    wrong = [name for name, end in ends(told).items() if end != "PASSED"]
+    assert len(wrong) == TRIED_AGAIN + 1
+    assert "passed only when it ran alone" not in told
+    assert "printed in the second try" not in told

@@ -22,7 +22,7 @@ from holdfast.web.requests import Request
 from holdfast.web.routing import Route
 
 _FORM_BYTES: Final = 4096
-_BACK: Final = re.compile(r"[A-Za-z0-9._~%-][A-Za-z0-9._~%/?&=+:,@!$'()*;-]{0,999}")
+_BACK: Final = re.compile(r"(?!log(?:in|out)\b)[A-Za-z0-9_~%-][A-Za-z0-9_~%/-]{0,300}(?:\?[A-Za-z0-9._~%/&=+:,@!$'()*;-]{0,999})?")
 """A page of the console, by its path: no other site, and no way up."""
 _TRIES: Final = 10
 _TRIES_SECONDS: Final = 60.0
@@ -84,7 +84,7 @@ class Login:
 
     def _back(self, visit: Visit) -> str:
         back = visit.form.get("next", "")
-        return back if _BACK.fullmatch(back) and not back.startswith(("login", "logout")) else "./"
+        return back if _BACK.fullmatch(back) else "./"
 
 
 class Tries:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 
+from holdfast.console.bulk_jobs import BulkJobs
 from holdfast.console.login import Login
 from holdfast.console.pages.again import AgainPages
+from holdfast.console.pages.approvals import ApprovalsPages
 from holdfast.console.pages.catalog import CatalogPages
 from holdfast.console.pages.compare import ComparePages
+from holdfast.console.pages.home import HomePages
+from holdfast.console.pages.run import RunPages
 from holdfast.console.pages.runs import RunsPages
+from holdfast.console.pages.tables import TablePages
 from holdfast.console.rendering import Rendering
 from holdfast.console.served import Served
 from holdfast.console.site import Site
@@ -17,14 +22,16 @@ from holdfast.console.source import Source
 from holdfast.console.sources.viewer import Viewer
 from holdfast.console.static_files import StaticFiles
 from holdfast.console.ticks import Ticks
+from holdfast.console.visit import Visit
 from holdfast.model.clock import Clock
 from holdfast.model.ids import IdSource
 from holdfast.model.payloads import PayloadCodec
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.backends import open_store, shown
 from holdfast.store.seam import Store
 from holdfast.web.asker import asker_of
 from holdfast.web.auth.gate import Gate
-from holdfast.web.page_errors import PREFIX
+from holdfast.web.page_errors import PREFIX, error_page
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -44,6 +51,7 @@ class Console:
         self._gate = gate
         self._served = served
         self._ticks = Ticks(store)
+        self._bulk = BulkJobs(clock, ids)
         self._site = Site(self._source, Rendering(), clock, gate.sessions, read_only=read_only)
 
     def routes(self) -> Sequence[Route]:
@@ -54,16 +62,22 @@ class Console:
             Login(site, site.rendering, self._gate),
             self._ticks,
             RunsPages(site),
+            ApprovalsPages(site),
+            HomePages(site),
+            TablePages(site, self._bulk),
             CatalogPages(site),
             AgainPages(site),
+            RunPages(site),
             ComparePages(site),
         )
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
-        return [Route("GET", PREFIX.rstrip("/"), _to_first_page, first), *(route for part in parts for route in part.routes())]
+        begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)
+        return [begin, *(route for part in parts for route in part.routes()), site.page(".*", _missing, "ConsolePage")]
 
     async def close(self) -> None:
-        """End the streams of open pages."""
+        """End the streams of open pages, and the actions on many runs."""
         await self._ticks.close()
+        await in_thread(Purpose.CONSOLE, self._bulk.close)
 
     def _source(self, request: Request) -> Source:
         viewer = Viewer(
@@ -103,6 +117,10 @@ async def open_console(
 def _opened(where: str, clock: Clock, ids: IdSource, codec: PayloadCodec | None) -> Iterator[Store]:
     with contextlib.closing(open_store(where, ids(clock.now()), codec)) as store:
         yield store
+
+
+def _missing(visit: Visit) -> Reply:
+    return error_page(visit.request, 404, "not_found", "The console has no such page.")
 
 
 async def _to_first_page(request: Request) -> Reply:

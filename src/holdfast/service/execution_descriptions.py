@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -214,13 +214,10 @@ def trouble_of(store: Store, header: Execution) -> Trouble | None:
     return Trouble(failures=header.failures, error=one_line(error), place=place, next_try_at=header.ready_at if waits else None)
 
 
-def why_of(store: Store, header: Execution, operations: Sequence[Operation], trouble: Trouble | None) -> str:
-    """Why an execution waits, as a sentence. `operations` are those that it waits for; nothing is read of what they wait for."""
-    pending = tuple(_pending(op, None, ()) for op in operations)
+def why_of(store: Store, header: Execution, trouble: Trouble | None) -> str:
+    """Why an execution stands where it stands, as a sentence; nothing is read of what it waits for."""
     place = queue_place(store, header)
-    if place is None:
-        return _why(store, header, pending, None, trouble)
-    return _why_queued(store, header, pending, None, trouble, place)
+    return _why(store, header, (), None, trouble) if place is None else _why_queued(store, header, (), None, trouble, place)
 
 
 def _all_pending(store: ExecutionStore, header: Execution) -> tuple[Pending, ...]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
-from holdfast.model.operations import APPROVAL, CANCEL, Operation, Type, is_pending
+from holdfast.model.operations import APPROVAL, CANCEL, RUN, Operation, SubType, Type, is_pending
 from holdfast.service.execution_descriptions import trouble_of, why_of
 from holdfast.store.seam import Store
 
 _MOST_OPERATIONS: Final = 5_000
 """An execution of more operations is not looked through for a list; its own page is."""
+
+
+_MOST_TOLD: Final = 3
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +35,7 @@ def why(store: Store, header: Execution) -> Why:
     if header.status is not ExecutionStatus.RUNNING:
         return _over(header)
     pending = _pending(store, header)
-    sentence = why_of(store, header, pending, trouble_of(store, header))
+    sentence = _waits_for(pending) if pending else why_of(store, header, trouble_of(store, header))
     if header.state is State.QUARANTINED or next_try(header) is not None:
         return Why(sentence=sentence, cure="release")
     if header.state is State.QUEUED and header.place is not None and "is paused" in sentence:
@@ -58,6 +62,40 @@ def _over(header: Execution) -> Why:
 
 
 def _pending(store: Store, header: Execution) -> list[Operation]:
+    """The operations that a suspended execution waits for. A callback has the name of the call that waits for it."""
     if header.state is not State.SUSPENDED or header.operations > _MOST_OPERATIONS:
         return []
-    return [op for op in store.outline(header.id) if is_pending(op) and op.sub_type != CANCEL]
+    known = {op.id: op for op in store.outline(header.id)}
+    found = []
+    for op in known.values():
+        if is_pending(op) and op.sub_type != CANCEL:
+            around = known.get(op.parent_id or "")
+            named = around is not None and around.sub_type == SubType.WAIT_FOR_CALLBACK
+            found.append(msgspec.structs.replace(op, name=around.name) if around is not None and named else op)
+    return found
+
+
+def _waits_for(pending: list[Operation]) -> str:
+    told = [_waited_for(op) for op in pending[:_MOST_TOLD]]
+    more = f" and {len(pending) - _MOST_TOLD:,} more" if len(pending) > _MOST_TOLD else ""
+    return f"It waits for {', '.join(told)}{more}."
+
+
+def _waited_for(op: Operation) -> str:
+    name = "" if op.name is None else f" {op.name!r}"
+    due = "" if op.due_at is None else f" until {_moment(op.due_at)}"
+    match op.type:
+        case Type.WAIT:
+            return f"its timer{name}{due}"
+        case Type.CALLBACK if op.sub_type == APPROVAL:
+            return f"a person's decision{name}{due}"
+        case Type.CALLBACK:
+            return f"an answer to its callback{name}{due}"
+        case Type.CHAINED_INVOKE:
+            return f"the end of {'the run' if op.sub_type == RUN else 'what it invoked'}{name}"
+        case _:
+            return f"attempt {op.attempt + 1} of {(op.sub_type or op.type.value).lower()}{name}{due}"
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -138,7 +138,7 @@ class BrowseQuery:
     def matches(self, name: str, part: Part, asked: Mapping[str, object]) -> str:
         """Finds the matches among the next candidates of a part. `name` is that of the statement, which says what is read of them."""
         lines = [line for line in self._sql["browse_filter"].splitlines() if asked.keys() >= set(self._parameter.findall(line))]
-        text = self._sql[name].replace("{filter}", "\n".join(lines)).replace("{standing}", self._sql["standing"])
+        text = self._sql[name].replace("{filter}", "\n".join(lines)).replace("{standing}", self._sql["browse_standing"])
         return text.replace("{part}", self._sql[f"part_{part.name}"])
 
     def asked(self, wanted: Browse) -> dict[str, Any]:

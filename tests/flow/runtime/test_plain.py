@@ -300,8 +300,9 @@ async def test_warm_processes_are_used_again_and_bounded() -> None:
     async with hosting(plain("spins"), per_function=2) as (host, _):
         pids = {(await call(host, "spins", 0)).payload for _ in range(5)}
         assert len(pids) == 1
-        many = await asyncio.gather(*(call(host, "spins", 0.05) for _ in range(12)))
-        assert len({called.payload for called in many}) == 2
+        while len(pids) == 1:  # on a busy machine the first process may serve all calls before the second has started
+            pids |= {called.payload for called in await asyncio.gather(*(call(host, "spins", 0.05) for _ in range(12)))}
+        assert len(pids) == 2
 
 
 async def test_an_idle_process_makes_room_for_another_function() -> None:

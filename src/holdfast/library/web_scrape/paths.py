@@ -135,12 +135,15 @@ class _Walk:
 
     def step(self, places: list[LexborNode], step: Step, *, from_root: bool) -> list[LexborNode]:
         found: dict[int, LexborNode] = {}
+        searched: set[int] = set()
         for place in places:
-            for node in self._of(place, step, from_root):
+            if step.deep and place.mem_id in searched:
+                continue  # an outer place gave all that is below this one: else the time grows with the square of the depth
+            for node in self._of(place, step, from_root, searched):
                 found.setdefault(node.mem_id, node)
         return list(found.values())
 
-    def _of(self, place: LexborNode, step: Step, from_root: bool) -> Iterable[LexborNode]:
+    def _of(self, place: LexborNode, step: Step, from_root: bool, searched: set[int]) -> Iterable[LexborNode]:
         if step.name == ".":
             return [place]
         if step.name == "..":
@@ -152,6 +155,7 @@ class _Walk:
         if step.deep:
             below = list(place.traverse())
             self._count(len(below))
+            searched.update(node.mem_id for node in below)
             groups += [self._children(node) for node in below]
         elif not from_root:
             groups.append(self._children(place))

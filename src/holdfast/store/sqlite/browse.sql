@@ -59,7 +59,7 @@ WITH RECURSIVE found (value) AS (
 )
 SELECT value FROM found WHERE value IS NOT NULL LIMIT 100
 
--- name: standing
+-- name: browse_standing
 CASE x.status
 WHEN 'RUNNING' THEN
     CASE WHEN x.state = 'quarantined' THEN 'quarantined'

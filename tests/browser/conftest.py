@@ -1,0 +1,43 @@
+"""Tests of the console in a real browser: Debian's Chromium, which `make browser` installs. Without it they are skipped, and say so."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.browser.watched_page import Pages
+from tests.surface.serve_program import Programs, programs
+
+_FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("Chromium is not installed: `make browser` installs it")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def pages(chromium: Browser) -> Iterator[Pages]:
+    """Pages that fail the test if they say an error, break the policy of their server, or ask another host for anything."""
+    opened = Pages(chromium)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Programs]:
+    with programs(tmp_path) as made:
+        yield made

@@ -1,0 +1,49 @@
+"""Pages in a browser that are watched: an error in a script, a broken policy, or a request to another host is a failure of the test."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
+
+
+class Pages:
+    """Opens pages, each in a browser of its own: no cookies, nothing kept."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._contexts: list[BrowserContext] = []
+        self.trouble: list[str] = []
+        """What pages said or did that they must not."""
+        self._hosts: set[str] = set()
+
+    def open(self, url: str, *, width: int = 1440, height: int = 900, dark: bool = False, **options: Any) -> Page:
+        """A page at this address."""
+        self._hosts.add(urlsplit(url).netloc)
+        context = self._browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", reduced_motion="reduce", **options
+        )
+        context.set_default_timeout(30_000)
+        self._contexts.append(context)
+        page = context.new_page()
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.trouble.append(f"error: {error}"))
+        page.on("request", self._asked)
+        page.goto(url)
+        return page
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.trouble.append(f"{message.type}: {message.text}")
+
+    def _asked(self, request: Request) -> None:
+        found = urlsplit(request.url)
+        if found.scheme in ("http", "https") and found.netloc not in self._hosts:
+            self.trouble.append(f"another host: {request.url}")
+
+    def close(self) -> None:
+        """Close all pages. What they said is a failure, if it was an error."""
+        for context in self._contexts:
+            context.close()
+        assert self.trouble == []
