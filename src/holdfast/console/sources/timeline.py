@@ -148,7 +148,7 @@ class TimelineSource:
         selected = None
         if wanted is not None and (entry := tree.by_id.get(wanted)) is not None:
             selected, choice = tree.shown_at(entry, choice)
-            at = max(0, selected - limit // 2)
+            at = selected - selected % limit
         rows = tree.view(choice)
         at = max(0, min(at, len(rows) - 1))
         shown = [tree.entries[number] for number in rows[at : at + limit]]
