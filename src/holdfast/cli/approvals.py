@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, read_json
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, print_line, print_table, say, seconds, shortened
 from holdfast.cli.workers import call_of
 from holdfast.model.durations import HINT, parsed
@@ -184,7 +185,7 @@ def _decide_many(place: StorePlace, verdict: BatchVerdict, ids: list[str], run: 
         say("nothing waits for a decision there")
     if refused:
         say(f"{refused} of {len(results)} decisions were refused; each line says why")
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.UNSUCCESSFUL)
 
 
 def _votes(approval: Approval) -> str:

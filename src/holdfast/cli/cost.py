@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption, read_json
 from holdfast.cli.estimates import Estimated, money_of
 from holdfast.cli.terminal import print_document, print_table, say
@@ -39,7 +40,9 @@ def cost(
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DAY|Nd", help="From this UTC day on, or the last N days.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="DAY", help="Up to this UTC day.")] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant.", autocompletion=completion.tenants)
+    ] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="ID", help="Only this pipeline; of a file: which pipeline.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")] = False,
     csv_output: Annotated[bool, typer.Option("--csv", help="Print comma-separated values for spreadsheets.")] = False,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from holdfast.cli.arguments import CodecOption, JsonOption, StoreOption, StorePlace
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, print_table, printable, say
 from holdfast.model.clock import SystemClock
 from holdfast.model.ids import id_at
@@ -16,9 +17,6 @@ from holdfast.store.backends import open_maintenance, shown
 from holdfast.store.maintenance import Maintenance
 
 app = typer.Typer(help="Migrate, check, back up, restore and measure a store.", no_args_is_help=True, rich_markup_mode=None)
-
-
-_UNSOUND: Final = 3
 
 
 def _kept(place: StorePlace, codec: PayloadCodec | None = None) -> Maintenance:
@@ -74,7 +72,7 @@ def check(
         said = f"{len(found.findings)} findings" if found.findings else "sound"
         say(f"{shown(place.where)} is of schema version {found.numbers.version}{old}; {said}")
     if found.findings:
-        raise typer.Exit(_UNSOUND)
+        raise typer.Exit(ExitCode.TROUBLE)
 
 
 @app.command("backup")

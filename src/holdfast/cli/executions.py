@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from holdfast.cli import completion
 from holdfast.cli import show as shown
 from holdfast.cli.arguments import (
     CodecOption,
@@ -36,7 +37,10 @@ _STATUSES = ", ".join(ExecutionStatus)
 
 @app.command("list")
 def list_(
-    function: Annotated[str | None, typer.Option("--function", metavar="NAME", help="Only executions of this function.")] = None,
+    function: Annotated[
+        str | None,
+        typer.Option("--function", metavar="NAME", help="Only executions of this function.", autocompletion=completion.functions),
+    ] = None,
     version: Annotated[str | None, typer.Option("--version", metavar="VERSION", help="Only executions of this version of it.")] = None,
     status: Annotated[
         list[str] | None,
@@ -46,7 +50,9 @@ def list_(
     parent: Annotated[
         str | None, typer.Option("--parent", metavar="EXECUTION", help="Only executions that this one invoked: its ARN, id or name.")
     ] = None,
-    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only executions of this queue.")] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="NAME", help="Only executions of this queue.", autocompletion=completion.queues)
+    ] = None,
     started_after: Annotated[
         str | None, typer.Option("--started-after", metavar="TIME", help="Only executions started after this time (ISO 8601, UTC).")
     ] = None,
@@ -203,7 +209,12 @@ def release(
     ] = None,
     function: Annotated[
         str | None,
-        typer.Option("--function", metavar="NAME", help="Instead of one: all quarantined executions of this function."),
+        typer.Option(
+            "--function",
+            metavar="NAME",
+            help="Instead of one: all quarantined executions of this function.",
+            autocompletion=completion.functions,
+        ),
     ] = None,
     json_output: JsonOption = False,
     store: StoreOption = None,

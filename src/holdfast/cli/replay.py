@@ -16,6 +16,7 @@ import msgspec
 import typer
 
 from holdfast.cli.arguments import CodecOption, ConfigOption, JsonOption, StoreOption, StorePlace, TrustOption
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, printable, say
 from holdfast.cli.workers import declares_workers
 from holdfast.durable.exceptions import NonDeterministicExecutionError
@@ -25,8 +26,6 @@ from holdfast.service.replaying import replay as replayed
 
 if TYPE_CHECKING:
     from holdfast.workers.replay import Replayed
-
-_MISMATCH = 1
 
 
 def replay(
@@ -64,13 +63,13 @@ def replay(
             ran = replayed(Path(what), function)
         except NonDeterministicExecutionError as mismatch:
             say(f"error[{mismatch.code}]: {printable(str(mismatch))}")
-            raise typer.Exit(_MISMATCH) from None
+            raise typer.Exit(ExitCode.UNSUCCESSFUL) from None
     if json_output:
         print_document(msgspec.to_builtins(ran))
     else:
         print(f"{'matches' if ran.matches else 'does not match'}: {printable(ran.why)}")
     if not ran.matches:
-        raise typer.Exit(_MISMATCH)
+        raise typer.Exit(ExitCode.UNSUCCESSFUL)
 
 
 def _replay_run(what: str, target: str | None, isolation: str | None, place: StorePlace, config: Path | None, *, trust: bool) -> Replayed:
@@ -103,4 +102,4 @@ def _print_run(told: Replayed, *, json_output: bool) -> None:
         for note in told.notes:
             print(f"  {printable(note)}")
     if not told.matches:
-        raise typer.Exit(_MISMATCH)
+        raise typer.Exit(ExitCode.UNSUCCESSFUL)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.arguments import CodecOption, JsonOption, StoreOption, StorePlace, read_json
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, print_table, printable, say, span_of
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.restart_errors import ConfirmationNeeded
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, as `holdfast run` and `holdfast runs list` print it.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Start without a question.")]
-_DIFFERS = 1
 _WORDS = {"reused": "reused", "again": "runs again", "depends": "may run again"}
 
 
@@ -131,7 +131,7 @@ def compare(
     else:
         _print_comparison(told)
     if not told.is_same:
-        raise typer.Exit(_DIFFERS)
+        raise typer.Exit(ExitCode.UNSUCCESSFUL)
 
 
 def _print_comparison(told: Comparison) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, read_json
 from holdfast.cli.terminal import distance, print_document, print_line, print_table, printable, say, seconds, shortened
 from holdfast.model.clock import SystemClock
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Start functions, workers and pipelines at certain times.", no_args_is_help=True, rich_markup_mode=None)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.", autocompletion=completion.schedules)]
 _MOST_TIMES = 100
 
 

@@ -78,8 +78,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             error_codes=self.of("error"),
             versions=self.of("version"),
             text=self.text or None,
-            since=_moment(self.since, now) if self.since else None,
-            until=_moment(self.until, now) if self.until else None,
+            since=moment_of(self.since, now) if self.since else None,
+            until=moment_of(self.until, now) if self.until else None,
             roots=not self.everything and not self.of("pipeline") and not self.of("worker") and not self.text,
         )
 
@@ -102,7 +102,7 @@ def query_from(text: str) -> Query:
         elif key in FACETS:
             values.append((key, _checked(key, value)))
         elif key in times:
-            _moment(value, 0)
+            moment_of(value, 0)
             times[key] = value
         elif key == "is" and value == "any":
             everything = True
@@ -110,6 +110,11 @@ def query_from(text: str) -> Query:
             known = ", ".join([*FACETS, *TIMES])
             raise InvalidParameter(f"{key!r:.50} is not a qualifier. There are {known}, and is:any. Put a text with a colon in quotes.")
     return Query(values=tuple(dict.fromkeys(values)), text=" ".join(free), everything=everything, **times)
+
+
+def quoted(key: str, value: str) -> str:
+    """One qualifier with its value, as it is typed."""
+    return f"{key}:{_quoted(value)}"
 
 
 def _checked(key: str, value: str) -> str:
@@ -125,7 +130,7 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _moment(text: str, now: int) -> int:
+def moment_of(text: str, now: int) -> int:
     """A time: a span before now such as 24h, or a date or time in ISO 8601, in UTC where it names no zone."""
     span = _SPAN.fullmatch(text)
     if span is not None:

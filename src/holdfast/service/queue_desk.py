@@ -76,11 +76,13 @@ class QueueDesk:
         """One queue, with at most so many lanes."""
         return self._view(self._needed(queue), tenant, lanes)
 
-    def parked(self, queue: str | None, *, tenant: str | None = None, limit: int = 50, error: str | None = None) -> Iterator[ParkedRun]:
-        """Parked runs, oldest first: of one queue or of all, with this error code or with any."""
+    def parked(
+        self, queue: str | None, *, tenant: str | None = None, limit: int = 50, error: str | None = None, beyond: str = ""
+    ) -> Iterator[ParkedRun]:
+        """Parked runs, oldest first: of one queue or of all, with this error code or with any, after the id `beyond`."""
         if queue is not None:
             self._needed(queue)
-        beyond, left = "", limit
+        left = limit
         while left > 0 and (page := self._store.parked(queue, beyond, _PAGE)):
             for header in page:
                 if tenant is not None and header.tenant != tenant:

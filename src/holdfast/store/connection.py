@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib import resources
 from typing import Final
 
@@ -16,6 +17,15 @@ def named_statements(package: str, file: str) -> dict[str, str]:
     """The statements of a file by their names: each stands below a line `-- name: word`."""
     text = (resources.files(package) / file).read_text()
     return {name: body.strip() for name, body in _NAMED.findall(text)}
+
+
+def together(*files: Mapping[str, str]) -> dict[str, str]:
+    """The statements of several files. Two of one name would be a mistake of ours."""
+    found: dict[str, str] = {}
+    for statements in files:
+        assert not found.keys() & statements.keys(), sorted(found.keys() & statements.keys())
+        found |= statements
+    return found
 
 
 def check_codec(where: str, codec: PayloadCodec | None, name: str | None, text: str | None) -> None:

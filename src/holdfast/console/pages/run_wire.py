@@ -83,7 +83,11 @@ def told(found: Slice) -> str:
     """The totals, in words."""
     counts = found.counts
     parts = [f"{found.operations:,} operation{'' if found.operations == 1 else 's'}"]
-    parts += [f"{counts[word]:,} {word}" for word in ("failed", "stopped", "blocked", "retrying", "person", "running", "waiting") if counts.get(word)]
+    parts += [
+        f"{counts[word]:,} {word}"
+        for word in ("failed", "stopped", "blocked", "retrying", "person", "running", "waiting")
+        if counts.get(word)
+    ]
     if found.idle:
         parts.append(f"{span(found.idle)} idle folded")
     return " · ".join(parts)

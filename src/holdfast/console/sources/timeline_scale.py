@@ -17,11 +17,15 @@ _FOLD: Final = 700
 """The width of a fold, as long as there are few."""
 _LABEL: Final = 900
 _ALL_FOLDS: Final = 4_000
-_STEPS: Final = tuple(
-    unit * many
-    for unit, sizes in ((1, (1, 2, 5, 10, 20, 50, 100, 200, 500)), (1_000, (1, 2, 5, 10, 15, 30)), (60_000, (1, 2, 5, 10, 15, 30)))
-    for many in sizes
-) + tuple(3_600_000 * many for many in (1, 2, 3, 6, 12)) + tuple(86_400_000 * many for many in (1, 2, 7, 30, 90, 365))
+_STEPS: Final = (
+    tuple(
+        unit * many
+        for unit, sizes in ((1, (1, 2, 5, 10, 20, 50, 100, 200, 500)), (1_000, (1, 2, 5, 10, 15, 30)), (60_000, (1, 2, 5, 10, 15, 30)))
+        for many in sizes
+    )
+    + tuple(3_600_000 * many for many in (1, 2, 3, 6, 12))
+    + tuple(86_400_000 * many for many in (1, 2, 7, 30, 90, 365))
+)
 
 
 class Fold(msgspec.Struct, frozen=True, gc=False):

@@ -217,7 +217,7 @@ class Tree:
                 spans.append((op.started_at, op.started_at))
                 if op.ended_at is not None:
                     spans.append((op.ended_at, op.ended_at))
-            elif op.type in SERVED and op.type is not Type.CHAINED_INVOKE or op.attempt > 1 or (op.ended_at is None and self.is_over):
+            elif (op.type in SERVED and op.type is not Type.CHAINED_INVOKE) or op.attempt > 1 or (op.ended_at is None and self.is_over):
                 spans += [(op.started_at, op.started_at), (op.ended_at or op.started_at, op.ended_at or op.started_at)]
             else:
                 spans.append((op.started_at, op.ended_at or end))
@@ -253,7 +253,12 @@ class Tree:
         for at, entry in enumerate(self.entries):
             if choice.errors and entry.standing not in _BAD and entry.standing != "retrying":
                 continue
-            if text and text not in f"{entry.verb} {entry.name}".casefold() and not entry.op.id.startswith(text) and not _tail_has(entry, text):
+            if (
+                text
+                and text not in f"{entry.verb} {entry.name}".casefold()
+                and not entry.op.id.startswith(text)
+                and not _tail_has(entry, text)
+            ):
                 continue
             while at >= 0 and at not in wanted:
                 wanted.add(at)

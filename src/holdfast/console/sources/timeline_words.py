@@ -1,6 +1,6 @@
 """What a row of the timeline says of its operation: a verb, a name, how it stands, and what came of it, as the author's code would say it.
 
-    step charge → receipt-42        wait cool-down 30 s        map pages 40 items: 38 ok, 2 failed
+step charge → receipt-42        wait cool-down 30 s        map pages 40 items: 38 ok, 2 failed
 """
 
 from __future__ import annotations
@@ -180,7 +180,9 @@ def counted(total: int, ok: int, failed: int, what: str = "item") -> str:
     """The tracks of a map or a parallel, in words."""
     rest = total - ok - failed
     parts = [f"{ok:,} ok"] * bool(ok) + [f"{failed:,} failed"] * bool(failed) + [f"{rest:,} to go"] * (rest > 0)
-    return f"{total:,} {what if total == 1 else f'{what}es' if what.endswith('ch') else f'{what}s'}" + (f": {', '.join(parts)}" if parts else "")
+    return f"{total:,} {what if total == 1 else f'{what}es' if what.endswith('ch') else f'{what}s'}" + (
+        f": {', '.join(parts)}" if parts else ""
+    )
 
 
 def failure_line(error: Failure) -> str:

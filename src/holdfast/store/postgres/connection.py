@@ -14,7 +14,7 @@ import psycopg
 from holdfast.model.errors import StoreBroken, StoreNotFound, StoreNotMigrated, StoreUnsuitable
 from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.store.browse_values import with_values
-from holdfast.store.connection import check_codec, named_statements
+from holdfast.store.connection import check_codec, named_statements, together
 from holdfast.store.migrating import MigrationStep, SchemaStanding
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.columns import placeholders
@@ -34,7 +34,7 @@ def load_statements(file: str) -> dict[str, str]:
 
 def load_queries(schema: str) -> Mapping[str, str]:
     """The statements of an open store by name, for this schema."""
-    texts = load_statements("queries.sql") | with_values(load_statements("browse.sql"))
+    texts = together(load_statements("queries.sql"), with_values(load_statements("browse.sql")))
     found = {name: with_columns(body.replace("{schema}", schema)) for name, body in texts.items()}
     for table in ("executions", "touches", "operations", "events", "lanes", "rates", "cooled", "signals"):
         found[f"write_{table}"] = found[f"write_{table}"].replace("{rows}", placeholders(table))

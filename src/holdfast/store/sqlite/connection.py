@@ -15,7 +15,7 @@ from holdfast.files import private
 from holdfast.model.errors import StoreBroken, StoreUnsuitable
 from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.store.browse_values import with_values
-from holdfast.store.connection import check_codec, named_statements
+from holdfast.store.connection import check_codec, named_statements, together
 from holdfast.store.migrating import SchemaStanding
 from holdfast.store.rows import with_columns
 from holdfast.store.sqlite.errors import explained, in_a_shut_folder, is_shut, read_only
@@ -41,6 +41,11 @@ _WAL_BYTES = 32 * 1024 * 1024
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs"})
 
 
+def library_version() -> tuple[str, str]:
+    """The version of SQLite in this process, and the oldest that a store can use."""
+    return sqlite3.sqlite_version, ".".join(map(str, _LEAST_SQLITE))
+
+
 @functools.cache
 def load_queries(file: str = "queries.sql") -> Mapping[str, str]:
     """The statements of a file by name."""
@@ -50,7 +55,7 @@ def load_queries(file: str = "queries.sql") -> Mapping[str, str]:
 @functools.cache
 def all_statements() -> Mapping[str, str]:
     """The statements of an open store by name."""
-    return {**load_queries(), **with_values(load_queries("browse.sql"))}
+    return together(load_queries(), with_values(load_queries("browse.sql")))
 
 
 def connect(where: str, *, any_schema: bool = False) -> sqlite3.Connection:

@@ -1,0 +1,134 @@
+"""Jobs of the console that act on many runs, one after the other, in a thread of their own.
+
+They live in the memory of this process: when it ends, what is left is not done. The newest twenty are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.console.sources.bulk import BulkSource, Item, Verb
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError, InvalidParameter
+
+log = logging.getLogger("holdfast.console")
+
+KEPT: Final = 20
+MOST_AT_ONCE: Final = 3
+MOST_FAILURES: Final = 100
+"""The failures whose reasons a job keeps; all are counted."""
+PACE_SECONDS: Final = 0.02
+"""The pause after each run, so that a job of many does not push aside the work of runners."""
+_END_SECONDS: Final = 5.0
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A run that could not be acted on."""
+
+    item: Item
+    reason: str
+
+
+class Job:
+    """One action on many runs, and how far it is. The thread writes, pages read."""
+
+    def __init__(self, name: str, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str, now: int) -> None:
+        self.name, self.source, self.verb, self.items = name, source, verb, tuple(items)
+        self.question, self.reason, self.began_at = question, reason, now
+        self.ended_at: int | None = None
+        self.done = 0
+        self.failed = 0
+        self.failures: list[Failed] = []
+        self.cancelled = threading.Event()
+
+    @property
+    def left(self) -> int:
+        """The runs that are not acted on yet."""
+        return len(self.items) - self.done - self.failed
+
+    @property
+    def state(self) -> str:
+        """running, cancelled or done."""
+        if self.ended_at is None:
+            return "running"
+        return "cancelled" if self.left else "done"
+
+    def may_see(self, tenant: str | None) -> bool:
+        """Whether a caller of this tenant may look at the job."""
+        return tenant is None or tenant == self.source.tenant
+
+    def run(self, clock: Clock, pace: float) -> None:
+        """Act on one run after the other, until all are done or the job is cancelled."""
+        try:
+            for item in self.items:
+                if self.cancelled.is_set():
+                    break
+                self._act(item)
+                self.cancelled.wait(pace)
+            told = f"{self.done:,} done, {self.failed:,} failed, {self.left:,} left: {self.reason}"
+            self.source.note(self.verb, self.question or "everything", told)
+        except Exception:  # a thread of its own must say why it ends
+            log.exception("the bulk job %s ended early", self.name)
+        finally:
+            self.ended_at = clock.now()
+
+    def _act(self, item: Item) -> None:
+        try:
+            self.source.act(self.verb, item, self.reason)
+            self.done += 1
+        except HoldfastError as error:
+            self.failed += 1
+            if len(self.failures) < MOST_FAILURES:
+                self.failures.append(Failed(item, str(error)))
+
+
+class BulkJobs:
+    """The jobs of one console."""
+
+    def __init__(self, clock: Clock, new_name: Callable[[int], str], *, pace: float = PACE_SECONDS) -> None:
+        self._clock = clock
+        self._new_name = new_name
+        self._pace = pace
+        self._jobs: OrderedDict[str, tuple[Job, threading.Thread]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def start(self, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str) -> Job:
+        """Begin a job. Only a few go on at the same time."""
+        now = self._clock.now()
+        job = Job(self._new_name(now), source, verb, items, question=question, reason=reason, now=now)
+        thread = threading.Thread(target=job.run, args=(self._clock, self._pace), name="holdfast-bulk", daemon=True)
+        with self._lock:
+            if sum(1 for one, _ in self._jobs.values() if one.ended_at is None) >= MOST_AT_ONCE:
+                raise InvalidParameter(f"{MOST_AT_ONCE} actions on many runs go on already. Wait until one has ended, or cancel one.")
+            self._jobs[job.name] = (job, thread)
+            over = [name for name, (one, _) in self._jobs.items() if one.ended_at is not None]
+            for name in over[: max(0, len(self._jobs) - KEPT)]:
+                del self._jobs[name]
+        thread.start()
+        return job
+
+    def find(self, name: str, tenant: str | None) -> Job | None:
+        """The job of this name, if a caller of this tenant may see it."""
+        with self._lock:
+            found = self._jobs.get(name)
+        return found[0] if found is not None and found[0].may_see(tenant) else None
+
+    def all(self, tenant: str | None) -> list[Job]:
+        """The jobs that a caller of this tenant may see, newest first."""
+        with self._lock:
+            return [job for job, _ in reversed(self._jobs.values()) if job.may_see(tenant)]
+
+    def close(self) -> None:
+        """Cancel all jobs, and wait for their threads. Blocks."""
+        with self._lock:
+            jobs = list(self._jobs.values())
+        for job, _ in jobs:
+            job.cancelled.set()
+        for _, thread in jobs:
+            thread.join(_END_SECONDS)

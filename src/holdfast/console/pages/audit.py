@@ -1,0 +1,137 @@
+"""The audit log: who did what, on what, from where, when, and with which outcome; also as a file for spreadsheets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.console.pages.table_pages import csv_reply, shown
+from holdfast.console.query import moment_of
+from holdfast.console.rendering import address, iso
+from holdfast.console.site import Site
+from holdfast.console.tables import NOTHING, Age, Cell, Column, Field, Form, Link, Mark, Number, Page, Section, Table, Text
+from holdfast.console.visit import Visit
+from holdfast.model.audit import Noted, NoteFilter, NoteKind
+from holdfast.model.errors import InvalidParameter
+from holdfast.web.policy import Needs, Reach
+from holdfast.web.replies import Reply
+from holdfast.web.routing import Route
+
+_LEAD = (
+    "Decisions of people and keys, and what the server refused, newest first. Lines are only added, and forgotten when their time is over."
+)
+_TEXTS: Final = (("who", "Who"), ("what", "What"), ("outcome", "Outcome"))
+_COLUMNS: Final = ("number", "at", "kind", "who", "what", "on", "from", "outcome", "tenant", "times")
+_ID: Final = 36
+
+
+class AuditPages:
+    """The pages of the audit log: for admins of all tenants."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """The routes of these pages."""
+        site = self._site
+        who: dict[str, Any] = {"needs": Needs.ADMINISTER, "reach": Reach.NONE}
+        return [site.page("audit", self.list, "ListAuditPage", **who), site.page("audit.csv", self.file, "DownloadAudit", **who)]
+
+    def list(self, visit: Visit) -> Reply:
+        """A page of notes."""
+        problem = ""
+        found: Sequence[Noted] = ()
+        following: int | None = None
+        try:
+            found, following = visit.source.audit.page(_wanted(visit))
+        except InvalidParameter as wrong:
+            problem = str(wrong)
+        given = _given(visit)
+        table = Table(
+            columns=(
+                Column("When"),
+                Column("Kind"),
+                Column("Who"),
+                Column("What"),
+                Column("On"),
+                Column("From"),
+                Column("Outcome", fill=True),
+                Column("Times", number=True),
+            ),
+            rows=tuple(_row(noted) for noted in found),
+            empty="Nothing is noted." if not any(given.values()) else "No line matches.",
+            first=address("audit", **given) if visit.text("before") else "",
+            following=address("audit", before=following, **given) if following else "",
+            following_label="Older",
+        )
+        page = Page(
+            title="Audit",
+            path=address("audit", before=visit.text("before"), **given),
+            lead=_LEAD,
+            filters=_filters(given),
+            csv=address("audit.csv", **given),
+            problem=problem,
+            sections=(Section(id="notes", table=table, live=not visit.text("before")),),
+        )
+        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+
+    def file(self, visit: Visit) -> Reply:
+        """The newest 10,000 notes that match, as CSV."""
+        return csv_reply("audit", _COLUMNS, map(_line, visit.source.audit.lines(_wanted(visit))))
+
+
+def _given(visit: Visit) -> dict[str, str]:
+    return {name: visit.text(name).strip() for name in ("who", "what", "outcome", "kind", "since")}
+
+
+def _wanted(visit: Visit) -> NoteFilter:
+    given: dict[str, Any] = {name: value or None for name, value in _given(visit).items()}
+    kind, since, before = given.pop("kind"), given.pop("since"), visit.text("before")
+    if kind is not None and kind not in set(NoteKind):
+        raise InvalidParameter(f"{kind!r:.50} is not a kind: there are {' and '.join(NoteKind)}.")
+    wanted = NoteFilter(
+        **given, kind=None if kind is None else NoteKind(kind), since=None if since is None else moment_of(since, visit.now)
+    )
+    if not before:
+        return wanted
+    if not before.isascii() or not before.isdecimal() or len(before) > 18:
+        raise InvalidParameter(f"before: {before!r:.50} is not the number of a line.")
+    return msgspec.structs.replace(wanted, before=int(before))
+
+
+def _filters(given: dict[str, str]) -> Form:
+    texts = tuple(Field(name=name, label=label, value=given[name]) for name, label in _TEXTS)
+    kinds = (("", "all"), *((kind.value, kind.value) for kind in NoteKind))
+    kind = Field(name="kind", label="Kind", value=given["kind"], type="select", options=kinds)
+    since = Field(name="since", label="Since", value=given["since"], placeholder="7d or 2026-01-31")
+    return Form(to="audit", fields=(*texts, kind, since), submit="Show", get=True, back="audit" if any(given.values()) else "")
+
+
+def _row(noted: Noted) -> tuple[Cell, ...]:
+    note = noted.note
+    refused = note.kind is NoteKind.REFUSAL
+    return (
+        Age(note.at),
+        Mark("failed" if refused else "ok", note.kind.value),
+        Link(note.who, address("audit", who=note.who)),
+        Link(note.what, address("audit", what=note.what)),
+        _subject(note.on),
+        Text(note.origin, muted=True) if note.origin else NOTHING,
+        Text(note.outcome),
+        Number(note.times) if note.times > 1 else Text(""),
+    )
+
+
+def _subject(on: str) -> Cell:
+    """What the note is about; an execution leads to its page."""
+    if not on:
+        return NOTHING
+    return Link(on, f"runs/{on}", mono=True) if len(on) == _ID and on.count("-") == 4 else Text(on, mono=True)
+
+
+def _line(noted: Noted) -> tuple[object, ...]:
+    note = noted.note
+    told = (note.who, note.what, note.on, note.origin, note.outcome, note.tenant, note.times)
+    return (noted.number, iso(note.at), note.kind.value, *told)

@@ -1,0 +1,197 @@
+"""Actions on everything that a list shows: count first, then a reason and a typed number, then progress."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.console.bulk_jobs import KEPT, MOST_FAILURES, BulkJobs, Job
+from holdfast.console.pages.table_pages import shown
+from holdfast.console.query import query_from
+from holdfast.console.rendering import address
+from holdfast.console.site import Site, redirect
+from holdfast.console.sources.bulk import EXAMPLES, MOST, SENTENCES, Item, Plan, Verb
+from holdfast.console.tables import Age, Bar, Button, Cell, Column, Field, Form, Link, Mark, Number, Page, Section, Table, Text
+from holdfast.console.visit import Visit
+from holdfast.model.errors import ExecutionNotFound, InvalidParameter
+from holdfast.web.policy import Needs
+from holdfast.web.replies import Reply
+from holdfast.web.routing import Route
+
+_LONGEST_REASON: Final = 150
+_STATES: Final = {"running": "running", "cancelled": "stopped", "done": "ok"}
+_MEMORY = f"Jobs are in the memory of this console: when it ends, what is left is not done. It keeps the newest {KEPT}."
+_JOB: Final = "runs/-/bulk/([^/]+)"
+
+
+class BulkPages:
+    """The pages of actions on many runs."""
+
+    def __init__(self, site: Site, jobs: BulkJobs) -> None:
+        self._site = site
+        self._jobs = jobs
+
+    def routes(self) -> list[Route]:
+        """The routes of these pages."""
+        site = self._site
+        return [
+            site.page("runs/-/bulk", self.ask, "AskBulk", needs=Needs.OPERATE),
+            site.page(_JOB, self.show, "ShowBulk", needs=Needs.OPERATE),
+            *site.action("runs/-/bulk", self.start, "StartBulk", needs=Needs.OPERATE),
+            *site.action(f"{_JOB}/cancel", self.cancel, "CancelBulk", needs=Needs.OPERATE),
+        ]
+
+    def ask(self, visit: Visit) -> Reply:
+        """What a verb would do with everything that matches."""
+        return self._ask(visit, visit.text("q"), visit.text("verb"))
+
+    def start(self, visit: Visit) -> Reply:
+        """Begin, if the caller gave a reason and typed how many runs it is."""
+        text, verb = visit.field("q"), _verb(visit.field("verb"))
+        reason, confirm = visit.field("reason"), visit.field("confirm")
+        if not reason or len(reason) > _LONGEST_REASON:
+            return self._ask(visit, text, verb.value, f"Give a reason of 1 to {_LONGEST_REASON} characters: the audit log keeps it.")
+        source = visit.source.bulk
+        plan = source.plan(query_from(text), verb, visit.field("newest"))
+        if not plan.items:
+            return self._ask(visit, text, verb.value, "Nothing matches any more.")
+        if confirm != visit.field("count") or not confirm.isdecimal() or len(plan.items) > int(confirm):
+            return self._ask(visit, text, verb.value, "The number that you typed is not the number of runs.")
+        job = self._jobs.start(source, verb, plan.items, question=text, reason=reason)
+        return redirect(visit, f"runs/-/bulk/{job.name}")
+
+    def show(self, visit: Visit) -> Reply:
+        """How far a job is."""
+        job = self._found(visit)
+        above = (("Runs", "runs"), ("Act on all matches", address("runs/-/bulk", q=job.question)))
+        stop = Button(label="Cancel", to=f"runs/-/bulk/{job.name}/cancel", needs="operate", style="danger")
+        page = Page(
+            title=f"{job.verb.value.capitalize()} {len(job.items):,} {_runs(len(job.items))}",
+            path=f"runs/-/bulk/{job.name}",
+            above=above,
+            lead=_MEMORY,
+            buttons=(stop,) if job.ended_at is None else (),
+            sections=(_progress(job), *((_failures(job),) if job.failed else ())),
+        )
+        return shown(self._site.rendering, visit, page)
+
+    def cancel(self, visit: Visit) -> Reply:
+        """Act on no further run."""
+        job = self._found(visit)
+        job.cancelled.set()
+        return redirect(visit, f"runs/-/bulk/{job.name}")
+
+    def _found(self, visit: Visit) -> Job:
+        job = self._jobs.find(visit.label, visit.source.bulk.tenant)
+        if job is None:
+            raise ExecutionNotFound(f"There is no such job. {_MEMORY}")
+        return job
+
+    def _ask(self, visit: Visit, text: str, chosen: str, problem: str = "") -> Reply:
+        verb = _verb(chosen or Verb.STOP.value)
+        plan = Plan(items=(), matched=0, bounded=False)
+        try:
+            plan = visit.source.bulk.plan(query_from(text), verb)
+        except InvalidParameter as wrong:
+            problem = problem or str(wrong)
+        here = address("runs", q=text)
+        jobs = self._jobs.all(visit.source.bulk.tenant)
+        page = Page(
+            title="Act on all matches",
+            path=address("runs/-/bulk", q=text, verb=verb.value),
+            above=(("Runs", here),),
+            lead=f"Question: {text or 'everything'}",
+            tabs=tuple((one.value.capitalize(), address("runs/-/bulk", q=text, verb=one.value), one is verb) for one in Verb),
+            problem=problem,
+            sections=(_matches(plan, verb, text, here, visit.field("reason")), *((_all(jobs),) if jobs else ())),
+        )
+        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+
+
+def _verb(text: str) -> Verb:
+    if text not in set(Verb):
+        raise InvalidParameter(f"{text!r:.50} is not an action: there are {', '.join(Verb)}.")
+    return Verb(text)
+
+
+def _runs(count: int) -> str:
+    return "run" if count == 1 else "runs"
+
+
+def _matches(plan: Plan, verb: Verb, text: str, back: str, reason: str) -> Section:
+    count = len(plan.items)
+    cut = f"The first {EXAMPLES} of {count:,}, newest first." if count > EXAMPLES else ""
+    table = Table(
+        columns=(Column("Status"), Column("Name"), Column("Function"), Column("Started")),
+        rows=tuple(map(_row, plan.items[:EXAMPLES])),
+        empty=f"There is nothing to {verb.value}.",
+        hint="Change the question in the list, or choose another action.",
+        cut=cut,
+    )
+    bounded = f" There may be more: an action counts at most {MOST:,}." if plan.bounded else ""
+    hidden = (("q", text), ("verb", verb.value), ("newest", plan.newest), ("count", str(count)))
+    fields = (
+        *(Field(name=name, label="", value=value, type="hidden") for name, value in hidden),
+        Field(name="reason", label="Reason", value=reason, required=True, hint="The audit log keeps it for each run."),
+        Field(name="confirm", label=f"Type {count} to confirm", required=True),
+    )
+    label = f"{verb.value.capitalize()} {count:,} {_runs(count)}"
+    form = Form(to="runs/-/bulk", fields=fields, submit=label, needs="operate", back=back)
+    note = f"{SENTENCES[verb]}{bounded} Runs that begin from now on are not meant."
+    return Section(id="matches", title=f"{count:,} {_runs(count)} to {verb.value}", note=note, table=table, form=form if count else None)
+
+
+def _row(item: Item) -> tuple[Cell, ...]:
+    return (Mark(item.standing.value), Link(item.name, f"runs/{item.id}", mono=True), Text(item.function), Age(item.started_at))
+
+
+def _progress(job: Job) -> Section:
+    whole = max(1, len(job.items))
+    facts: tuple[tuple[str, Cell], ...] = (
+        ("State", Mark(_STATES[job.state], job.state)),
+        ("Progress", Bar(job.done / whole, job.failed / whole, f"{job.done:,} done, {job.failed:,} failed, of {len(job.items):,}")),
+        ("Done", Number(job.done, quiet=False)),
+        ("Failed", Number(job.failed, quiet=False)),
+        ("Left", Number(job.left, quiet=False)),
+        ("Began", Age(job.began_at)),
+        ("Reason", Text(job.reason)),
+        ("By", Text(job.source.owner)),
+        ("Question", Text(job.question or "everything", mono=True)),
+    )
+    return Section(id="progress", facts=facts, every=0 if job.ended_at is not None else 1)
+
+
+def _failures(job: Job) -> Section:
+    table = Table(
+        columns=(Column("Name"), Column("Function"), Column("Why", fill=True)),
+        rows=tuple(
+            (Link(one.item.name, f"runs/{one.item.id}", mono=True), Text(one.item.function), Text(one.reason, wraps=True))
+            for one in job.failures
+        ),
+        cut=f"The first {MOST_FAILURES} of {job.failed:,} failures." if job.failed > MOST_FAILURES else "",
+    )
+    return Section(id="failures", title="Not done", table=table)
+
+
+def _all(jobs: list[Job]) -> Section:
+    columns = (
+        Column("Job"),
+        Column("State"),
+        Column("Done", number=True),
+        Column("Failed", number=True),
+        Column("Left", number=True),
+        Column("Began"),
+        Column("By"),
+    )
+    rows = tuple(
+        (
+            Link(f"{job.verb.value} {len(job.items):,}", f"runs/-/bulk/{job.name}"),
+            Mark(_STATES[job.state], job.state),
+            Number(job.done),
+            Number(job.failed),
+            Number(job.left),
+            Age(job.began_at),
+            Text(job.source.owner),
+        )
+        for job in jobs
+    )
+    return Section(id="jobs", title="Earlier actions", note=_MEMORY, table=Table(columns=columns, rows=rows))

@@ -1,0 +1,154 @@
+"""Cost: what runs have spent on models, summed by pipeline, node, model, tenant, worker or day; also as a file for spreadsheets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.console.pages.table_pages import csv_reply, shown
+from holdfast.console.rendering import address, usd
+from holdfast.console.site import Site
+from holdfast.console.sources.cost import DIMENSIONS
+from holdfast.console.tables import MOST_ROWS, NOTHING, Bar, Cell, Column, Field, Form, Link, Money, Number, Page, Section, Table, Text
+from holdfast.console.visit import Visit
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.ledger import Dimension
+from holdfast.service.costs import CostLine, CostQuestion, CostReport
+from holdfast.web.replies import Reply
+from holdfast.web.routing import Route
+
+_LEAD = (
+    "What calls of models have cost, by the ledger. Settled: the server told what was used. Unknown: its answer was lost, and the most "
+    "that is likely counts. Reserved: the call goes on."
+)
+_USUAL: Final = "30d"
+_FILTERS: Final = (("pipeline", "Pipeline"), ("worker", "Worker"), ("tenant", "Tenant"))
+_QUALIFIERS: Final = {Dimension.PIPELINE: "pipeline", Dimension.WORKER: "worker", Dimension.TENANT: "tenant"}
+
+
+class CostPages:
+    """The page of costs. A tenant sees its own."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """The routes of these pages."""
+        site = self._site
+        return [site.page("cost", self.table, "ShowCostPage"), site.page("cost.csv", self.file, "DownloadCost")]
+
+    def table(self, visit: Visit) -> Reply:
+        """The sums; a question that cannot be answered is shown again."""
+        by = self._by(visit)
+        problem, report = "", None
+        try:
+            report = visit.source.cost.report(_question(visit, by))
+        except InvalidParameter as wrong:
+            problem = str(wrong)
+        given = _given(visit)
+        page = Page(
+            title="Cost",
+            path=address("cost", by=by.value, **given),
+            lead=_LEAD,
+            tabs=tuple((f"By {one.value}", address("cost", by=one.value, **given), one is by) for one in self._tabs(visit)),
+            filters=self._filters(visit, by),
+            csv=address("cost.csv", by=by.value, **given),
+            problem=problem,
+            sections=() if report is None else (Section(id="sums", table=_sums(report, by), live=True),),
+        )
+        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+
+    def file(self, visit: Visit) -> Reply:
+        """The sums as CSV: at most 10,000 groups."""
+        by = self._by(visit)
+        columns, *rows = visit.source.cost.table(visit.source.cost.report(_question(visit, by)))
+        return csv_reply(f"cost-by-{by.value}", columns, rows)
+
+    @staticmethod
+    def _tabs(visit: Visit) -> tuple[Dimension, ...]:
+        return DIMENSIONS if visit.source.viewer.tenant is None else tuple(one for one in DIMENSIONS if one is not Dimension.TENANT)
+
+    @staticmethod
+    def _by(visit: Visit) -> Dimension:
+        wanted = visit.text("by") or Dimension.PIPELINE.value
+        found = next((one for one in DIMENSIONS if one.value == wanted), None)
+        if found is None:
+            raise InvalidParameter(f"Costs are summed by {', '.join(DIMENSIONS)}, not by {wanted!r:.50}.")
+        return found
+
+    @staticmethod
+    def _filters(visit: Visit, by: Dimension) -> Form:
+        given = _given(visit)
+        times = (
+            Field(name="since", label="Since", value=given["since"], placeholder="30d or 2026-01-31"),
+            Field(name="until", label="Until", value=given["until"], placeholder="today"),
+        )
+        texts = [(name, label) for name, label in _FILTERS if name != "tenant" or visit.source.viewer.tenant is None]
+        fields = tuple(Field(name=name, label=label, value=given[name]) for name, label in texts)
+        hidden = Field(name="by", label="", value=by.value, type="hidden")
+        return Form(to="cost", fields=(hidden, *times, *fields), submit="Show", get=True, back=address("cost", by=by.value))
+
+
+def _given(visit: Visit) -> dict[str, str]:
+    names = ("since", "until", *(name for name, _ in _FILTERS))
+    return {name: visit.text(name).strip() for name in names} | {"since": visit.text("since").strip() or _USUAL}
+
+
+def _question(visit: Visit, by: Dimension) -> CostQuestion:
+    given = {name: value or None for name, value in _given(visit).items()}
+    return CostQuestion(by=by.value, **given)
+
+
+def _sums(report: CostReport, by: Dimension) -> Table:
+    columns = (
+        Column(by.value.capitalize()),
+        Column("Calls", number=True),
+        Column("Tokens in", number=True),
+        Column("Tokens out", number=True),
+        Column("Settled", number=True),
+        Column("Unknown", number=True, title="Calls whose answer was lost"),
+        Column("Reserved", number=True, title="Calls that go on"),
+        Column("Spent", number=True, title="Settled and unknown"),
+        Column(""),
+    )
+    longest = max((line.nanos for line in report.lines), default=0)
+    cut = ""
+    if len(report.lines) > MOST_ROWS or report.truncated:
+        cut = f"The first {min(len(report.lines), MOST_ROWS)} groups. The totals are of all; the CSV has up to 10,000."
+    return Table(
+        columns=columns,
+        rows=tuple((_name(line, by), *_amounts(line), _bar(line, longest)) for line in report.lines[:MOST_ROWS]),
+        total=(Text("All"), *_amounts(report.total), Text("")) if report.lines else (),
+        empty="Nothing was spent in this time.",
+        hint="Calls of models that workers and pipelines make appear here.",
+        cut=cut,
+    )
+
+
+def _name(line: CostLine, by: Dimension) -> Cell:
+    value = line.group[0] if line.group else ""
+    if not value:
+        return Text({Dimension.PIPELINE: "no pipeline", Dimension.NODE: "no node"}.get(by, "—"), muted=True)
+    key = _QUALIFIERS.get(by)
+    if key is None:
+        return Text(value)
+    quoted = f'"{value}"' if any(letter.isspace() for letter in value) else value
+    return Link(value, address("runs", q=f"{key}:{quoted}"))
+
+
+def _amounts(line: CostLine) -> tuple[Cell, ...]:
+    return (
+        Number(line.calls),
+        Number(line.input_tokens),
+        Number(line.output_tokens),
+        Money(line.settled.nanos),
+        Money(line.unknown.nanos),
+        Money(line.open.nanos),
+        Money(line.nanos),
+    )
+
+
+def _bar(line: CostLine, longest: int) -> Cell:
+    if longest <= 0:
+        return NOTHING
+    title = f"{usd(line.settled.nanos)} settled, {usd(line.unknown.nanos)} unknown"
+    return Bar(max(0, line.settled.nanos) / longest, max(0, line.unknown.nanos) / longest, title)

@@ -1,0 +1,191 @@
+"""Keys: the credentials of the server's callers. A new token is shown once, on the page that answers the form, and in no address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, shown
+from holdfast.console.site import Site, redirect
+from holdfast.console.sources.keys import KeyNotFound, TokenAsked
+from holdfast.console.tables import (
+    MOST_ROWS,
+    NOTHING,
+    Actions,
+    Age,
+    Button,
+    Cell,
+    Chips,
+    Column,
+    Field,
+    Form,
+    Link,
+    Mark,
+    Page,
+    Section,
+    Table,
+    Text,
+    Until,
+)
+from holdfast.console.visit import Visit
+from holdfast.model.credentials import Credential, Role
+from holdfast.model.errors import InvalidParameter
+from holdfast.web.auth.keys import Issued
+from holdfast.web.identity import ANYBODY
+from holdfast.web.policy import Needs, Reach
+from holdfast.web.replies import Reply
+from holdfast.web.routing import Route
+
+_LEAD = "Who may use this server. The console makes tokens; `holdfast keys create` also makes access keys for AWS's clients."
+_OPEN = "This server was started without credentials, so it asks for none until it is started again."
+_ROLES: Final = {
+    Role.VIEWER: "viewer: look",
+    Role.OPERATOR: "operator: start and stop",
+    Role.APPROVER: "approver: decide",
+    Role.SETTLER: "settler: settle unknown calls",
+    Role.ADMIN: "admin: everything",
+}
+_ID: Final = "keys/([^/]+)"
+
+
+class KeysPages:
+    """The pages of credentials: for admins of all tenants."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """The routes of these pages."""
+        site = self._site
+        who: dict[str, Any] = {"needs": Needs.ADMINISTER, "reach": Reach.NONE}
+        return [
+            site.page("keys", self.list, "ListKeysPage", **who),
+            site.page(f"{_ID}/revoke", self.ask_revoke, "AskRevokeKey", **who),
+            *site.action("keys", self.make, "MakeKeyPage", **who),
+            *site.action(f"{_ID}/revoke", self.revoke, "RevokeKeyPage", **who),
+            *site.action(f"{_ID}/assign", self.assign, "AssignKeyPage", **who),
+        ]
+
+    def list(self, visit: Visit) -> Reply:
+        """All credentials, and the form for a new token."""
+        return self._page(visit)
+
+    def make(self, visit: Visit) -> Reply:
+        """Make a token and show it, this once. A mistake is shown with the form."""
+        asked = TokenAsked(
+            roles=visit.chosen.get("role", ()),
+            **{name: visit.field(name) for name in ("tenant", "person", "note", "days")},
+        )
+        try:
+            issued = visit.source.keys.make(asked)
+        except InvalidParameter as wrong:
+            return self._page(visit, asked, str(wrong))
+        return shown(self._site.rendering, visit, _made(visit, issued))
+
+    @missing_is_no_page(KeyNotFound)
+    def ask_revoke(self, visit: Visit) -> Reply:
+        """What revoking means, before it is done."""
+        found = visit.source.keys.find(visit.label)
+        own = found.id == visit.request.identity.name
+        note = "The server refuses it within about a second, and every browser that logged in with it is logged out. This cannot be undone."
+        form = Form(to=f"keys/{found.id}/revoke", submit="Revoke", needs="administer", style="danger", back="keys")
+        section = Section(id="revoke", note=note, facts=_facts(found, visit.now), form=form)
+        problem = "You are logged in with this credential: you lose your access." if own else ""
+        page = Page(title=f"Revoke {found.id}", path="keys", above=(("Keys", "keys"),), notice=problem, sections=(section,))
+        return shown(self._site.rendering, visit, page)
+
+    @missing_is_no_page(KeyNotFound)
+    def revoke(self, visit: Visit) -> Reply:
+        """Remove a credential and its sessions."""
+        visit.source.keys.revoke(visit.label)
+        return redirect(visit, "keys")
+
+    @missing_is_no_page(KeyNotFound)
+    def assign(self, visit: Visit) -> Reply:
+        """Say who holds a credential."""
+        visit.source.keys.assign(visit.label, visit.field("person"))
+        return redirect(visit, "keys")
+
+    def _page(self, visit: Visit, asked: TokenAsked | None = None, problem: str = "") -> Reply:
+        found = visit.source.keys.all()
+        page = Page(
+            title="Keys",
+            path="keys",
+            lead=_LEAD,
+            notice=_OPEN if visit.request.identity == ANYBODY and found else "",
+            problem=problem,
+            sections=(Section(id="keys", table=_table(found, visit)), _new(asked or TokenAsked())),
+        )
+        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+
+
+def _table(found: Sequence[Credential], visit: Visit) -> Table:
+    columns = ("Credential", "Kind", "Roles", "Tenant", "Person", "Note", "Made", "Expires", "")
+    rows = tuple(
+        (
+            _named(one, visit),
+            Text(one.kind.value, muted=True),
+            Chips(tuple(role.value for role in one.roles)),
+            Text("all tenants", muted=True) if one.tenant is None else Text(one.tenant),
+            NOTHING if one.person is None else Text(one.person),
+            Text(one.note, muted=True),
+            Age(one.created_at),
+            _end(one, visit.now),
+            Actions((Button(label="Revoke…", to=f"keys/{one.id}/revoke", needs="administer", is_link=True),)),
+        )
+        for one in found[:MOST_ROWS]
+    )
+    return Table(
+        columns=tuple(map(Column, columns)),
+        rows=rows,
+        empty="There are no credentials.",
+        hint="Without any, the server serves only users of its own machine.",
+        cut=f"The first {MOST_ROWS} of {len(found):,}." if len(found) > MOST_ROWS else "",
+    )
+
+
+def _named(one: Credential, visit: Visit) -> Cell:
+    yours = one.id == visit.request.identity.name
+    return Chips((one.id, "you")) if yours else Link(one.id, f"audit?who={part_of_path(one.id)}", mono=True)
+
+
+def _end(one: Credential, now: int) -> Cell:
+    if one.expires_at is None:
+        return Text("never", muted=True)
+    return Mark("failed", "expired") if one.is_expired(now) else Until(one.expires_at)
+
+
+def _new(asked: TokenAsked) -> Section:
+    roles = Field(
+        name="role", label="Roles", type="checks", options=tuple((role.value, text) for role, text in _ROLES.items()), chosen=asked.roles
+    )
+    texts = (
+        Field(
+            name="tenant", label="Tenant", value=asked.tenant, hint="It sees and starts only executions of this tenant. Empty: all tenants."
+        ),
+        Field(
+            name="person", label="Person", value=asked.person, hint="Who holds it. All keys of one person are that one person in decisions."
+        ),
+        Field(name="days", label="Days", value=asked.days, type="number", hint="How long it is valid. Empty: until it is revoked."),
+        Field(name="note", label="Note", value=asked.note, hint="For people, such as what it is for."),
+    )
+    form = Form(to="keys", fields=(roles, *texts), submit="Make token", needs="administer")
+    return Section(id="new", title="New token", form=form)
+
+
+def _made(visit: Visit, issued: Issued) -> Page:
+    note = "Copy it now: it is shown this once, and the store keeps only its hash."
+    section = Section(id="made", note=note, secret=issued.secret, facts=_facts(issued.credential, visit.now))
+    back = Button(label="To all keys", to="keys", is_link=True, style="")
+    return Page(title="New token", path="keys", above=(("Keys", "keys"),), buttons=(back,), sections=(section,))
+
+
+def _facts(one: Credential, now: int) -> tuple[tuple[str, Cell], ...]:
+    return (
+        ("Credential", Text(one.id, mono=True)),
+        ("Roles", Chips(tuple(role.value for role in one.roles))),
+        ("Tenant", Text(one.tenant or "all tenants")),
+        ("Person", NOTHING if one.person is None else Text(one.person)),
+        ("Expires", _end(one, now)),
+        ("Note", Text(one.note) if one.note else NOTHING),
+    )

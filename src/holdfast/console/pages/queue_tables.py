@@ -1,0 +1,197 @@
+"""The tables of queues, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from holdfast.console.pages.table_pages import part_of_path
+from holdfast.console.rendering import address
+from holdfast.console.sources.queues import LanePage, ParkedPage, settings_of
+from holdfast.console.tables import (
+    MOST_ROWS,
+    NOTHING,
+    Actions,
+    Age,
+    Button,
+    Cell,
+    Chips,
+    Column,
+    Field,
+    Form,
+    Link,
+    Mark,
+    Number,
+    Pile,
+    Section,
+    Spark,
+    Table,
+    Text,
+    Until,
+)
+from holdfast.console.visit import Visit
+from holdfast.model.queues import UNLIMITED, Mode, QueueRow
+from holdfast.service.queue_desk import QueueView
+
+_SPARK: Final = "Admissions in each ten seconds of the last five minutes, as this console saw them"
+_MODES: Final = {Mode.OPEN: "ok", Mode.PAUSED: "stopped", Mode.DRAINING: "retrying"}
+_MEANINGS: Final[Mapping[str, str]] = {
+    "at_once": "Runs that hold a slot at the same time",
+    "rates": "Rates, such as 100/m, with commas",
+    "per_tenant.at_once": "Slots of each tenant",
+    "per_tenant.rates": "Rates of each tenant",
+    "per_key.at_once": "Slots of each key",
+    "per_key.rates": "Rates of each key",
+    "waiting": "What a run does with its slot while it waits: holds or free",
+    "ordered": "Runs of one key go one after the other",
+    "most_waiting": "A further run is refused when so many wait",
+    "most_waiting_usd": "The same, by what all that waits may cost, in dollars",
+    "oldest": "New runs are refused while one has waited so many seconds",
+    "ttl": "A run expires after waiting so many seconds",
+    "parks": "Failed runs are parked",
+}
+
+
+def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], visit: Visit) -> Table:
+    """All queues."""
+    whole = visit.source.viewer.tenant is None
+    columns = [Column("Queue"), Column("Mode"), Column("Waiting", number=True), Column("Oldest"), Column("Held", number=True)]
+    columns += [Column("Drains", number=True, title="Admissions in a minute, of late"), Column("Admissions")] if whole else []
+    columns += [Column("Parked", number=True), Column("Limits"), Column("")]
+    rows = []
+    for view in found[:MOST_ROWS]:
+        name, here = view.row.name, f"queues/{part_of_path(view.row.name)}"
+        stands = view.standing
+        cells: list[Cell] = [Link(name, here), Mark(_MODES[view.row.mode], view.row.mode.value), _waiting(view), Age(stands.oldest_at)]
+        cells.append(Number(stands.held, of=view.settings.limits.at_once))
+        if whole:
+            cells += [Number(round(stands.per_minute, 1), unit="/min"), Spark(sparks.get(name, ()), _SPARK)]
+        cells += [Number(stands.parked), _limits(view.row), Actions(_turns(view.row.mode, here) if whole else ())]
+        rows.append(tuple(cells))
+    return Table(
+        columns=tuple(columns),
+        rows=tuple(rows),
+        empty="There are no queues.",
+        hint="An engine declares one with queues=[holdfast.Queue(…)], and a run that is enqueued makes one.",
+        cut=f"The first {MOST_ROWS} of {len(found):,} queues." if len(found) > MOST_ROWS else "",
+    )
+
+
+def _waiting(view: QueueView) -> Cell:
+    if not view.standing.delayed:
+        return Number(view.standing.waiting)
+    return Pile((Number(view.standing.waiting), Text(f"+{view.standing.delayed:,} delayed", muted=True)))
+
+
+def _turns(mode: Mode, here: str) -> tuple[Button, ...]:
+    verb = "pause" if mode is Mode.OPEN else "resume"
+    return (Button(label=verb.title(), to=f"{here}/{verb}", needs="operate"),)
+
+
+def _limits(row: QueueRow) -> Cell:
+    """The limits that somebody has set, and who."""
+    told = [one for one in settings_of(row) if one.setter != "default"]
+    if not told:
+        return Text("none set", muted=True)
+    shown = [f"{one.name} {one.counts}{' · operator' if one.setter == 'operator' else ''}" for one in told[:3]]
+    return Chips((*shown, *([f"+{len(told) - 3}"] if len(told) > 3 else ())))
+
+
+def standing(view: QueueView, spark: tuple[int, ...] | None, visit: Visit) -> Section:
+    """How one queue stands."""
+    stands = view.standing
+    facts: list[tuple[str, Cell]] = [
+        ("Waiting", Number(stands.waiting, quiet=False)),
+        ("Delayed", Number(stands.delayed, quiet=False)),
+        ("Oldest", Age(stands.oldest_at)),
+        ("Slots held", Number(stands.held, of=view.settings.limits.at_once, quiet=False)),
+    ]
+    if spark is not None:
+        facts += [
+            ("Drains", Number(round(stands.per_minute, 1), unit=" a minute", quiet=False)),
+            ("Admitted in all", Number(stands.admitted, quiet=False)),
+        ]
+    facts += [("Parked", Number(stands.parked, quiet=False)), ("Next admission", Text(view.next_admission))]
+    if spark is not None:
+        facts.append(("Admissions, last five minutes", Spark(spark, _SPARK)))
+    link = address("runs", q=f"queue:{view.row.name}")
+    facts.append(("Runs", Link("All runs of this queue", link)))
+    return Section(id="standing", facts=tuple(facts), live=True)
+
+
+def parked(page: ParkedPage, here: str, count: int) -> Section:
+    """The parked runs of a queue."""
+    columns = (Column("Run"), Column("Function"), Column("Parked"), Column("Error"), Column("Message", fill=True), Column(""))
+    rows = tuple(
+        (
+            Link(run.header.name, f"runs/{run.header.id}", mono=True),
+            Text(run.header.function),
+            Age(run.header.ended_at),
+            Text(run.error_code, mono=True),
+            Text(run.message, muted=True),
+            Actions((Button(label="Redrive", to=f"{here}/redrive", needs="operate", fields={"run": run.header.id}),)),
+        )
+        for run in page.runs
+    )
+    table = Table(
+        columns=columns,
+        rows=rows,
+        empty="Nothing is parked.",
+        hint="A run that fails waits here for a person, if the queue parks.",
+        following=address(here, parked=page.beyond) if page.beyond else "",
+    )
+    every = Form(to=f"{here}/redrive", submit=f"Redrive all {count:,}…", get=True, style="")
+    return Section(id="parked", title="Parked runs, oldest first", table=table, form=every if rows and len(rows) > 1 else None)
+
+
+def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_set: bool) -> Section:
+    """The settings: what the code says beside what the operator says, and what counts."""
+    columns = (Column("Setting"), Column("Meaning"), Column("Code says"), Column("Operator says"), Column("Counts"), Column("Set by"))
+    rows = []
+    for one in settings_of(row):
+        value = (one.operator or "") if said is None else said.get(one.name, "")
+        field = Field(name=one.name, label=f"Operator's {one.name}", value=value, placeholder="as the code says", bare=True)
+        given: Cell = field if may_set else NOTHING if one.operator is None else Text(one.operator, mono=True)
+        rows.append(
+            (
+                Text(one.name, mono=True),
+                Text(_MEANINGS.get(one.name, ""), muted=True, wraps=True),
+                NOTHING if one.declared is None else Text(one.declared, mono=True),
+                given,
+                Text(one.counts, mono=True),
+                Mark("person", "operator") if one.setter == "operator" else Text(one.setter, muted=True),
+            )
+        )
+    note = "The operator's value wins over the code's. An empty field lets the code's value count again; `none` takes a limit away."
+    form = Form(to=f"{here}/settings", submit="Set", needs="operate") if may_set else None
+    table = Table(columns=columns, rows=tuple(rows))
+    return Section(id="settings", title="Limits", note=note if may_set else "", table=table, form=form, wraps=form is not None)
+
+
+def lanes(page: LanePage, here: str, visit: Visit) -> Section:
+    """The lanes of a queue."""
+    columns = (Column("Lane", fill=True), Column("Level"), Column("Waiting", number=True), Column("Held", number=True), Column("Opens"))
+    rows = tuple(
+        (
+            Text(lane.key, mono=True),
+            Text(lane.level, muted=True),
+            Number(lane.waiting),
+            Number(lane.held, of=None if lane.at_once is None or lane.at_once >= UNLIMITED else lane.at_once),
+            Until(lane.closed_until) if lane.closed_until is not None and lane.closed_until > visit.now else Text("open", muted=True),
+        )
+        for lane in page.lanes
+    )
+    table = Table(
+        columns=columns,
+        rows=rows,
+        empty="No run has gone through this queue yet." if visit.source.viewer.tenant is None else "No run of your tenant waits here.",
+        first=here if visit.text("lane") else "",
+        following=address(here, lane=page.beyond) if page.beyond else "",
+    )
+    return Section(
+        id="lanes",
+        title="Lanes",
+        note="A queue is divided into lanes by tenant and key. A run waits in the innermost one.",
+        table=table,
+        live=True,
+    )

@@ -1,0 +1,158 @@
+"""Queues: how they stand, their limits with who set them, their lanes, and parked runs; pause, resume, drain, set, redrive."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from holdfast.console.admissions import Admissions
+from holdfast.console.pages.queue_tables import lanes, parked, queues, settings, standing
+from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, shown
+from holdfast.console.rendering import address
+from holdfast.console.site import Site, redirect
+from holdfast.console.sources.queues import MOST_REDRIVEN
+from holdfast.console.tables import Button, Field, Form, Mark, Page, Section
+from holdfast.console.visit import Visit
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.queues import Mode
+from holdfast.service.queue_desk import QueueNotFound, QueueView
+from holdfast.service.queue_settings import MEMBERS
+from holdfast.web.policy import Needs, Reach
+from holdfast.web.replies import Reply
+from holdfast.web.routing import Route
+
+_VERBS: Final = ("pause", "resume", "drain")
+_MARKS: Final = {
+    Mode.OPEN: Mark("ok", "open", "It takes and admits runs."),
+    Mode.PAUSED: Mark("stopped", "paused", "It takes runs and admits none."),
+    Mode.DRAINING: Mark("retrying", "draining", "It admits what waits and takes no more."),
+}
+
+
+class QueuesPages:
+    """The pages of queues. What concerns all tenants (pause, resume, drain, set) needs a caller of no tenant."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._admissions = Admissions()
+
+    def routes(self) -> list[Route]:
+        """The routes of these pages."""
+        site = self._site
+        one = "queues/([^/]+)"
+        changes: dict[str, Any] = {"needs": Needs.OPERATE, "reach": Reach.NONE}
+        turns = [(f"{one}/{verb}", partial(self.turn, verb=verb), f"{verb.title()}QueuePage") for verb in _VERBS]
+        return [
+            site.page("queues", self.list, "ListQueuesPage"),
+            site.page(one, self.show, "ShowQueuePage"),
+            site.page(f"{one}/redrive", self.ask_redrive, "AskRedriveQueue", needs=Needs.OPERATE),
+            *site.action(f"{one}/settings", self.set, "SetQueuePage", **changes),
+            *site.action(f"{one}/redrive", self.redrive, "RedriveQueuePage", needs=Needs.OPERATE),
+            *(route for turn in turns for route in site.action(*turn, **changes)),
+        ]
+
+    def list(self, visit: Visit) -> Reply:
+        """All queues."""
+        found = visit.source.queues.list()
+        sparks = (
+            {}
+            if visit.source.viewer.tenant
+            else {x.row.name: self._admissions.look(x.row.name, x.standing.admitted, visit.now) for x in found}
+        )
+        lead = "A queue takes runs, and admits them as its limits allow."
+        if sparks:
+            lead += " The small bars are admissions in the last five minutes, as this console saw them while a person looked."
+        page = Page(
+            title="Queues", path="queues", lead=lead, sections=(Section(id="queues", table=queues(found, sparks, visit), live=True),)
+        )
+        return shown(self._site.rendering, visit, page)
+
+    @missing_is_no_page(QueueNotFound)
+    def show(self, visit: Visit) -> Reply:
+        """One queue."""
+        return self._queue(visit)
+
+    @missing_is_no_page(QueueNotFound)
+    def turn(self, visit: Visit, verb: str) -> Reply:
+        """Pause, resume or drain."""
+        visit.source.queues.set_mode(visit.label, verb)
+        return redirect(visit, f"queues/{part_of_path(visit.label)}")
+
+    @missing_is_no_page(QueueNotFound)
+    def set(self, visit: Visit) -> Reply:
+        """Set limits; a mistake is shown with the form."""
+        said = {name: visit.field(name) for name in MEMBERS if name in visit.form}
+        try:
+            visit.source.queues.set(visit.label, said)
+        except InvalidParameter as wrong:
+            return self._queue(visit, str(wrong), said)
+        return redirect(visit, f"queues/{part_of_path(visit.label)}")
+
+    @missing_is_no_page(QueueNotFound)
+    def ask_redrive(self, visit: Visit) -> Reply:
+        """How many parked runs would start again."""
+        return self._ask_redrive(visit)
+
+    @missing_is_no_page(QueueNotFound)
+    def redrive(self, visit: Visit) -> Reply:
+        """Start one parked run again (`run`), or all of them, if the caller typed how many that is."""
+        source, here = visit.source.queues, f"queues/{part_of_path(visit.label)}"
+        if visit.field("run"):
+            done = source.redrive(visit.label, visit.field("run"))
+            if done.error is not None:
+                raise done.error
+            return redirect(visit, f"runs/{done.started}")
+        if visit.field("confirm") != str(source.count_parked(visit.label)):
+            return self._ask_redrive(visit, "The number that you typed is not the number of parked runs.")
+        refused = [one for one in source.redrive_all(visit.label) if one.error is not None]
+        if refused:
+            first = refused[0]
+            raise InvalidParameter(f"{len(refused):,} runs were not started again. The first of them is {first.parked}: {first.error}")
+        return redirect(visit, here)
+
+    def _ask_redrive(self, visit: Visit, problem: str = "") -> Reply:
+        name = visit.label
+        count = visit.source.queues.count_parked(name)
+        bounded = " The console starts at most so many at once." if count >= MOST_REDRIVEN else ""
+        note = f"{count:,} {'run is' if count == 1 else 'runs are'} parked. Each starts again under its key, in this queue.{bounded}"
+        here = f"queues/{part_of_path(name)}"
+        confirm = Field(name="confirm", label=f"Type {count} to confirm", required=True)
+        form = Form(to=f"{here}/redrive", fields=(confirm,), submit=f"Redrive {count:,}", needs="operate", back=here)
+        section = Section(id="redrive", note=note, form=form if count else None)
+        above = (("Queues", "queues"), (name, here))
+        page = Page(title="Redrive all parked runs", path=f"{here}/redrive", above=above, problem=problem, sections=(section,))
+        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+
+    def _queue(self, visit: Visit, problem: str = "", said: dict[str, str] | None = None) -> Reply:
+        source, name = visit.source.queues, visit.label
+        view = source.show(name)
+        here = f"queues/{part_of_path(name)}"
+        path = address(here, lane=visit.text("lane"), parked=visit.text("parked"))
+        sections = [
+            standing(view, self._spark(visit, view), visit),
+            parked(source.parked(name, visit.text("parked")), here, view.standing.parked),
+            settings(view.row, here, said, may_set=visit.may("operate") and visit.source.viewer.tenant is None),
+            lanes(source.lanes(name, visit.text("lane")), here, visit),
+        ]
+        page = Page(
+            title=name,
+            path=path,
+            above=(("Queues", "queues"),),
+            mark=_MARKS[view.row.mode],
+            buttons=self._buttons(visit, view, here),
+            problem=problem,
+            sections=tuple(sections),
+        )
+        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+
+    def _spark(self, visit: Visit, view: QueueView) -> tuple[int, ...] | None:
+        if visit.source.viewer.tenant is not None:
+            return None
+        return self._admissions.look(view.row.name, view.standing.admitted, visit.now)
+
+    @staticmethod
+    def _buttons(visit: Visit, view: QueueView, here: str) -> tuple[Button, ...]:
+        if visit.source.viewer.tenant is not None:
+            return ()
+        wanted = ("pause", "drain") if view.row.mode is Mode.OPEN else ("resume",)
+        return tuple(Button(label=verb.title(), to=f"{here}/{verb}", needs="operate", style="") for verb in wanted)

@@ -1,0 +1,89 @@
+"""The page of runners: who is alive, what each holds, and which functions, workers and pipelines were published."""
+
+from __future__ import annotations
+
+from holdfast.console.pages.table_pages import part_of_path, shown
+from holdfast.console.rendering import address
+from holdfast.console.site import Site
+from holdfast.console.sources.runners import RunnersView
+from holdfast.console.tables import MOST_ROWS, NOTHING, Cell, Column, Link, Mark, Number, Page, Section, Table, Text, Until
+from holdfast.console.visit import Visit
+from holdfast.model.operations import Kind
+from holdfast.web.policy import Reach
+from holdfast.web.replies import Reply
+from holdfast.web.routing import Route
+
+_LEAD = (
+    "A runner takes executions and runs them. It renews its lease while it lives; when the lease is over, other runners take what it held."
+)
+
+
+class RunnersPages:
+    """The page of runners. It concerns all tenants, so credentials of one tenant are refused."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """The routes of this page."""
+        return [self._site.page("runners", self.list, "ListRunnersPage", reach=Reach.NONE)]
+
+    def list(self, visit: Visit) -> Reply:
+        """The runners and what they host."""
+        view = visit.source.runners.all()
+        sections = (_runners(view, visit.now), _hosted(view))
+        return shown(self._site.rendering, visit, Page(title="Runners", path="runners", lead=_LEAD, sections=sections))
+
+
+def _runners(view: RunnersView, now: int) -> Section:
+    columns = (Column("Runner"), Column("State"), Column("Lease ends"), Column("Holds", number=True), Column("Code", number=True))
+    rows = tuple(
+        (
+            Text(one.id, mono=True),
+            Mark("ok", "alive") if one.lease_until > now else Mark("failed", "late", "Its lease is over: others may take what it holds."),
+            Until(one.lease_until),
+            Number(one.holds),
+            _code(one.code, view.newest_code),
+        )
+        for one in view.runners[:MOST_ROWS]
+    )
+    table = Table(
+        columns=columns,
+        rows=rows,
+        empty="No runner has a lease.",
+        hint="`holdfast serve`, `holdfast runner` and programs with holdfast.open(…) are runners.",
+        cut=f"The first {MOST_ROWS} of {len(view.runners):,} runners." if len(view.runners) > MOST_ROWS else "",
+    )
+    return Section(id="runners", table=table, live=True)
+
+
+def _code(code: int | None, newest: int | None) -> Cell:
+    if code is None:
+        return NOTHING
+    old = newest is not None and code < newest
+    return Text(f"schema {code}", muted=not old, title="Another runner runs newer code." if old else "The schema number of its code")
+
+
+def _hosted(view: RunnersView) -> Section:
+    columns = (Column("Name"), Column("Kind"), Column("Version"), Column("Runs"))
+    rows = tuple(
+        (
+            Link(one.function, f"workers/{part_of_path(one.function)}") if one.kind is not Kind.FUNCTION else Text(one.function),
+            Text(one.kind.value, muted=True),
+            Text(one.version, mono=True, muted=True),
+            Link("Runs", address("runs", q=_question(one.function))),
+        )
+        for one in view.hosted[:MOST_ROWS]
+    )
+    table = Table(
+        columns=columns,
+        rows=rows,
+        empty="No runner has published a function.",
+        cut=f"The first {MOST_ROWS} of {len(view.hosted):,}." if len(view.hosted) > MOST_ROWS else "",
+    )
+    note = "What runners have published in this store. The store does not keep which runner published what, nor whether one still hosts it."
+    return Section(id="hosted", title="Functions, workers and pipelines", note=note, table=table)
+
+
+def _question(function: str) -> str:
+    return f'function:"{function}"' if any(letter.isspace() for letter in function) else f"function:{function}"

@@ -1,0 +1,285 @@
+"""Schedules: in words, with their next times and what became of the last ones; pause, resume, run now, backfill."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, shown
+from holdfast.console.rendering import address, moment
+from holdfast.console.site import Site, redirect
+from holdfast.console.tables import (
+    NOTHING,
+    Actions,
+    Age,
+    Button,
+    Cell,
+    Column,
+    Field,
+    Form,
+    Link,
+    Mark,
+    Number,
+    Page,
+    Pile,
+    Section,
+    Table,
+    Text,
+    Time,
+    Until,
+)
+from holdfast.console.visit import Visit
+from holdfast.model.errors import InvalidParameter, Rejected
+from holdfast.model.schedule_errors import ScheduleNotFound
+from holdfast.model.schedules import Handled, ScheduleState
+from holdfast.model.standing import Standing
+from holdfast.model.timing import in_words
+from holdfast.service.schedule_descriptions import expression, in_zone, next_times
+from holdfast.web.policy import Needs
+from holdfast.web.replies import Reply
+from holdfast.web.routing import Route
+
+_LEAD = "A schedule starts a function, a worker or a pipeline at its times. A runner that hosts it starts it."
+_FORM = "Times are UTC."
+_LOCAL: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?")
+_WORDS: Final = {"waiting": "waiting", "skipped": "waiting", "replaced": "stopped", "missed": "failed", "refused": "failed"}
+"""The standing that looks like what became of an occurrence which started nothing."""
+_EXAMPLES: Final = 10
+
+
+class SchedulesPages:
+    """The pages of schedules. A tenant sees and changes only its own."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """The routes of these pages."""
+        site, one = self._site, "schedules/([^/]+)"
+        return [
+            site.page("schedules", self.list, "ListSchedulesPage"),
+            site.page(one, self.show, "ShowSchedulePage"),
+            site.page(f"{one}/backfill", self.ask_backfill, "AskBackfill", needs=Needs.OPERATE),
+            *site.action(f"{one}/pause", self.pause, "PauseSchedulePage", needs=Needs.OPERATE),
+            *site.action(f"{one}/resume", self.resume, "ResumeSchedulePage", needs=Needs.OPERATE),
+            *site.action(f"{one}/run", self.run_now, "RunSchedulePage", needs=Needs.OPERATE),
+            *site.action(f"{one}/backfill", self.backfill, "BackfillSchedulePage", needs=Needs.OPERATE),
+        ]
+
+    def list(self, visit: Visit) -> Reply:
+        """A page of schedules, by name."""
+        beyond = visit.text("beyond")
+        found, following = visit.source.schedules.page(beyond)
+        columns = (Column("Schedule"), Column("When"), Column("Runs"), Column("Next"), Column("Last"), Column("State"), Column(""))
+        table = Table(
+            columns=columns,
+            rows=tuple(_row(state, visit) for state in found),
+            empty="There are no schedules.",
+            hint='Declare one in code with holdfast.Schedule(…), or add one: holdfast schedules add NAME FUNCTION --cron "0 9 * * 1-5".',
+            first="schedules" if beyond else "",
+            following=address("schedules", beyond=following) if following else "",
+        )
+        page = Page(
+            title="Schedules",
+            path=address("schedules", beyond=beyond),
+            lead=_LEAD,
+            sections=(Section(id="schedules", table=table, live=True),),
+        )
+        return shown(self._site.rendering, visit, page)
+
+    @missing_is_no_page(ScheduleNotFound)
+    def show(self, visit: Visit) -> Reply:
+        """One schedule."""
+        state = visit.source.schedules.get(visit.label)
+        here = f"schedules/{part_of_path(state.name)}"
+        buttons = (*_turns(state, ""), Button(label="Backfill…", to=f"{here}/backfill", needs="operate", style="", is_link=True))
+        page = Page(
+            title=state.name,
+            path=here,
+            above=(("Schedules", "schedules"),),
+            lead=in_words(state.definition.timing) + ".",
+            mark=_mark(state),
+            buttons=buttons,
+            sections=(_facts(state), _coming(state, visit.now), _history(state, visit.source.schedules.standings(state)), _input(state)),
+        )
+        return shown(self._site.rendering, visit, page)
+
+    @missing_is_no_page(ScheduleNotFound)
+    def pause(self, visit: Visit) -> Reply:
+        """Start nothing until it is resumed."""
+        visit.source.schedules.pause(visit.label)
+        return redirect(visit, f"schedules/{part_of_path(visit.label)}")
+
+    @missing_is_no_page(ScheduleNotFound)
+    def resume(self, visit: Visit) -> Reply:
+        """Go on."""
+        visit.source.schedules.resume(visit.label)
+        return redirect(visit, f"schedules/{part_of_path(visit.label)}")
+
+    @missing_is_no_page(ScheduleNotFound)
+    def run_now(self, visit: Visit) -> Reply:
+        """Ask for one occurrence now."""
+        visit.source.schedules.run_now(visit.label)
+        return redirect(visit, f"schedules/{part_of_path(visit.label)}")
+
+    # --- backfill
+
+    @missing_is_no_page(ScheduleNotFound)
+    def ask_backfill(self, visit: Visit) -> Reply:
+        """The form of a backfill; with its times, how many occurrences it would start."""
+        begin, end = visit.text("begin"), visit.text("end")
+        return self._backfill(visit, begin, end)
+
+    @missing_is_no_page(ScheduleNotFound)
+    def backfill(self, visit: Visit) -> Reply:
+        """Start what was due, if the caller typed how many that is."""
+        begin, end = visit.field("begin"), visit.field("end")
+        plan = visit.source.schedules.backfill_plan(visit.label, _moment(begin), _moment(end))
+        if visit.field("confirm") != str(plan.count):
+            return self._backfill(visit, begin, end, "The number that you typed is not the number of occurrences.")
+        visit.source.schedules.backfill(visit.label, plan.begin, plan.end)
+        return redirect(visit, f"schedules/{part_of_path(visit.label)}")
+
+    def _backfill(self, visit: Visit, begin: str, end: str, problem: str = "") -> Reply:
+        name = visit.source.schedules.get(visit.label).name
+        here = f"schedules/{part_of_path(name)}"
+        fields = tuple(
+            Field(name=key, label=label, value=value, type="datetime-local", required=True, hint=_FORM)
+            for key, label, value in (("begin", "From", begin), ("end", "To, not included", end))
+        )
+        times = Section(id="times", form=Form(to=f"{here}/backfill", fields=fields, submit="Count", get=True, style="", back=here))
+        sections = [times]
+        if begin or end:
+            try:
+                sections.append(self._planned(visit, here, begin, end))
+            except Rejected as wrong:
+                problem = str(wrong)
+        page = Page(
+            title="Backfill",
+            path=f"{here}/backfill",
+            above=(("Schedules", "schedules"), (name, here)),
+            lead="A backfill starts what was due in a time of the past. What ran already, and is still in the store, is not started again.",
+            problem=problem,
+            sections=tuple(sections),
+        )
+        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+
+    def _planned(self, visit: Visit, here: str, begin: str, end: str) -> Section:
+        plan = visit.source.schedules.backfill_plan(visit.label, _moment(begin), _moment(end))
+        count = plan.count
+        title = f"{count:,} {'occurrence' if count == 1 else 'occurrences'} would start"
+        cut = f"The first {_EXAMPLES} of {count:,}." if count > _EXAMPLES else ""
+        table = Table(
+            columns=(Column("Due"),), rows=tuple((Time(at),) for at in plan.due[:_EXAMPLES]), empty="Nothing was due in that time.", cut=cut
+        )
+        hidden = (Field(name="begin", label="", value=begin, type="hidden"), Field(name="end", label="", value=end, type="hidden"))
+        confirm = Field(name="confirm", label=f"Type {count} to confirm", required=True)
+        form = Form(to=f"{here}/backfill", fields=(*hidden, confirm), submit=f"Start {count:,}", needs="operate", back=here)
+        return Section(id="plan", title=title, table=table, form=form if count else None)
+
+
+def _moment(text: str) -> int:
+    if not _LOCAL.fullmatch(text):
+        raise InvalidParameter("Give both times, as 2026-01-31T12:00, in UTC.")
+    try:
+        return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise InvalidParameter(f"{text!r:.50} is not a time such as 2026-01-31T12:00.") from None
+
+
+def _row(state: ScheduleState, visit: Visit) -> tuple[Cell, ...]:
+    coming = next_times(state, visit.now, 1)
+    timing = state.definition.timing
+    return (
+        Link(state.name, f"schedules/{part_of_path(state.name)}"),
+        Pile((Text(in_words(timing)), Text(expression(timing), mono=True, muted=True))),
+        Link(state.definition.function, address("runs", q=f"function:{state.definition.function}")),
+        Until(coming[0]) if coming else NOTHING,
+        _last(state.recent[0]) if state.recent else NOTHING,
+        _mark(state),
+        Actions(_turns(state, "small")),
+    )
+
+
+def _mark(state: ScheduleState) -> Mark:
+    if state.paused:
+        return Mark("stopped", "paused", f"by {state.paused_by}" if state.paused_by else "")
+    return Mark("waiting", "over", "It has no next time.") if state.next_at is None else Mark("ok", "active")
+
+
+def _turns(state: ScheduleState, style: str) -> tuple[Button, ...]:
+    here = f"schedules/{part_of_path(state.name)}"
+    verb = "resume" if state.paused else "pause"
+    return (
+        Button(label="Run now", to=f"{here}/run", needs="operate", style=style, confirm=f"Start {state.name} now?"),
+        Button(label=verb.title(), to=f"{here}/{verb}", needs="operate", style=style),
+    )
+
+
+def _last(line: Handled) -> Cell:
+    what: Cell = Link(line.outcome, f"runs/{line.execution}") if line.execution else Text(line.outcome)
+    return Pile((what, Age(line.at)))
+
+
+def _facts(state: ScheduleState) -> Section:
+    defined = state.definition
+    target = defined.function if defined.version is None else f"{defined.function}:{defined.version}"
+    facts: list[tuple[str, Cell]] = [
+        ("Expression", Text(expression(defined.timing), mono=True)),
+        ("Runs", Link(target, address("runs", q=f"function:{defined.function}"))),
+        ("If the run before still goes on", Text(defined.overlap.value)),
+        ("What no runner could start in time", Text(defined.catch_up.value)),
+        ("Declared in", Text(state.origin.value)),
+        ("Tenant", NOTHING if defined.tenant is None else Text(defined.tenant)),
+        ("Asked for, not started yet", Number(len(state.asked), quiet=False)),
+        ("Waiting for the one before", Number(len(state.waiting), quiet=False)),
+    ]
+    if state.paused_by is not None:
+        facts.append(("Paused by", Text(state.paused_by)))
+    if state.changed_by is not None:
+        facts.append(("Changed by", Text(f"{state.changed_by}, {moment(state.changed_at)} UTC")))
+    if state.declared is not None:
+        facts.append(("The declaration says", Text(f"{in_words(state.declared.timing)}, which does not count", wraps=True)))
+    return Section(id="facts", facts=tuple(facts), live=True)
+
+
+def _coming(state: ScheduleState, now: int) -> Section:
+    zone = state.definition.timing
+    times = next_times(state, now, 5)
+    columns = (Column("When"), Column("In the schedule's zone"), Column("UTC"))
+    rows = tuple((Until(at), Text(in_zone(at, zone)), Time(at)) for at in times)
+    empty = "Nothing is due while it is paused." if state.paused else "It has no next time."
+    return Section(id="next", title="Next five", table=Table(columns=columns, rows=rows, empty=empty), live=True)
+
+
+def _history(state: ScheduleState, standings: Mapping[str, Standing]) -> Section:
+    columns = (Column("Due"), Column("Outcome"), Column("How"), Column("Run"), Column("Why", fill=True))
+    rows = tuple(
+        (
+            Pile((Age(line.at), Text(moment(line.at), muted=True))),
+            _outcome(line, standings),
+            Text(line.how.value, muted=True),
+            NOTHING if line.execution is None else Link(line.execution, f"runs/{line.execution}", mono=True),
+            Text(line.why or "", muted=True),
+        )
+        for line in state.recent
+    )
+    table = Table(
+        columns=columns,
+        rows=rows,
+        empty="Nothing was due yet.",
+        cut="A schedule keeps its last ten occurrences." if len(rows) >= 10 else "",
+    )
+    return Section(id="history", title="Last occurrences", table=table, live=True)
+
+
+def _outcome(line: Handled, standings: Mapping[str, Standing]) -> Cell:
+    if line.execution is not None and line.execution in standings:
+        return Mark(standings[line.execution].value)
+    return Mark(_WORDS.get(line.outcome, "waiting"), line.outcome)
+
+
+def _input(state: ScheduleState) -> Section:
+    return Section(id="input", title="Input", facts=(("JSON", Text(state.input, mono=True, wraps=True)),))

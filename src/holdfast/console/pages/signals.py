@@ -1,0 +1,126 @@
+"""Signals: who subscribes, how far each subscriber is, who delivers, and the newest signals."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.console.pages.table_pages import shown
+from holdfast.console.rendering import address
+from holdfast.console.site import Site
+from holdfast.console.sources.signals import SignalsView
+from holdfast.console.tables import Age, Cell, Column, Link, Mark, Number, Page, Section, Table, Text
+from holdfast.console.visit import Visit
+from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.model.execution import ExecutionStatus
+from holdfast.model.ids import Arn
+from holdfast.model.signals import StatusSignal
+from holdfast.web.policy import Reach
+from holdfast.web.replies import Reply
+from holdfast.web.routing import Route
+
+_LEAD = (
+    "Each change of an execution's status is a signal. The store keeps it until every subscriber has had it. "
+    "One runner delivers to each subscriber."
+)
+_LETTERS = (
+    "The store keeps no dead letters. A sink with `dead_letters` gives up after its tries and writes the event to that file, on the "
+    "machine of the runner that delivers; the runner's log says so. A sink without it tries until the signal is taken."
+)
+_MARKS: Final = {
+    ExecutionStatus.RUNNING: "running",
+    ExecutionStatus.SUCCEEDED: "ok",
+    ExecutionStatus.FAILED: "failed",
+    ExecutionStatus.TIMED_OUT: "failed",
+    ExecutionStatus.STOPPED: "stopped",
+}
+_LARGE: Final = 1000
+"""A backlog from which on a person should look."""
+
+
+class SignalsPages:
+    """The page of signals. It concerns all tenants, so credentials of one tenant are refused."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """The routes of this page."""
+        return [self._site.page("signals", self.list, "ListSignalsPage", reach=Reach.NONE)]
+
+    def list(self, visit: Visit) -> Reply:
+        """Subscribers and signals."""
+        text = visit.text("before")
+        if text and (not text.isascii() or not text.isdecimal() or len(text) > 18):
+            raise InvalidParameter(f"before: {text!r:.50} is not the number of a signal.")
+        view = visit.source.signals.page(int(text) if text else None)
+        page = Page(
+            title="Signals",
+            path=address("signals", before=text),
+            lead=_LEAD,
+            sections=(_subscribers(view), Section(id="letters", title="Dead letters", note=_LETTERS), _signals(view, first=bool(text))),
+        )
+        return shown(self._site.rendering, visit, page)
+
+
+def _subscribers(view: SignalsView) -> Section:
+    columns = (
+        Column("Subscriber"),
+        Column("State"),
+        Column("Delivered", number=True),
+        Column("Newest", number=True),
+        Column("Backlog", number=True),
+        Column("Delivered by"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for one in view.subscribers:
+        backlog = max(0, one.newest - one.delivered)
+        state = (
+            Mark("ok", "up to date")
+            if not backlog
+            else Mark("retrying" if backlog >= _LARGE else "running", "behind" if backlog >= _LARGE else "delivering")
+        )
+        if one.runner is None:
+            state = Mark("failed" if backlog else "waiting", "nobody delivers")
+        by: Cell = Text("no runner", muted=True) if one.runner is None else Link(one.runner, "runners", mono=True)
+        rows.append((Text(one.name), state, Number(one.delivered), Number(one.newest), Number(backlog), by))
+    table = Table(
+        columns=columns,
+        rows=tuple(rows),
+        empty="Nobody subscribes, so the store writes no signals.",
+        hint="Give holdfast.open subscribers={…}, or `holdfast serve` a file of sinks.",
+    )
+    return Section(id="subscribers", title="Subscribers", table=table, live=True)
+
+
+def _signals(view: SignalsView, *, first: bool) -> Section:
+    columns = (Column("Number", number=True), Column("Status"), Column("Run"), Column("Function"), Column("When"), Column("Why", fill=True))
+    table = Table(
+        columns=columns,
+        rows=tuple(map(_row, view.signals)),
+        empty="The store keeps no signals now.",
+        hint="Signals go when every subscriber has had them.",
+        first="signals" if first else "",
+        following=address("signals", before=view.before) if view.before else "",
+        following_label="Older",
+    )
+    return Section(id="signals", title="Newest signals", table=table, live=not first)
+
+
+def _row(signal: StatusSignal) -> tuple[Cell, ...]:
+    aside = signal.quarantine is not None
+    at = signal.quarantined_at if aside else signal.ended_at or signal.started_at
+    return (
+        Number(signal.number),
+        Mark("quarantined") if aside else Mark(_MARKS[signal.status], signal.status.value.lower().replace("_", " ")),
+        _run(signal),
+        Text(signal.function),
+        Age(at),
+        Text("" if signal.quarantine is None else signal.quarantine.value.replace("_", " "), muted=True),
+    )
+
+
+def _run(signal: StatusSignal) -> Cell:
+    try:
+        return Link(signal.name, f"runs/{Arn.parse(signal.arn).id}", mono=True)
+    except HoldfastError:
+        return Text(signal.name, mono=True)

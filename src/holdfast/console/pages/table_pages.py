@@ -1,0 +1,47 @@
+"""How a page of tables becomes a reply: the whole page, one part of it that a script asks for again, or a file for spreadsheets."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import quote
+
+from holdfast.console.rendering import Rendering
+from holdfast.console.tables import Page, csv_text
+from holdfast.console.visit import Visit
+from holdfast.model.errors import HoldfastError
+from holdfast.web.page_errors import SAFE_HEADERS
+from holdfast.web.refusals import Refused
+from holdfast.web.replies import Reply
+
+
+def shown(rendering: Rendering, visit: Visit, page: Page, status: int = 200) -> Reply:
+    """The page, or only its part `?part=` for a script."""
+    wanted = visit.text("part")
+    if not wanted or not visit.is_fragment:
+        return rendering.page(visit, "table.html", status, page=page)
+    section = page.section(wanted)
+    if section is None:
+        raise Refused(404, "NotFound", "There is no such part of this page.")
+    return rendering.page(visit, "table_part.html", page=page, section=section)
+
+
+def csv_reply(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Reply:
+    """A file that the browser keeps."""
+    kind = ((b"content-type", b"text/csv; charset=utf-8"), (b"content-disposition", f'attachment; filename="{name}.csv"'.encode()))
+    safe = tuple(header for header in SAFE_HEADERS if header[0] != b"content-type")
+    return Reply(200, csv_text(columns, rows), (*kind, *safe))
+
+
+@contextlib.contextmanager
+def missing_is_no_page(*kinds: type[HoldfastError]) -> Iterator[None]:
+    """What these errors say is not there has no page: the answer is 404."""
+    try:
+        yield
+    except kinds as missing:
+        raise Refused(404, missing.code, str(missing)) from None
+
+
+def part_of_path(text: str) -> str:
+    """A name as one part of a path."""
+    return quote(text, safe="")

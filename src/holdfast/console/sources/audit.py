@@ -1,0 +1,31 @@
+"""The audit log, for callers who administer all tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.console.sources.viewer import Viewer
+from holdfast.model.audit import Noted, NoteFilter
+
+PAGE: Final = 100
+MOST_LINES: Final = 10_000
+"""The most lines of a file."""
+
+
+class AuditSource:
+    """Reads the audit log."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def page(self, wanted: NoteFilter) -> tuple[Sequence[Noted], int | None]:
+        """Notes, newest first, and where the next page begins."""
+        found = list(self._viewer.client.audit(msgspec.structs.replace(wanted, limit=PAGE + 1)))
+        return found[:PAGE], found[PAGE - 1].number if len(found) > PAGE else None
+
+    def lines(self, wanted: NoteFilter) -> Iterator[Noted]:
+        """The newest notes, at most `MOST_LINES`."""
+        return self._viewer.client.audit(msgspec.structs.replace(wanted, limit=MOST_LINES))

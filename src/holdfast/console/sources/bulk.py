@@ -1,0 +1,188 @@
+"""Actions on many runs at once: which runs a verb may act on, and the action on each. Everything is confined to the caller's tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+import msgspec
+
+from holdfast.console.query import Query
+from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.engine.restarts import check_restartable, restarted
+from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.life import next_try
+from holdfast.model.operations import Failure, Kind, Word
+from holdfast.model.standing import Standing
+from holdfast.model.starts import Restart
+from holdfast.service.run_restarts import RETRY, prepare, restart_in_store
+from holdfast.store.browsing import BrowsedRow
+
+MOST: Final = 10_000
+"""The most runs that one action counts and acts on."""
+EXAMPLES: Final = 10
+_PAGE: Final = 200
+
+
+class Verb(Word):
+    """What is done with each run."""
+
+    STOP = "stop"
+    RETRY = "retry"
+    RELEASE = "release"
+    REDRIVE = "redrive"
+
+
+SENTENCES: Final = {
+    Verb.STOP: "Stops what is open. A run of a worker or pipeline is cancelled, and may undo what it did.",
+    Verb.RETRY: "Starts what failed or was stopped again, under the same name; what succeeded in it is reused.",
+    Verb.RELEASE: "Lets what is quarantined run again.",
+    Verb.REDRIVE: "Starts what failed and is parked again, in the same queue.",
+}
+_STANDINGS: Final = {
+    Verb.STOP: (Standing.RUNNING, Standing.WAITING, Standing.PERSON, Standing.RETRYING, Standing.QUARANTINED),
+    Verb.RETRY: (Standing.FAILED, Standing.PARTIAL, Standing.STOPPED),
+    Verb.RELEASE: (Standing.QUARANTINED, Standing.RETRYING, Standing.WAITING),
+    Verb.REDRIVE: (Standing.FAILED,),
+}
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One run that an action is meant for."""
+
+    id: str
+    name: str
+    function: str
+    kind: Kind
+    standing: Standing
+    started_at: int
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs that match a question and that a verb can act on, newest first."""
+
+    items: tuple[Item, ...]
+    matched: int
+    """How many runs matched the question, whether the verb can act on them or not."""
+    bounded: bool
+    """There may be more than these."""
+
+    @property
+    def newest(self) -> str:
+        """The id of the newest of them; runs that start later are not meant."""
+        return self.items[0].id if self.items else ""
+
+
+class BulkSource:
+    """Counts, and acts on one run after the other."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    @property
+    def tenant(self) -> str | None:
+        """The tenant that the caller is kept to."""
+        return self._viewer.tenant
+
+    @property
+    def owner(self) -> str:
+        """Who acts."""
+        return self._viewer.owner
+
+    def plan(self, query: Query, verb: Verb, newest: str = "") -> Plan:
+        """The runs that are meant, at most `MOST`. With `newest`, none that began later."""
+        chosen = {Standing(value) for value in query.of("status")}
+        standings = tuple(one for one in _STANDINGS[verb] if not chosen or one in chosen)
+        if not standings:
+            return Plan(items=(), matched=0, bounded=False)
+        items: list[Item] = []
+        matched, bounded = 0, False
+        for row in self._matches(query, standings):
+            if row is None or len(items) == MOST:
+                bounded = True
+                break
+            if not newest or row.header.id <= newest:
+                matched += 1
+                if _can(verb, row.header):
+                    items.append(_item(row))
+        return Plan(items=tuple(items), matched=matched, bounded=bounded)
+
+    def _matches(self, query: Query, standings: tuple[Standing, ...]) -> Iterator[BrowsedRow | None]:
+        """Matches, newest first. None at the end says that the search stopped before its end."""
+        wanted = msgspec.structs.replace(query.browse(self._viewer.now), tenant=self._viewer.tenant, standings=standings, limit=_PAGE)
+        while True:
+            found = self._viewer.store.browse(wanted, READ_SECONDS)
+            yield from found.rows
+            if found.searched_to is not None:
+                yield None
+            if not found.more or not found.rows:
+                return
+            wanted = msgspec.structs.replace(wanted, beyond=found.rows[-1].header.id)
+
+    def act(self, verb: Verb, item: Item, reason: str) -> None:
+        """Do it with one run, and note it with the reason. What cannot be done is raised."""
+        header = self._viewer.find(item.id)
+        match verb:
+            case Verb.STOP:
+                self._stop(header, item.kind, reason)
+            case Verb.RETRY:
+                self._retry(header, item.kind)
+            case Verb.RELEASE:
+                self._viewer.client.release(header.id)
+            case Verb.REDRIVE:
+                (done,) = self._viewer.client.queues.redrive([header])
+                if done.error is not None:
+                    raise done.error
+            case _:
+                assert_never(verb)
+        self.note(verb, header.id, f"done: {reason}")
+
+    def note(self, verb: Verb, on: str, outcome: str) -> None:
+        """Note in the audit log what was done with many."""
+        actor = self._viewer.actor
+        if actor is not None:
+            self._viewer.store.note(actor.did(f"bulk {verb.value}", on, outcome, self._viewer.now))
+
+    def _stop(self, header: Execution, kind: Kind, reason: str) -> None:
+        if kind is Kind.FUNCTION:
+            done = self._viewer.client.stop(header.id, Failure(message=reason, type="StoppedByOperator"))[1]
+        else:
+            done = self._viewer.client.cancel(header.id)[1]
+        if not done:
+            raise InvalidParameter("It was over already.")
+
+    def _retry(self, header: Execution, kind: Kind) -> None:
+        viewer = self._viewer
+        if kind is not Kind.FUNCTION:
+            restart_in_store(viewer.store, prepare(viewer.store, header.id, viewer.asker, RETRY), viewer.asker, viewer.clock, viewer.ids)
+            return
+        check_restartable(header)
+        payload, now = viewer.store.history(header.id, 0, 1)[0].event.payload or "null", viewer.now
+        identity = viewer.ids(now)
+        notes = viewer.asker.did("retry", header.id, f"as {identity}", now)
+        write = restarted(header, identity, now, payload=payload, restart=Restart(header.id), notes=notes)
+        (answer,) = viewer.store.commit([write], now).answers
+        if isinstance(answer, HoldfastError):
+            raise answer
+
+
+def _can(verb: Verb, header: Execution) -> bool:
+    """Whether the verb can act on it, as far as its header tells."""
+    is_open = header.status is ExecutionStatus.RUNNING
+    match verb:
+        case Verb.STOP:
+            return is_open and header.state is not State.IMPORTED
+        case Verb.RETRY:
+            return not is_open and header.superseded_by is None and header.continued_as is None and header.parent is None
+        case Verb.RELEASE:
+            return header.state is State.QUARANTINED or next_try(header) is not None
+        case Verb.REDRIVE:
+            return bool(header.parked) and header.superseded_by is None
+        case _:
+            assert_never(verb)
+
+
+def _item(row: BrowsedRow) -> Item:
+    header = row.header
+    return Item(header.id, header.name, header.function, row.kind, row.standing, header.started_at)

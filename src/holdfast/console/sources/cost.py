@@ -1,0 +1,31 @@
+"""What runs have cost, for one caller: a tenant sees its own costs only."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.console.sources.viewer import Viewer
+from holdfast.model.ledger import Dimension
+from holdfast.service.costs import CostQuestion, CostReport, csv_rows
+
+DIMENSIONS: Final = (Dimension.PIPELINE, Dimension.NODE, Dimension.MODEL, Dimension.TENANT, Dimension.WORKER, Dimension.DAY)
+"""What the page can sum by."""
+
+
+class CostSource:
+    """Reads the ledger."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def report(self, asked: CostQuestion) -> CostReport:
+        """Sums by group. A question about another tenant is answered for the caller's own."""
+        tenant = self._viewer.tenant
+        confined = asked if tenant is None else msgspec.structs.replace(asked, tenant=tenant)
+        return self._viewer.client.cost(confined)
+
+    def table(self, report: CostReport) -> list[list[str]]:
+        """The report as rows for a spreadsheet, the names of the columns first."""
+        return csv_rows(report)

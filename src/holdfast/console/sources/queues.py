@@ -1,0 +1,151 @@
+"""Queues for one caller: how they stand, their lanes, what is parked, and what an operator changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast.console.sources.viewer import Viewer
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Execution
+from holdfast.model.places import Level
+from holdfast.model.queues import LaneStanding, QueueRow
+from holdfast.service.queue_desk import ParkedRun, QueueView
+from holdfast.service.queue_documents import settings_document
+from holdfast.service.queue_settings import MEMBERS, read_assignment
+from holdfast.service.redrives import Redriven
+
+LANES: Final = 50
+PARKED: Final = 25
+MOST_REDRIVEN: Final = 10_000
+"""The most parked runs that are counted and started again at once."""
+_BATCH: Final = 500
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting of a queue: what code and operator say, as text, and what counts."""
+
+    name: str
+    declared: str | None
+    operator: str | None
+    counts: str
+
+    @property
+    def setter(self) -> str:
+        """Who has set what counts."""
+        return "operator" if self.operator is not None else "code" if self.declared is not None else "default"
+
+
+class LanePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Lanes in the order of their keys."""
+
+    lanes: tuple[LaneStanding, ...]
+    beyond: str | None
+    """The key after which the next page begins."""
+
+
+class ParkedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Parked runs, oldest first."""
+
+    runs: tuple[ParkedRun, ...]
+    beyond: str | None
+
+
+class QueuesSource:
+    """Reads and changes queues. A tenant sees its own lanes and its own parked runs, and changes no limits."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self._desk = viewer.client.queues
+
+    def list(self) -> Sequence[QueueView]:
+        """All queues, by name."""
+        return self._desk.list(self._viewer.tenant)
+
+    def show(self, queue: str) -> QueueView:
+        """One queue, without its lanes."""
+        return self._desk.show(queue, tenant=self._viewer.tenant, lanes=0)
+
+    def lanes(self, queue: str, beyond: str) -> LanePage:
+        """A page of lanes."""
+        tenant = self._viewer.tenant
+        prefix = "" if tenant is None else f"{queue}/{Level.TENANT}={quote(tenant, safe='$+@.-_ ')}/"
+        begin = beyond if beyond.startswith(prefix) else prefix
+        found = [lane for lane in self._viewer.store.lanes(queue, begin, LANES + 1) if lane.key.startswith(prefix)]
+        return LanePage(lanes=tuple(found[:LANES]), beyond=found[LANES - 1].key if len(found) > LANES else None)
+
+    def parked(self, queue: str, beyond: str) -> ParkedPage:
+        """A page of parked runs."""
+        found = list(self._desk.parked(queue, tenant=self._viewer.tenant, limit=PARKED + 1, beyond=beyond))
+        return ParkedPage(runs=tuple(found[:PARKED]), beyond=found[PARKED - 1].header.id if len(found) > PARKED else None)
+
+    def count_parked(self, queue: str) -> int:
+        """How many runs are parked, at most `MOST_REDRIVEN`."""
+        self.show(queue)  # a queue that is not there is refused
+        return len(self._parked_headers(queue))
+
+    # --- changing
+
+    def set_mode(self, queue: str, verb: str) -> None:
+        """Pause, resume or drain a queue."""
+        {"pause": self._desk.pause, "resume": self._desk.resume, "drain": self._desk.drain}[verb](queue)
+
+    def set(self, queue: str, said: Mapping[str, str]) -> bool:
+        """Set what an operator says, as texts by name. An empty text lets the code's value count again. False if nothing changes."""
+        before = {one.name: one.operator for one in settings_of(self.show(queue).row)}
+        reset = [name for name, text in said.items() if not text and before.get(name) is not None]
+        new = {name: text for name, text in said.items() if text and text != before.get(name)}
+        given: dict[str, Any] = dict(read_assignment(f"{name}={text}") for name, text in new.items())
+        if given or reset:
+            self._desk.set(queue, given, reset)
+        return bool(given or reset)
+
+    def redrive(self, queue: str, run: str) -> Redriven:
+        """Start one parked run of the queue again."""
+        header = self._viewer.find(run)
+        if header.place is None or header.place.queue != queue:
+            raise InvalidParameter(f"Run {run!r:.100} is not of this queue.")
+        (done,) = self._desk.redrive([header])
+        return done
+
+    def redrive_all(self, queue: str) -> Sequence[Redriven]:
+        """Start all parked runs of the queue again, at most `MOST_REDRIVEN`."""
+        return self._desk.redrive(self._parked_headers(queue))
+
+    def _parked_headers(self, queue: str) -> Sequence[Execution]:
+        """The parked runs that the caller may see. Reading headers alone, because explaining each would read its result."""
+        found: list[Execution] = []
+        beyond = ""
+        while len(found) < MOST_REDRIVEN and (page := self._viewer.store.parked(queue, beyond, _BATCH)):
+            found += [header for header in page if self._viewer.may_see(header)]
+            beyond = page[-1].id
+        return found[:MOST_REDRIVEN]
+
+
+def settings_of(row: QueueRow) -> tuple[Setting, ...]:
+    """All settings of a queue, in the order in which people read them."""
+    told = settings_document(row)
+    return tuple(
+        Setting(
+            name=name,
+            declared=_said(told["declared"], name),
+            operator=_said(told["operator"], name),
+            counts=_text(told["counts"][name]),
+        )
+        for name in MEMBERS
+    )
+
+
+def _said(document: Mapping[str, Any], name: str) -> str | None:
+    return _text(document[name]) if name in document else None
+
+
+def _text(value: Any) -> str:
+    if value is None or value in ([], ()):
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,33 @@
+"""The runners of a store, and the functions that were published in it. Both concern all tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.console.sources.viewer import Viewer
+from holdfast.store.browsing import RunnerStanding
+from holdfast.store.values import Hosted
+
+
+class RunnersView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page of runners shows."""
+
+    runners: tuple[RunnerStanding, ...]
+    hosted: tuple[Hosted, ...]
+    newest_code: int | None
+    """The highest schema number of the code of a runner."""
+
+
+class RunnersSource:
+    """Reads the runners."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def all(self) -> RunnersView:
+        """The runners that have a lease, and every function that a runner has published."""
+        runners: Sequence[RunnerStanding] = self._viewer.store.runners()
+        codes = [one.code for one in runners if one.code is not None]
+        return RunnersView(runners=tuple(runners), hosted=tuple(self._viewer.store.all_hosted()), newest_code=max(codes, default=None))
