@@ -33,6 +33,8 @@ from holdfast.workers.run_lookup import accepted_in, open_approvals, response_of
 EVENTS: Final = 100
 """The events of one page."""
 _MOST_BELOW: Final = 3
+_LONG_NAME: Final = 32
+"""A longer name was made by a program."""
 _MOST_REASON: Final = 1_000
 _MOST_RESULT: Final = 256 * 1024
 _MOST_GRAPH: Final = 5_000
@@ -202,7 +204,7 @@ class RunSource:
     def _one(self, how: str, header: Execution | None) -> Near | None:
         if header is None or not self._viewer.may_see(header):
             return None
-        name = header.function if header.name == header.id else f"{header.function}/{header.name}"
+        name = header.function if header.name == header.id or len(header.name) > _LONG_NAME else f"{header.function}/{header.name}"
         return Near(how=how, id=header.id, name=name, standing=standing_of(header, undecided=False).value)
 
     # --- the graph

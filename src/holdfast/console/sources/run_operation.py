@@ -41,7 +41,7 @@ _PREVIEW: Final = 64 * 1024
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MOST_IMAGE: Final = 4 * 1024 * 1024
 _TEXTS: Final = ("text/", "application/json", "application/x-ndjson", "application/xml", "application/yaml")
-_STARTS: Final = frozenset({EventType.STEP_STARTED, EventType.CALLBACK_STARTED, EventType.CHAINED_INVOKE_STARTED})
+_STARTS: Final = frozenset(kind for kind in EventType if kind.value.endswith("Started"))
 _receipts = reading.decoder(Receipt)
 _intents = reading.decoder(Intent)
 

@@ -44,7 +44,9 @@
   view.setAttribute("role", "tree");
   view.setAttribute("aria-label", "Operations");
   const pool = make("div", "tl-pool", view);
+  pool.setAttribute("role", "none");
   const bands = make("div", "tl-bands", pool);
+  bands.setAttribute("aria-hidden", "true");
   const tall = make("div", "", view);
   const none = make("div", "empty");
   none.hidden = true;
