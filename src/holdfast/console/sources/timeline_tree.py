@@ -21,6 +21,8 @@ from holdfast.workers.run_operations import ATTEMPT, EFFECTS, INTENT, NODE, RECE
 
 _CROWD: Final = 50
 """A row with more children is closed at first."""
+_CLOSED: Final = frozenset({SubType.MAP.value, SubType.MAP_ITERATION.value})
+"""A map is one row with counts at first, and so is each of its items."""
 _MOST_DEPTH: Final = 64
 _MOST_TURNS: Final = 6
 _KEPT_VIEWS: Final = 6
@@ -172,7 +174,7 @@ class Tree:
             position[at] = len(self.entries)
             self.entries.append(entry)
             self._count(entry)
-            entry.closed = entry.kids > _CROWD or (entry.op.sub_type == SubType.MAP.value and entry.kids > 0)
+            entry.closed = entry.kids > _CROWD or (entry.kids > 0 and entry.op.sub_type in _CLOSED)
             open_rows.append(entry)
             stack.append(-1)
             stack.extend(reversed(below.get(at, ())))

@@ -5,7 +5,7 @@
 (() => {
   const home = document.getElementById("timeline");
   if (!home) return;
-  const ROW = 28, MOST_ROWS = 58, MOST_TALL = 60000, KEPT_PAGES = 24;
+  const ROW = 28, MOST_ROWS = 58, MOST_TALL = 60000, KEPT_PAGES = 24, ORIGIN = 280000;
   const size = Number(home.dataset.size);
   const body = document.getElementById("run-body");
   const panel = document.getElementById("panel");
@@ -90,7 +90,6 @@
     const at = row.at;
     at.id = "tl-" + index;
     at.setAttribute("aria-selected", String(index === selected));
-    at.setAttribute("aria-setsize", String(total));
     at.setAttribute("aria-posinset", String(index + 1));
     if (!data) {
       row.verb.textContent = "…";
@@ -107,9 +106,8 @@
     row.code.style.paddingLeft = 8 + Math.min(data.d, 12) * 16 + "px";
     row.verb.textContent = data.v;
     row.name.textContent = data.n;
-    row.name.title = data.n;
     row.tail.textContent = data.t;
-    row.tail.title = data.t;
+    at.title = data.t;
     row.times.textContent = data.a ? "×" + data.a : "";
     row.times.hidden = !data.a;
     row.twist.hidden = !data.k;
@@ -139,6 +137,9 @@
     const first = Math.floor(top / ROW);
     const shown = Math.min(Math.ceil(height() / ROW) + 1, MOST_ROWS);
     while (rows.length < shown) rows.push(newRow());
+    const from = Math.floor(top / ORIGIN) * ORIGIN; // rows keep their place while the pool moves under them
+    pool.style.transform = "translateY(" + (from - top) + "px)";
+    bands.style.transform = "translateY(" + (top - from) + "px)";
     for (let i = 0; i < rows.length; i++) {
       const row = rows[i];
       const index = first + ((i - first) % rows.length + rows.length) % rows.length;
@@ -146,7 +147,7 @@
       if (row.at.hidden !== hidden) row.at.hidden = hidden;
       if (hidden) continue;
       if (row.index !== index || row.version !== version) fill(row, index);
-      row.at.style.transform = "translateY(" + (index * ROW - top) + "px)";
+      if (row.y !== index * ROW - from) row.at.style.transform = "translateY(" + (row.y = index * ROW - from) + "px)";
     }
     want(first);
     want(Math.min(total - 1, first + shown));
@@ -218,15 +219,19 @@
   };
   const keep = (page, found) => {
     pages.set(page, found.rows);
-    version++;
+    for (const row of rows) if (Math.floor(row.index / size) === page) row.version = -1;
     while (pages.size > KEPT_PAGES) pages.delete(pages.keys().next().value);
     if (found.total !== total) { total = found.total; fit(); }
     tell(found);
   };
+  let drawn = "";
   const tell = (found) => {
     latest = found;
     told.textContent = found.told + (found.total !== found.operations && (search.value || errors.checked) ? " · " + found.total.toLocaleString("en") + " shown" : "");
     none.textContent = search.value || errors.checked ? "Nothing matches." : "No operation has begun yet.";
+    const scale = JSON.stringify([found.ticks, found.folds]);
+    if (scale === drawn) return;
+    drawn = scale;
     axis.replaceChildren();
     for (const [place, label] of found.ticks) {
       const at = make("span", "", axis);
@@ -262,13 +267,13 @@
     reloading = null;
     took = performance.now() - began;
     pages = new Map();
+    version++;
     total = found.total;
     if (found.selected !== null && op) {
       toggled = new Set(found.toggled);
       selected = found.selected;
       fit();
       tell(found);
-      version++;
       if (selected * ROW < top || (selected + 1) * ROW > top + height()) moveTo(selected * ROW - height() / 2);
       if (found.at % size === 0) keep(found.at / size, found);
     } else {
