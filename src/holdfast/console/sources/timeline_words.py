@@ -141,11 +141,11 @@ def _call(op: Operation, intent: Operation | None) -> Said:
         return Said(held_tokens=held.tokens, held=nanos_of(held.cost_usd))
     receipt = _receipts.decode(op.result)
     usage = receipt.usage
-    spent = {"tokens": usage.tokens or None, "cost": nanos_of(usage.cost_usd) or None}
+    said = Said(tokens=usage.tokens or None, cost=nanos_of(usage.cost_usd) or None)
     if receipt.error is not None:
         told = clear(f"{receipt.error.error_code}: {receipt.error.message}", MOST_TAIL)
-        return Said(tail=f"→ {told}", standing="failed", **spent)
-    return Said(tail=f"→ {brief(json.dumps(receipt.result, ensure_ascii=False))}", **spent)
+        return msgspec.structs.replace(said, tail=f"→ {told}", standing="failed")
+    return msgspec.structs.replace(said, tail=f"→ {brief(json.dumps(receipt.result, ensure_ascii=False))}")
 
 
 def _run(op: Operation) -> Said:
