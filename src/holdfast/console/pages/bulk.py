@@ -126,6 +126,7 @@ def _matches(plan: Plan, verb: Verb, text: str, back: str, reason: str) -> Secti
         empty=f"There is nothing to {verb.value}.",
         hint="Change the question in the list, or choose another action.",
         cut=cut,
+        narrow=True,
     )
     bounded = f" There may be more: an action counts at most {MOST:,}." if plan.bounded else ""
     hidden = (("q", text), ("verb", verb.value), ("newest", plan.newest), ("count", str(count)))

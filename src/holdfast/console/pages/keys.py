@@ -22,6 +22,7 @@ from holdfast.console.tables import (
     Link,
     Mark,
     Page,
+    Pile,
     Section,
     Table,
     Text,
@@ -145,8 +146,8 @@ def _table(found: Sequence[Credential], visit: Visit) -> Table:
 
 
 def _named(one: Credential, visit: Visit) -> Cell:
-    yours = one.id == visit.request.identity.name
-    return Chips((one.id, "you")) if yours else Link(one.id, f"audit?who={part_of_path(one.id)}", mono=True)
+    link = Link(one.id, f"audit?who={part_of_path(one.id)}", mono=True)
+    return Pile((link, Text("you are logged in with it", muted=True))) if one.id == visit.request.identity.name else link
 
 
 def _end(one: Credential, now: int) -> Cell:

@@ -140,13 +140,13 @@ def parked(page: ParkedPage, here: str, count: int) -> Section:
         hint="A run that fails waits here for a person, if the queue parks.",
         following=address(here, parked=page.beyond) if page.beyond else "",
     )
-    every = Form(to=f"{here}/redrive", submit=f"Redrive all {count:,}…", get=True, style="")
-    return Section(id="parked", title="Parked runs, oldest first", table=table, form=every if rows and len(rows) > 1 else None)
+    every = Button(label=f"Redrive all {count:,}…", to=f"{here}/redrive", needs="operate", is_link=True)
+    return Section(id="parked", title="Parked runs, oldest first", table=table, buttons=(every,) if len(rows) > 1 else ())
 
 
 def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_set: bool) -> Section:
     """The settings: what the code says beside what the operator says, and what counts."""
-    columns = (Column("Setting"), Column("Meaning"), Column("Code says"), Column("Operator says"), Column("Counts"), Column("Set by"))
+    columns = (Column("Setting"), Column("Code says"), Column("Operator says"), Column("Counts"), Column("Set by"))
     rows = []
     for one in settings_of(row):
         value = (one.operator or "") if said is None else said.get(one.name, "")
@@ -154,8 +154,7 @@ def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_se
         given: Cell = field if may_set else NOTHING if one.operator is None else Text(one.operator, mono=True)
         rows.append(
             (
-                Text(one.name, mono=True),
-                Text(_MEANINGS.get(one.name, ""), muted=True, wraps=True),
+                Pile((Text(one.name, mono=True), Text(_MEANINGS.get(one.name, ""), muted=True))),
                 NOTHING if one.declared is None else Text(one.declared, mono=True),
                 given,
                 Text(one.counts, mono=True),
@@ -173,7 +172,7 @@ def lanes(page: LanePage, here: str, visit: Visit) -> Section:
     columns = (Column("Lane", fill=True), Column("Level"), Column("Waiting", number=True), Column("Held", number=True), Column("Opens"))
     rows = tuple(
         (
-            Text(lane.key, mono=True),
+            Text(lane.key, mono=True, wraps=True),
             Text(lane.level, muted=True),
             Number(lane.waiting),
             Number(lane.held, of=None if lane.at_once is None or lane.at_once >= UNLIMITED else lane.at_once),

@@ -18,7 +18,7 @@ from holdfast.service.queue_documents import settings_document
 from holdfast.service.queue_settings import MEMBERS, read_assignment
 from holdfast.service.redrives import Redriven
 
-LANES: Final = 50
+LANES: Final = 25
 PARKED: Final = 25
 MOST_REDRIVEN: Final = 10_000
 """The most parked runs that are counted and started again at once."""

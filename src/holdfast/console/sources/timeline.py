@@ -148,7 +148,7 @@ class TimelineSource:
         selected = None
         if wanted is not None and (entry := tree.by_id.get(wanted)) is not None:
             selected, choice = tree.shown_at(entry, choice)
-            at = max(0, selected - limit // 2)
+            at = selected - selected % limit
         rows = tree.view(choice)
         at = max(0, min(at, len(rows) - 1))
         shown = [tree.entries[number] for number in rows[at : at + limit]]
@@ -231,7 +231,7 @@ def _waited(op: Operation) -> str:
         return ""
     seconds = max(0, until - op.started_at) / 1000
     if seconds < 120:
-        return f"{seconds:g} s"
+        return f"{round(seconds, 1) if seconds > 2 else seconds:g} s"
     return (
         f"{seconds / 60:.4g} min" if seconds < 7_200 else f"{seconds / 3600:.4g} h" if seconds < 172_800 else f"{seconds / 86_400:.4g} days"
     )
